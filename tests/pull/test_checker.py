@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import BadTrace
-from penstock.pull.checker import PROFILES, check, rules
-from penstock.pull.trace import Trace, parse
+from penstock.pull.rules.checker import PROFILES, check, rules
+from penstock.pull.rules.trace import Trace, parse
 
 HOLES: dict[str, set[str]] = {
     # An indication puts the order of answers out of step there, and later requests seem unanswered.

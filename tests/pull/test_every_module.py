@@ -16,12 +16,12 @@ from penstock.pull import (
     Source,
     Transformer,
     async_map,
+    closing_handshake,
     collect,
     count,
     duplex_pair,
     from_file,
     from_lines,
-    goodbye,
     infinite,
     iterate,
     join_lines,
@@ -113,7 +113,7 @@ def echoed() -> Source:
 
 def well_parted() -> Source:
     """Says goodbye, and is told so."""
-    end = goodbye(Duplex(values([1, 2]), collect()), message="bye")
+    end = closing_handshake(Duplex(values([1, 2]), collect()), message="bye")
     heard = pull(reference_source(3, sync=False), map(lambda x: "bye" if x == 3 else x), end.sink)
     return Source(end.source.part, end.source.then, (*end.source.beside, heard))
 
@@ -128,7 +128,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Source], Options]] = {
     "from_file": (lambda path: from_file(text_file(path), chunk=3), {"expected": [b"ab\n", b"cd\n"]}),
     "from_lines": (lambda path: from_lines(text_file(path)), {"expected": ["ab", "cd"]}),
     "duplex_pair": (lambda _: echoed(), {"expected": [10, 20]}),
-    "goodbye": (lambda _: well_parted(), {"expected": [1, 2, "bye"]}),
+    "closing_handshake": (lambda _: well_parted(), {"expected": [1, 2, "bye"]}),
 }
 
 TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Options]] = {
@@ -162,17 +162,17 @@ NAMED = {
     "aiter_values": "no piece: it reads a source from outside; tests/pull/bridges",
     "back_off": "no piece: how long reconnect waits; tests/pull/reconnect",
     "check": "no module: it judges traces; tests/pull/rules",
-    "connect": "waits for the network in real time; tests/pull/outside",
+    "connect": "waits for the network in real time; tests/pull/io",
     "fork": "its branches need each other; tests/pull/fan/test_rules.py",
-    "from_stream": "waits for the network in real time; tests/pull/outside",
+    "from_stream": "waits for the network in real time; tests/pull/io",
     "iter_values": "no piece: it reads a source from outside; tests/pull/bridges",
-    "listen": "waits for the network in real time; tests/pull/outside",
+    "listen": "waits for the network in real time; tests/pull/io",
     "parse": "no module: it reads traces; tests/pull/rules",
     "probe": "no module: it looks at an edge; every trace here is its",
     "probe_around": "no module: it looks at an edge; every trace here is its",
-    "process": "waits for processes in real time; tests/pull/outside",
+    "process": "waits for processes in real time; tests/pull/io",
     "pull": "no module: it composes them; tests/pull/core/test_compose.py",
-    "to_stream": "waits for the network in real time; tests/pull/outside",
+    "to_stream": "waits for the network in real time; tests/pull/io",
     "together": "no module: several pipelines; tests/pull/core",
 }
 """Public functions that the checks do not try out, and why."""

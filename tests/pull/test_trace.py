@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.errors import BadTrace
-from penstock.pull.trace import LARGEST_INDEX, Answer, Event, Request, Trace, parse
-from penstock.pull.trace_file import read_trace
-from penstock.pull.trace_values import Shown
+from penstock.pull.rules.trace import LARGEST_INDEX, Answer, Event, Request, Trace, parse
+from penstock.pull.rules.trace_file import read_trace
+from penstock.pull.rules.trace_values import Shown
 from tests.golden import assert_golden
 
 TEXTS = Path(__file__).parent / "bad_traces"

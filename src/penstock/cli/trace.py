@@ -11,8 +11,8 @@ from penstock.cli.exit_codes import FAILED
 from penstock.errors import BadTrace
 
 if TYPE_CHECKING:
-    from penstock.pull.checker import Profile, Violation
-    from penstock.pull.trace import Layer, Trace
+    from penstock.pull.rules.checker import Profile, Violation
+    from penstock.pull.rules.trace import Layer, Trace
 
 
 def trace(
@@ -36,7 +36,7 @@ def trace(
     """Check a trace: its events, every rule that they break, and exit code 1 if there is one."""
     import dataclasses
 
-    from penstock.pull.checker import check
+    from penstock.pull.rules.checker import check
 
     found = _read(file)
     if layer is not None:
@@ -68,7 +68,7 @@ def _told(violation: Violation, texts: tuple[str, ...], width: int) -> str:
 
 
 def _read(file: Path) -> Trace:
-    from penstock.pull.trace_file import read_trace
+    from penstock.pull.rules.trace_file import read_trace
 
     try:
         text = file.read_bytes().decode("utf-8-sig")

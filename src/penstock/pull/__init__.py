@@ -8,79 +8,62 @@ Independent of flows. `protocol` says what the modules of a pipeline say to each
 other, `edge` what stands between them, `pieces` how to write one.
 """
 
-from penstock.pull.bridges.from_queue import from_queue
-from penstock.pull.bridges.iterators import aiter_values, iter_values
-from penstock.pull.bridges.to_queue import to_queue
-from penstock.pull.checker import Violation, check
-from penstock.pull.compose import pull
-from penstock.pull.deferred.defer import defer
-from penstock.pull.deferred.duplex import DeferredDuplex
-from penstock.pull.deferred.sink import DeferredSink
-from penstock.pull.deferred.source import DeferredSource
-from penstock.pull.deferred.transformer import DeferredTransformer
-from penstock.pull.fan_in.many import Many, many
-from penstock.pull.fan_in.merge import merge
-from penstock.pull.fan_in.sorted_merge import sorted_merge
-from penstock.pull.fan_out.fork import fork
-from penstock.pull.fan_out.notify import Notify, notify
-from penstock.pull.fan_out.tee import tee
-from penstock.pull.goodbye import goodbye
-from penstock.pull.lending.borrower import Loan
-from penstock.pull.lending.lend import Lender, lend
-from penstock.pull.outside.asyncio_streams import from_stream, to_stream
-from penstock.pull.outside.file_lines import from_lines, to_lines
-from penstock.pull.outside.files import from_file, to_file
-from penstock.pull.outside.lines import join_lines, lines
-from penstock.pull.outside.processes import process
-from penstock.pull.outside.sockets import connect, listen
-from penstock.pull.outside.split import split
-from penstock.pull.pair import duplex_pair, pair
+from penstock.pull.bridges.iteration import aiter_values, iter_values
+from penstock.pull.bridges.queues import from_queue, to_queue
+from penstock.pull.compose import pull, together
+from penstock.pull.defer import DeferredDuplex, DeferredSink, DeferredSource, DeferredTransformer, defer
+from penstock.pull.fans.borrower import Loan
+from penstock.pull.fans.closing_handshake import closing_handshake
+from penstock.pull.fans.lend import Lender, lend
+from penstock.pull.fans.merge import Many, many, merge
+from penstock.pull.fans.notify import Notify, notify
+from penstock.pull.fans.pair import duplex_pair, pair
+from penstock.pull.fans.sorted_merge import sorted_merge
+from penstock.pull.fans.tee import fork, tee
+from penstock.pull.functions import sink, source, transformer
+from penstock.pull.io.asyncio_streams import from_stream, to_stream
+from penstock.pull.io.files import from_file, from_lines, to_file, to_lines
+from penstock.pull.io.lines import join_lines, lines
+from penstock.pull.io.process import process
+from penstock.pull.io.sockets import connect, listen
+from penstock.pull.io.split import split
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
-from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
-from penstock.pull.reconnect import back_off, reconnect
+from penstock.pull.rules.checker import Violation, check
+from penstock.pull.rules.trace import Trace, parse
 from penstock.pull.run import Run
-from penstock.pull.sinks.collect import collect
-from penstock.pull.sinks.concat import concat
-from penstock.pull.sinks.drain import drain
-from penstock.pull.sinks.find import find
+from penstock.pull.sinks.drain import drain, log, on_end
+from penstock.pull.sinks.folds import collect, concat, find, last, reduce
 from penstock.pull.sinks.for_each import for_each
-from penstock.pull.sinks.last import last
-from penstock.pull.sinks.log import log
-from penstock.pull.sinks.on_end import on_end
-from penstock.pull.sinks.reduce import reduce
 from penstock.pull.sources.cat import cat
-from penstock.pull.sources.count import count
-from penstock.pull.sources.empty import empty
-from penstock.pull.sources.error import error
-from penstock.pull.sources.infinite import infinite
-from penstock.pull.sources.iterate import iterate
-from penstock.pull.sources.keys import keys
-from penstock.pull.sources.once import once
+from penstock.pull.sources.iterables import count, empty, error, infinite, iterate, keys, once, values
 from penstock.pull.sources.pushable import Pushable, pushable
-from penstock.pull.sources.values import values
-from penstock.pull.together import together
-from penstock.pull.trace import Trace, parse
+from penstock.pull.sources.reconnect import back_off, reconnect
 from penstock.pull.transformers.abortable import Abortable, abortable
 from penstock.pull.transformers.async_map import async_map
-from penstock.pull.transformers.batch import batch, unbatch
+from penstock.pull.transformers.batch import batch, recent
 from penstock.pull.transformers.catch import catch
 from penstock.pull.transformers.eager import eager, high_watermark
-from penstock.pull.transformers.filter import filter, filter_not
-from penstock.pull.transformers.flat_map import flat_map
-from penstock.pull.transformers.flatten import flatten
+from penstock.pull.transformers.elementwise import (
+    filter,
+    filter_not,
+    map,
+    non_unique,
+    skip,
+    skip_while,
+    sliding,
+    tap,
+    unbatch,
+    unique,
+)
+from penstock.pull.transformers.flatten import flat_map, flatten
 from penstock.pull.transformers.limit import limit
-from penstock.pull.transformers.map import map
 from penstock.pull.transformers.paramap import paramap
-from penstock.pull.transformers.skip import skip, skip_while
-from penstock.pull.transformers.take import take
-from penstock.pull.transformers.take_while import take_while
+from penstock.pull.transformers.take import take, take_while
 from penstock.pull.transformers.throttle import throttle
-from penstock.pull.transformers.through import tap, through
+from penstock.pull.transformers.through import through
 from penstock.pull.transformers.timeout import timeout
-from penstock.pull.transformers.unique import non_unique, unique
-from penstock.pull.transformers.window import recent, sliding
 
 __all__ = [
     "Abortable",
@@ -110,6 +93,7 @@ __all__ = [
     "cat",
     "catch",
     "check",
+    "closing_handshake",
     "collect",
     "concat",
     "connect",
@@ -131,7 +115,6 @@ __all__ = [
     "from_lines",
     "from_queue",
     "from_stream",
-    "goodbye",
     "high_watermark",
     "infinite",
     "iter_values",

@@ -1,9 +1,10 @@
-"""Composition: `pull(source, *transformers, sink)`, and every part of such a pipeline."""
+"""Composition: `pull(source, *transformers, sink)` and every part of such a pipeline; `together`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce, singledispatch
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 from penstock.errors import NotComposable, SourceLocation
 from penstock.pull.pieces import Duplex, Piece, Sink, Source, Transformer
@@ -129,3 +130,50 @@ def _no_piece(piece: object, at: int, location: SourceLocation) -> NoReturn:
         fix=fix,
         position=at,
     )
+
+
+K = TypeVar("K", Source, Duplex, Pipeline)
+
+_WANTED: dict[type[Any], tuple[str, str]] = {
+    Source: ("source", "values([...]) or iterate(...) make a source of what can be iterated"),
+    Duplex: ("duplex", "Duplex(source, sink) makes one of its halves"),
+    Pipeline: ("complete pipeline", "pull(source, transformers..., sink) makes one"),
+}
+
+
+def only(kind: type[K], piece: str, given: Iterable[object]) -> tuple[K, ...]:
+    """What was given. Raises `NotComposable` unless all of it is of this kind.
+
+    piece: the function that it was given to.
+    """
+    found: list[K] = []
+    for at, each in enumerate(given, 1):
+        if not isinstance(each, kind):
+            wanted, fix = _WANTED[kind]
+            what = "a complete pipeline" if isinstance(each, Pipeline) else describe(each)
+            is_piece = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
+            raise NotComposable(
+                f"{piece}() was given {what if is_piece else type(each).__name__}, which is no {wanted}",
+                where=[SourceLocation.of_caller()],
+                why=f"It is made of {wanted}s.",
+                fix=fix,
+                position=at,
+            )
+        found.append(each)
+    return tuple(found)
+
+
+def together(*pipelines: Pipeline) -> Pipeline:
+    """Complete pipelines that run as one, beside each other: those that share something (the branches of
+    `tee` and `fork`, the halves of a `pair`) or just belong together. Its result is the tuple of theirs.
+
+    It is finished when all are. Where one fails the others go on; its error is raised when all are
+    finished, with those that came later attached.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> together(pull(values("ab"), collect()), pull(values([1]), collect())).run()
+    (['a', 'b'], [1])
+    """
+    complete = only(Pipeline, "together", pipelines)
+    segments = (segment for pipeline in complete for segment in pipeline.segments)
+    return Pipeline(tuple(segments), results_of_all=True)

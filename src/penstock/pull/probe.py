@@ -10,7 +10,7 @@ from penstock.pull.call import Call, Named
 from penstock.pull.edge import Edge
 from penstock.pull.pieces import MarkPart, Transformer
 from penstock.pull.protocol import End
-from penstock.pull.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
+from penstock.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ def breach(recorder: Recorder, module: Named, rule: str, index: int) -> Protocol
     """What a module fails with that broke a rule at a request; None where only the trace is to tell it."""
     if not recorder.stop_at_once:
         return None
-    from penstock.pull.checker import check
+    from penstock.pull.rules.checker import check
 
     found = check(recorder.trace(complete=False))
     violation = next((v for v in found if v.rule.endswith(rule)), found[0] if found else None)

@@ -13,10 +13,10 @@ from penstock.pull import (
     Pipeline,
     Source,
     cat,
+    closing_handshake,
     collect,
     error,
     flatten,
-    goodbye,
     many,
     notify,
     pair,
@@ -184,8 +184,8 @@ def test_everybody_hears_what_is_pushed_from_when_they_listen() -> None:
 @case("goodbye: on source end send GOODBYE and wait for the peer GOODBYE before ending")
 def test_neither_end_of_a_line_ends_before_the_other_has_said_goodbye() -> None:
     first, second = Manual(), Manual()
-    one = goodbye(Duplex(first.source, collect()))
-    other = goodbye(Duplex(second.source, collect()))
+    one = closing_handshake(Duplex(first.source, collect()))
+    other = closing_handshake(Duplex(second.source, collect()))
     run = together(pull(one, other, one)).start()
     first.answer(0, None, 1)
     second.answer(0, None, 2)
@@ -196,8 +196,8 @@ def test_neither_end_of_a_line_ends_before_the_other_has_said_goodbye() -> None:
     assert [1] in run.results.values()
     assert [2] in run.results.values()
 
-    same = goodbye(Duplex(values([1, 2, 3]), collect()))
-    peer = goodbye(Duplex(values([1, 2, 3]), collect()))
+    same = closing_handshake(Duplex(values([1, 2, 3]), collect()))
+    peer = closing_handshake(Duplex(values([1, 2, 3]), collect()))
     run = pull(same, peer, same).start()
     assert [result for result in run.results.values() if result is not None] == [[1, 2, 3], [1, 2, 3]]
 

@@ -24,7 +24,7 @@ from penstock.pull import (
 )
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
-from tests.pull.outside.network import in_loop, serving, turns, until
+from tests.pull.io.network import in_loop, serving, turns, until
 
 
 class Failure(Exception):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.pull import Recorder, Transformer, collect, map, probe, probe_around, pull, take, values
-from penstock.pull.checker import check
+from penstock.pull.rules.checker import check
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from penstock import pull as callback
 from penstock.errors import SourceLocation
 from penstock.pull import Recorder, Run, dataflow
-from penstock.pull.checker import check
 from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
+from penstock.pull.rules.checker import check
+from penstock.pull.rules.trace import Answer, Request, Trace
 from penstock.pull.runtime import Runtime
-from penstock.pull.trace import Answer, Request, Trace
 
 
 class Wrong(Exception):

@@ -8,7 +8,6 @@ import pytest
 
 from penstock.errors import AlreadyBound, ProtocolBroken
 from penstock.pull import Recorder, Run
-from penstock.pull.checker import check
 from penstock.pull.dataflow import (
     DONE,
     Abort,
@@ -24,6 +23,7 @@ from penstock.pull.dataflow import (
     probe,
     pull,
 )
+from penstock.pull.rules.checker import check
 
 
 async def backwards(_module: Module, requests: Requests) -> None:

@@ -13,10 +13,10 @@ from penstock.pull import (
     Sink,
     Source,
     batch,
+    closing_handshake,
     collect,
     error,
     fork,
-    goodbye,
     many,
     map,
     merge,
@@ -315,7 +315,7 @@ def test_an_error_of_the_only_input_comes_after_its_values() -> None:
         lambda thing: tee(thing),
         lambda thing: fork(thing, bool),
         lambda thing: together(thing),
-        lambda thing: goodbye(thing),
+        lambda thing: closing_handshake(thing),
     ],
 )
 @pytest.mark.parametrize("thing", [[1, 2], None, collect(), map(abs)])

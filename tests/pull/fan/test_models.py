@@ -28,7 +28,7 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.fan_in.sorted_merge import Equal
+from penstock.pull.fans.sorted_merge import Equal
 from penstock.testing import RandomRuntime
 from tests.pull.fan.scripts import Broken, Script, scripts
 

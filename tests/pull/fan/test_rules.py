@@ -13,11 +13,11 @@ from penstock.pull import (
     Recorder,
     Source,
     Transformer,
+    closing_handshake,
     collect,
     flat_map,
     flatten,
     fork,
-    goodbye,
     many,
     map,
     merge,
@@ -30,7 +30,7 @@ from penstock.pull import (
     tee,
     values,
 )
-from penstock.pull.checker import check
+from penstock.pull.rules.checker import check
 from penstock.testing import RandomRuntime, check_source, check_transformer, reference_source
 
 
@@ -103,8 +103,8 @@ SOURCES: dict[str, tuple[Callable[[], Source], Sequence[Any], bool]] = {
     "branches of fork, ahead, merged": (lambda: forked_branches(None), [1, 2, 3], False),
     "pair": (lambda: pull(slow(1, 2), pair()), [1, 2], True),
     "pair behind pair": (lambda: pull(slow(1, 2), pair(), map(abs), pair()), [1, 2], True),
-    "goodbye": (
-        lambda: pull(slow(7), goodbye(Duplex(slow(1, 2), collect()))),
+    "closing_handshake": (
+        lambda: pull(slow(7), closing_handshake(Duplex(slow(1, 2), collect()))),
         [1, 2, "GOODBYE"],
         True,
     ),

@@ -14,12 +14,12 @@ from penstock.pull import (
     Sink,
     Source,
     Transformer,
+    closing_handshake,
     collect,
     defer,
     duplex_pair,
     error,
     flat_map,
-    goodbye,
     map,
     pair,
     pull,
@@ -226,7 +226,7 @@ def test_a_line_between_two_peers() -> None:
 def test_peers_that_say_goodbye_on_a_line() -> None:
     a, b = Peer("ab"), Peer("xyz")
     near, far = duplex_pair()
-    one, other = goodbye(a.duplex), goodbye(b.duplex)
+    one, other = closing_handshake(a.duplex), closing_handshake(b.duplex)
     together(pull(one, near, one), pull(other, far, other)).run()
     assert a.got == [["x", "y", "z"]]
     assert b.got == [["a", "b"]]
@@ -284,7 +284,7 @@ def test_handles_are_pieces_of_duplexes() -> None:
     letters = pushable()
     letters.push("a")
     letters.end()
-    polite = goodbye(Duplex(letters, collect()))
+    polite = closing_handshake(Duplex(letters, collect()))
     found = together(pull(polite.source, collect()), pull(values([1]), polite.sink)).run()
     assert found == (["a", "GOODBYE"], [1])
 

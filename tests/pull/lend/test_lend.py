@@ -25,7 +25,7 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.checker import check
+from penstock.pull.rules.checker import check
 from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
 from tests.pull.core.modules import Hand as Reader
 from tests.pull.core.modules import Manual

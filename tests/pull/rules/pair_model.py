@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from random import Random
 from typing import Literal
 
-from penstock.pull.trace import Answer, AnswerPort, Event, Layer, Request, RequestKind, RequestPort, Trace
+from penstock.pull.rules.trace import (
+    Answer,
+    AnswerPort,
+    Event,
+    Layer,
+    Request,
+    RequestKind,
+    RequestPort,
+    Trace,
+)
 
 BELOW: tuple[tuple[RequestKind, str | None, int], ...] = (
     ("ask", None, 1),

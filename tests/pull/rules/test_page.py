@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pull.checker import PROFILES, Profile, check, rules
-from penstock.pull.trace_file import read_trace
+from penstock.pull.rules.checker import PROFILES, Profile, check, rules
+from penstock.pull.rules.trace_file import read_trace
 from tests.cli.test_trace import BROKEN
 
 PATH = Path(__file__).resolve().parents[3] / "docs" / "pull-rules.md"

@@ -26,7 +26,7 @@ from penstock.pull import (
     reduce,
     to_file,
 )
-from penstock.pull.checker import Profile
+from penstock.pull.rules.checker import Profile
 from penstock.testing import check_sink
 
 Result = Callable[[list[int]], Any]

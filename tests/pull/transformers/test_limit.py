@@ -25,10 +25,10 @@ from penstock.pull import (
     transformer,
     values,
 )
-from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.sinks.reading import Asking
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -25,10 +25,10 @@ from penstock.pull import (
     unbatch,
     values,
 )
-from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import End
+from penstock.pull.sinks.reading import Asking
 
 
 def deepest(batch: int) -> Sink:

@@ -1,16 +1,22 @@
-"""Queues of both kinds, as modules use them: at once where that can be, else waited for in a task."""
+"""from_queue, to_queue: the queues of threads and of tasks."""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import BadOption, SourceLocation
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink, Source
+from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 if TYPE_CHECKING:
     import asyncio
+
 
 ForThreads = queue.Queue[Any]
 
@@ -136,3 +142,164 @@ async def _until(condition: threading.Condition, holds: Callable[[], bool]) -> N
             given_up = True
             condition.notify_all()
         raise
+
+
+_NONE = object()
+
+
+def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Source:
+    """The items of a `queue.Queue` or an `asyncio.Queue`, in the order in which it gives them.
+
+    end: the item that says that no more will come; compared by `is`. Without it the stream lasts
+         until it is stopped.
+
+    An item is taken when it is asked for, and counts as done (`task_done`) then. While there is none it
+    waits in the event loop, for a `queue.Queue` in a thread of its own. A stop is confirmed at once
+    and takes nothing more; of an `asyncio.Queue` an item may be lost that had just been taken.
+
+    >>> import queue
+    >>> from penstock.pull import collect, pull
+    >>> letters = queue.Queue()
+    >>> for letter in ["a", "b", None]:
+    ...     letters.put(letter)
+    >>> pull(from_queue(letters, end=None), collect()).run()
+    ['a', 'b']
+    """
+    items = opened("from_queue", queue)
+
+    def open(module: Module) -> BatchRead:
+        return _Taking(module, items, end).read
+
+    return Source.of("from_queue", open, batches=True)
+
+
+class _Taking:
+    def __init__(self, module: Module, items: Opened, last: Any) -> None:
+        self._module = module
+        self._items = items
+        self._last = last
+        self._over = False
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._taken: list[Any] = []  # by waiting
+        self._waits = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._asks.clear()
+            answer(abort)  # the task that waits is cancelled when the stream has ended
+        else:
+            self._asks.append((answer, most))
+            self._give()
+
+    def _give(self) -> None:
+        while self._asks and not self._waits:
+            answer, most = self._asks[0]
+            batch = self._take(most)
+            if batch:
+                self._asks.popleft()
+                answer(None, batch)
+            elif self._over:
+                self._asks.popleft()
+                answer(True)
+            else:
+                self._waits = True
+                self._module.spawn(self._items.filled(), self._filled)
+
+    def _take(self, most: int) -> list[Any]:
+        batch: list[Any] = []
+        while len(batch) < most and not self._over:
+            found, self._taken = self._taken or self._items.take(), []
+            if not found:
+                break
+            if found[0] is self._last:
+                self._over = True
+            else:
+                batch += found
+        return batch
+
+    def _filled(self, error: Exception | None, taken: list[Any]) -> None:
+        self._waits = False
+        if error is not None:
+            raise error
+        self._taken = taken
+        self._give()
+
+
+def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sink:
+    """Puts the values into a `queue.Queue` or an `asyncio.Queue`; the result is how many.
+
+    end: put after the last value, also where the stream failed; without it nothing.
+
+    Where the queue is full it waits for room, and asks for nothing meanwhile: a bounded queue slows
+    down the source. Where the stream fails, `Run.partial` is how many there were.
+
+    >>> import queue
+    >>> from penstock.pull import pull, values
+    >>> letters = queue.Queue()
+    >>> pull(values("ab"), to_queue(letters, end=None)).run()
+    2
+    >>> list(iter(letters.get, None))
+    ['a', 'b']
+    """
+    items = opened("to_queue", queue)
+    return Sink.of("to_queue", lambda module, edge: _Putting(module, edge, items, end).ask())
+
+
+class _Putting:
+    """Values that wait for room and requests under way are at most a window."""
+
+    def __init__(self, module: Module, edge: Edge, items: Opened, last: Any) -> None:
+        self._module = module
+        self._edge = edge
+        self._items = items
+        self._last = last
+        self._held: deque[Any] = deque()
+        self._under_way = 0
+        self._waits = False
+        self._put = 0
+        self._end: End | None = None
+
+    def ask(self) -> None:
+        while self._end is None and self._under_way + len(self._held) < self._edge.window:
+            self._under_way += 1
+            self._edge(None, self._got)
+
+    def _got(self, end: End | None, value: Any = None, /) -> None:
+        self._under_way -= 1
+        if end is None:
+            self._held.append(value)
+        elif self._end is None:
+            self._end = end
+            if self._last is not _NONE:
+                self._put -= 1
+                self._held.append(self._last)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._held and not self._waits:
+            if self._items.put(self._held[0]):
+                self._done()
+            else:
+                self._waits = True
+                self._module.spawn(self._items.put_later(self._held[0]), self._made_room)
+        if self._end is None:
+            self.ask()
+        elif not self._held:
+            self._finish(self._end)
+
+    def _done(self) -> None:
+        self._held.popleft()
+        self._put += 1
+
+    def _made_room(self, error: Exception | None, _result: None) -> None:
+        self._waits = False
+        if error is not None:
+            raise error
+        self._done()
+        self._go_on()
+
+    def _finish(self, end: End) -> None:
+        if end is True:
+            self._module.done(self._put)
+        else:
+            self._module.fail(end, self._put)

@@ -13,18 +13,16 @@ from penstock.pull.dataflow.async_map import async_map
 from penstock.pull.dataflow.bridge import as_callback, as_dataflow
 from penstock.pull.dataflow.compose import pull
 from penstock.pull.dataflow.edge import Edge, Requests
+from penstock.pull.dataflow.fans import cat, flatten, merge, working
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Sink, Source, Transformer
 from penstock.pull.dataflow.probe import probe, probe_around
-from penstock.pull.dataflow.relay import filter, map, skip, unique
 from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
 from penstock.pull.dataflow.sources import count, empty, error, infinite, once, values
 from penstock.pull.dataflow.stream import Port, Stream
-from penstock.pull.dataflow.streams import cat, flatten, merge
-from penstock.pull.dataflow.take import take
+from penstock.pull.dataflow.transformers import filter, map, skip, take, unique
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.dataflow.working import working
 
 __all__ = [
     "DONE",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import SourceLocation
-from penstock.pull import trace
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import (
     Abort,
@@ -20,6 +19,7 @@ from penstock.pull.dataflow.messages import (
 )
 from penstock.pull.dataflow.pieces import Transformer
 from penstock.pull.probe import Recorder, breach
+from penstock.pull.rules import trace
 
 if TYPE_CHECKING:
     from penstock.pull.run import Run

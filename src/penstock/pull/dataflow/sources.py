@@ -10,7 +10,7 @@ from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Source
-from penstock.pull.sources.drawn import begin_of, close_generator
+from penstock.pull.sources.iterators import begin_of, close_generator
 from penstock.pull.synchronous import refuse_async
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from penstock.pull.trace import Answer, AnswerPort, Event, Layer, Request, RequestPort
+from penstock.pull.rules.trace import Answer, AnswerPort, Event, Layer, Request, RequestPort
 
 
 class Unasked(Enum):

@@ -1,4 +1,4 @@
-"""drain: read everything, and have a function called with each value."""
+"""Sinks that read everything for the sake of a function: drain, log, on_end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, SinkPart
 from penstock.pull.protocol import End
-from penstock.pull.sinks.whole import drop
-from penstock.pull.synchronous import Synchronous, synchronous
+from penstock.pull.sinks.folds import Taking, drop, nothing, whole
+from penstock.pull.sinks.reading import Asking
+from penstock.pull.synchronous import IN_A_TASK, Synchronous, synchronous
 
 
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
@@ -131,3 +131,51 @@ class _Draining:
     def cancel(self) -> None:
         """The sink has ended, or its run was given up."""
         self._aborts.at_work.discard(self)
+
+
+def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:
+    """Write each value as one text: `to("label: value")`, the value as `repr` shows it. The result is None.
+
+    to: what writes a text, as `print` or `logging.info`. What it raises fails upstream and is the result.
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values([1, "b"]), log("in")).run()
+    in: 1
+    in: 'b'
+    """
+    before = f"{label}: " if label else ""
+    write = synchronous("log", to, fix="for_each() of a function that writes what it is given").calling(to)
+
+    def begin(_module: Module) -> Taking:
+        def take(values: list[Any]) -> None:
+            for value in values:
+                write(f"{before}{value!r}")
+
+        return take, nothing
+
+    return whole("log", begin, batch=batch)
+
+
+def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
+    """Read everything; when the stream has ended, `function(error)` is called once. The result is None.
+
+    error: what the stream failed with; None where it ended, or the run was stopped. What the
+           function raises is the result, or a note of `error`.
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values([1, 2]), on_end(lambda error: print("over:", error))).run()
+    over: None
+    """
+    call = synchronous("on_end", function, fix=IN_A_TASK).calling(function)
+
+    def begin(module: Module) -> Taking:
+        def close(error: Exception | None, closed: Callable[[], object]) -> None:
+            call(error)
+            closed()
+
+        module.closing(close)
+        return drop, nothing
+
+    return whole("on_end", begin, batch=batch)

@@ -13,7 +13,7 @@ from penstock.pull.options import whole
 from penstock.pull.pieces import Sink
 from penstock.pull.protocol import End, attach_close_error
 from penstock.pull.runtime import Cancellable
-from penstock.pull.sinks.working import Working
+from penstock.pull.sinks.reading import Working
 from penstock.pull.synchronous import Synchronous
 
 ASYNC_FOR = "a coroutine function, in which `async for` has the generator run"

@@ -12,7 +12,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Piece, Source
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.sources.drawn import begin_of, close_generator
+from penstock.pull.sources.iterators import begin_of, close_generator
 
 
 def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, QueueFull, SourceLocation, WrongThread
-from penstock.pull.feed import Feed
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.sources.push_queue import Feed
 from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 OnClose = Callable[[Exception | None], object]

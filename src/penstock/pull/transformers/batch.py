@@ -1,9 +1,8 @@
-"""batch, unbatch: values in lists, and out of them."""
+"""batch, recent: lists of values, by number and by time."""
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain
 from typing import Any
 
 from penstock.pull.edge import Edge
@@ -30,17 +29,20 @@ def batch(size: int) -> Transformer:
     return batches("batch", size, None)
 
 
-def unbatch() -> Transformer:
-    """The items of each value (a list, or anything that can be iterated and ends), in order.
+def recent(size: int, seconds: float | None = None) -> Transformer:
+    """Lists of up to `size` values, each value in one list; the last list may be shorter.
 
-    Asks upstream when all items of the value before were taken. A value that cannot be iterated
-    fails the stream on both sides.
+    seconds: a list also ends so long after its first value came, however few values it has.
+
+    Reads as `batch` does, and nothing while nobody asks. A list that ended in time before somebody
+    asked waits; values that were asked for and come later begin the next one.
 
     >>> from penstock.pull import collect, pull, values
-    >>> pull(values([[1, 2], [], [3]]), unbatch(), collect()).run()
-    [1, 2, 3]
+    >>> pull(values([1, 2, 3, 4, 5]), recent(2), collect()).run()
+    [[1, 2], [3, 4], [5]]
     """
-    return Transformer.of_kernel("unbatch", lambda: chain.from_iterable)
+    whole("recent", "size", size, least=1)
+    return batches("recent", size, seconds)
 
 
 def batches(name: str, size: int, seconds: float | None) -> Transformer:

@@ -1,4 +1,4 @@
-"""flatten: a stream of streams and collections as one stream."""
+"""flatten, flat_map: a stream of streams and collections as one stream."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.pull.options import whole
 from penstock.pull.pieces import Source, Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.stop_once import StopOnce
+from penstock.pull.synchronous import synchronous
 
 
 def flatten(*, width: int = 0) -> Transformer:
@@ -218,3 +219,22 @@ class _Flat:
         if self._failure is None:
             return end
         return attach_close_error(self._failure, end) if isinstance(end, Exception) else self._failure
+
+
+def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
+    """What `function(value)` contains, for each value, one after the other.
+
+    The function returns a collection, a generator, or a `Source`; all that is said of `flatten` holds. It is
+    called when all that the values before gave is used up. What it raises fails the source with it;
+    when that has confirmed, downstream gets it.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(["a b", "", "c"]), flat_map(str.split), collect()).run()
+    ['a', 'b', 'c']
+    """
+    whole("flat_map", "width", width, least=0)
+    fix = "async_map(function), then flatten(); iterate(generator) is a source of an asynchronous generator"
+    checked = synchronous("flat_map", function, fix=fix).calling(function)
+    return Transformer.of(
+        "flat_map", lambda module, edge: open_flat(module, edge, checked), batches=True, width=width
+    )

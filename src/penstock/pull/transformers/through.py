@@ -1,8 +1,8 @@
-"""through, tap: look at what passes, change nothing."""
+"""through: look at values and the end as they pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from penstock.pull.compose import pull
@@ -11,34 +11,10 @@ from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
-
-_AWAIT = "async_map() of a function that awaits it and returns the value"
+from penstock.pull.transformers.elementwise import AWAIT_AND_RETURN, tap
 
 OnEnd = Callable[[Exception | None], object]
 """Called once when a stream is over: with None after done or an abort, else with the error."""
-
-
-def tap(on_value: Callable[[Any], object]) -> Transformer:
-    """Call `on_value(value)` for each value before it goes on; what it returns does not matter.
-
-    One ask upstream for each ask. What the function raises fails the stream on both sides.
-
-    >>> from penstock.pull import collect, pull, values
-    >>> seen = []
-    >>> pull(values("ab"), tap(seen.append), collect()).run(), seen
-    (['a', 'b'], ['a', 'b'])
-    """
-
-    checked = synchronous("tap", on_value, fix=_AWAIT)
-
-    def kernel(items: Iterable[Any]) -> Iterator[Any]:
-        for item in items:
-            returned = on_value(item)
-            if returned is not None:
-                checked(returned)
-            yield item
-
-    return Transformer.of_kernel("tap", lambda: kernel)
 
 
 def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> Transformer:
@@ -55,7 +31,7 @@ def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | Non
     """
     parts: list[Transformer] = []
     if on_value is not None:
-        refuse_async("through", on_value, fix=_AWAIT)
+        refuse_async("through", on_value, fix=AWAIT_AND_RETURN)
         parts.append(tap(on_value))
     if on_end is not None:
         parts.append(_at_end(synchronous("through", on_end, fix=IN_A_TASK).calling(on_end)))

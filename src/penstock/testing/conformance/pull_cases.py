@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.errors import BadTrace
-from penstock.pull.checker import Profile, check
-from penstock.pull.trace import Layer, Trace, parse
+from penstock.pull.rules.checker import Profile, check
+from penstock.pull.rules.trace import Layer, Trace, parse
 from penstock.testing.conformance.fields import Fields
 from penstock.testing.conformance.kind import Kind
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from typing import Any
 
-from penstock.pull.checker import Profile
 from penstock.pull.compose import pull
+from penstock.pull.functions import sink, source, transformer
 from penstock.pull.pieces import Sink, Source, Transformer
-from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.protocol import End, Read
-from penstock.pull.trace import Answer, Request, RequestPort
+from penstock.pull.rules.checker import Profile
+from penstock.pull.rules.trace import Answer, Request, RequestPort
 from penstock.testing.pull.combinations import batching_cases, mixed, profiles_for, sink_cases, source_cases
 from penstock.testing.pull.reference import Seen, SinkCase, SourceCase, reference_sink, source_of
 from penstock.testing.pull.trial import Trial, described, seeded, try_out

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from typing import TypeVar
 
-from penstock.pull.checker import Profile
 from penstock.pull.protocol import End
+from penstock.pull.rules.checker import Profile
 from penstock.testing.pull.reference import SinkCase, SourceCase
 
 C = TypeVar("C")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.errors import EndNotConfirmed
-from penstock.pull.checker import Profile, check
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
+from penstock.pull.rules.checker import Profile, check
 from penstock.pull.run import Run
 from penstock.testing.pull.random_runtime import RandomRuntime
 from penstock.testing.pull.reference import Seen

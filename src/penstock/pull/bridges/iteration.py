@@ -1,0 +1,179 @@
+"""iter_values, aiter_values: sources as Python iterators."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
+
+from penstock.pull.compose import pull
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Sink, Source
+from penstock.pull.protocol import End
+from penstock.pull.run import CONFIRM_WITHIN, Run
+from penstock.pull.runtime import Runtime
+
+
+class Reading:
+    """Of one run. `arrived` holds lists of values; they and the requests under way are at most a window.
+
+    woken: called when there is something new: a list, or the end.
+    """
+
+    def __init__(self, name: str, batch: int) -> None:
+        self.sink = Sink.of(name, self._open)
+        self.arrived: deque[list[Any]] = deque()
+        self.woken: Callable[[], object] | None = None
+        self.over = False
+        self._batch = batch
+        self._under_way = 0
+        self._module: Module | None = None
+
+    def _open(self, module: Module, edge: Edge) -> None:
+        self._module = module
+        self._edge = edge
+        if self.over:
+            module.done()
+        else:
+            self._ask()
+
+    def fill(self) -> None:
+        """Make as many requests as the window allows."""
+        if self._module is not None:
+            self._module.enter(self._ask)
+
+    def _ask(self) -> None:
+        while not self.over and self._under_way + len(self.arrived) < self._edge.window:
+            self._under_way += 1
+            self._edge.batch(self._batch, self._got)
+
+    def _got(self, end: End | None, values: Any = None, /) -> None:
+        self._under_way -= 1
+        if end is None:
+            self.arrived.append(values)
+        elif not self.over:
+            self._finish(end)
+        woken, self.woken = self.woken, None
+        if woken is not None:
+            woken()
+
+    def _finish(self, end: End) -> None:
+        assert self._module is not None
+        self.over = True
+        if end is True:
+            self._module.done()
+        else:
+            self._module.fail(end)
+
+    def stop(self) -> None:
+        """Abort, unless the stream has ended."""
+        if not self.over:
+            self.over = True
+            if self._module is not None:
+                self._module.enter(self._module.done)
+
+
+def iter_values(
+    source: Source,
+    *,
+    batch: int = 1,
+    window: int | None = None,
+    confirm_within: float | None = CONFIRM_WITHIN,
+) -> Generator[Any]:
+    """The values of a source, as a generator. It starts at the first `next`, and asks when one is wanted.
+
+    batch:          values asked for by one request.
+    window:         requests under way at once, those included whose values wait; None: as many as the
+                    source can work on, which is one where it answers at once.
+    confirm_within: see `Pipeline.run`.
+
+    Ends as the stream does: an error is raised after the values before it. `close()`, and so leaving the
+    loop early, aborts the source, waits until it has confirmed, and raises what closing failed with;
+    with `contextlib.closing` that happens at a certain place. Modules that wait for something outside
+    run in an event loop of its own, and only while a value is waited for. Raises what `Run.result` does.
+
+    >>> from penstock.pull import count, map, pull
+    >>> for square in iter_values(pull(count(), map(lambda n: n * n))):
+    ...     if square > 20:
+    ...         break
+    >>> square
+    25
+    """
+    whole("iter_values", "batch", batch, least=1)
+    return _values(source, Reading("iter_values", batch), window, confirm_within)
+
+
+def _values(
+    source: Source, reading: Reading, window: int | None, confirm_within: float | None
+) -> Generator[Any]:
+    run = pull(source, reading.sink).start(Runtime(), window=window, confirm_within=confirm_within)
+    try:
+        while True:
+            reading.fill()
+            while not (reading.arrived or reading.over):
+                _work(run, reading)
+            if not reading.arrived:
+                break
+            yield from reading.arrived.popleft()
+    finally:
+        reading.stop()
+        run.wait()
+
+
+def _work(run: Run, reading: Reading) -> None:
+    """Have the event loop of the run work until something has arrived."""
+    runtime = run.runtime
+    if runtime.has_loop and not runtime.idle:
+        arrival = runtime.loop.create_future()
+        runtime.when_idle = reading.woken = lambda: arrival.done() or arrival.set_result(None)
+        runtime.loop.run_until_complete(arrival)
+    if runtime.idle and not (reading.arrived or reading.over):
+        raise run.stuck()
+
+
+def aiter_values(
+    source: Source,
+    *,
+    batch: int = 1,
+    window: int | None = None,
+    confirm_within: float | None = CONFIRM_WITHIN,
+) -> AsyncGenerator[Any]:
+    """As `iter_values`, for `async for` in the event loop that is running.
+
+    `aclose()`, or cancelling the task that waits for a value, aborts the source and waits until it has
+    confirmed. A loop that is left early does not close an asynchronous generator by itself: `async with
+    contextlib.aclosing(...)` does. Requests of the window go on while the task does something else.
+
+    >>> import asyncio
+    >>> from penstock.pull import values
+    >>> async def main():
+    ...     return [value async for value in aiter_values(values("ab"))]
+    >>> asyncio.run(main())
+    ['a', 'b']
+    """
+    whole("aiter_values", "batch", batch, least=1)
+    return _values_awaited(source, Reading("aiter_values", batch), window, confirm_within)
+
+
+async def _values_awaited(
+    source: Source, reading: Reading, window: int | None, confirm_within: float | None
+) -> AsyncGenerator[Any]:
+    import asyncio
+
+    run = pull(source, reading.sink).start(window=window, confirm_within=confirm_within)
+    try:
+        while True:
+            reading.fill()
+            if not (reading.arrived or reading.over):
+                arrival = asyncio.Event()
+                reading.woken = arrival.set
+                await arrival.wait()
+            if not reading.arrived:
+                break
+            for value in reading.arrived.popleft():
+                yield value
+    finally:
+        reading.stop()
+        await run

@@ -1,0 +1,184 @@
+"""Streams of streams: flatten, cat, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.pull.dataflow.edge import Edge, Requests
+from penstock.pull.dataflow.messages import DONE, Answer, Ask, Done, Ending, Failed, Value, ending
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.pieces import Running, Source, Transformer
+from penstock.pull.dataflow.stream import Port, Stream
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.protocol import End, attach_close_error
+
+Asks = Stream[Ask]
+
+
+async def working(module: Module, requests: Requests, work: Callable[[Asks], Running]) -> None:
+    """Have `work(asks)` answer all asks, one after the other, until the stream is stopped.
+
+    Then that thread goes on no more; what the module reads from is stopped, last opened first.
+    """
+    port: Port[Ask] = Port()
+    worker = module.thread(work(Stream(port.tail)))
+    async for request in requests:
+        if isinstance(request, Ask):
+            port.send(request)
+        else:
+            worker.cancel()
+            request.answer.bind(await stop_all(module, request.cause))
+
+
+async def stop_all(module: Module, cause: Ending | End) -> Ending:
+    """Stop all inputs one after the other, last opened first. How they ended: by the first error, if any."""
+    first = ending(cause)
+    for edge in reversed(module.reading):
+        answer: Any = await edge.stop(cause)
+        if isinstance(answer, Failed):
+            first = (
+                Failed(attach_close_error(first.error, answer.error)) if isinstance(first, Failed) else answer
+            )
+    return first
+
+
+async def pass_on(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[Ask, Answer]:
+    """Answer asks, from `ask` on, by what `await answered()` gives, as long as it is values.
+
+    The ask that has no answer yet, and what came instead of a value.
+    """
+    while isinstance(answer := await answered(), Value):
+        ask.answer.bind(answer)
+        ask = await asks.next()
+    return ask, answer
+
+
+def flatten() -> Transformer:
+    """What each value contains, in order: a source of this form, or a collection. One level only.
+
+    An error of an inner source aborts upstream. An abort stops the inner source first.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(values([[1, 2], values([3]), []]), flatten(), collect()).run()
+    [1, 2, 3]
+    """
+
+    def thread(module: Module, requests: Requests, upstream: Edge) -> Running:
+        async def work(asks: Asks) -> None:
+            ask = await asks.next()
+            while isinstance(outer := await upstream.ask(), Value):
+                if not isinstance(outer.value, Source):
+                    for value in outer.value:
+                        ask.answer.bind(Value(value))
+                        ask = await asks.next()
+                    continue
+                ask, end = await pass_on(ask, asks, module.read(outer.value).ask)
+                if isinstance(end, Failed):
+                    outer = _first(end, await upstream.stop())
+                    break
+            ask.answer.bind(outer)
+
+        return working(module, requests, work)
+
+    return Transformer.of("flatten", thread)
+
+
+def cat(sources: Iterable[Source]) -> Source:
+    """The values of one source after the other. Each is opened when the one before is done.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(cat([values([1, 2]), values([3])]), collect()).run()
+    [1, 2, 3]
+    """
+
+    def thread(module: Module, requests: Requests) -> Running:
+        async def work(asks: Asks) -> None:
+            ask, end = await asks.next(), DONE
+            for source in sources:
+                ask, end = await pass_on(ask, asks, module.read(source).ask)
+                if isinstance(end, Failed):
+                    break
+            ask.answer.bind(end)
+
+        return working(module, requests, work)
+
+    return Source.of("cat", thread)
+
+
+def merge(*sources: Source) -> Source:
+    """The values of all sources in the order in which they come: each has a reader, and all send to one port.
+
+    From the first ask on each source is asked ahead, for one value or for as many as its window, and again
+    when one of them is given. One that fails fails the others with its error at once; what was read ahead
+    is lost. An abort is confirmed when all have confirmed.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(merge(values("ace"), values("bd")), collect()).run()
+    ['a', 'b', 'c', 'd', 'e']
+    """
+
+    async def thread(module: Module, requests: Requests) -> None:
+        came: Port[_Came] = Port()
+        asks: Port[Ask] = Port()
+        readers = [_Reader(module.read(source), came) for source in sources]
+        threads = [module.thread(_give(Stream(asks.tail), Stream(came.tail), readers))]
+        threads += [module.thread(reader.read()) for reader in readers]
+        async for request in requests:
+            if isinstance(request, Ask):
+                asks.send(request)
+            else:
+                for each in threads:
+                    each.cancel()
+                request.answer.bind(await module.stop_inputs(request.cause))
+
+    return Source.of("merge", thread)
+
+
+_Came = tuple["_Reader", Value | Done]
+
+
+class _Reader:
+    """Reads one source: `ask` is for whoever gives its values, `read` sends them, and done, to a port."""
+
+    def __init__(self, edge: Edge, port: Port[_Came]) -> None:
+        self._edge = edge
+        self._port = port
+        self._asked: Port[Variable[Answer]] = Port()
+        self._answers = Stream(self._asked.tail)
+
+    def ask(self) -> None:
+        self._asked.send(self._edge.ask())
+
+    def ask_ahead(self) -> None:
+        for _ in range(self._edge.window):
+            self.ask()
+
+    async def read(self) -> None:
+        async for asked in self._answers:
+            answer = await asked
+            if isinstance(answer, Failed):
+                raise answer.error
+            self._port.send((self, answer))
+            if not isinstance(answer, Value):
+                return
+
+
+async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None:
+    """Answer asks by what came, in order; by done when all readers have come to the end."""
+    ask, left = await asks.next(), len(readers)
+    for reader in readers:
+        reader.ask_ahead()
+    while left:
+        reader, answer = await came.next()
+        if isinstance(answer, Value):
+            reader.ask()
+            ask.answer.bind(answer)
+            ask = await asks.next()
+        else:
+            left -= 1
+    ask.answer.bind(DONE)
+
+
+def _first(failed: Failed, then: Answer) -> Failed:
+    return Failed(attach_close_error(failed.error, then.error)) if isinstance(then, Failed) else failed

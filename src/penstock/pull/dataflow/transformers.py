@@ -1,0 +1,157 @@
+"""Transformers of single values: map, filter, skip, unique, take."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from penstock.pull.dataflow.edge import Edge, Requests
+from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.synchronous import AWAIT_BEFORE, refuse_async, synchronous
+
+
+def map(function: Callable[[Any], Any]) -> Transformer:
+    """`function(value)` for each value, in order. What it raises fails upstream, then downstream.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
+    [1, 4, 9]
+    """
+    refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
+    return _relaying("map", lambda: lambda value: (function(value),))
+
+
+def filter(keep: Callable[[Any], object]) -> Transformer:
+    """The values for which `keep(value)` is true."""
+    keep = synchronous("filter", keep, fix=AWAIT_BEFORE).calling(keep)
+    return _relaying("filter", lambda: lambda value: (value,) if keep(value) else ())
+
+
+def skip(count: int) -> Transformer:
+    """All values but the first `count`."""
+
+    def begin() -> Callable[[Any], Iterable[Any]]:
+        first = iter(range(count))
+        return lambda value: (value,) if next(first, None) is None else ()
+
+    return _relaying("skip", begin)
+
+
+def unique(key: Callable[[Any], Hashable] = lambda value: value) -> Transformer:
+    """Of the values with equal keys, the first."""
+    key = synchronous("unique", key, fix=AWAIT_BEFORE).calling(key)
+
+    def begin() -> Callable[[Any], Iterable[Any]]:
+        seen: set[Hashable] = set()
+
+        def step(value: Any) -> Iterable[Any]:
+            found = key(value)
+            if found in seen:
+                return ()
+            seen.add(found)
+            return (value,)
+
+        return step
+
+    return _relaying("unique", begin)
+
+
+def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) -> Transformer:
+    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+        relay = _Relay(module, upstream, begin())
+        async for request in requests:
+            if isinstance(request, Ask):
+                relay.ask(request)
+            else:
+                relay.leave()
+                module.when(upstream.stop(request.cause), request.answer.bind)
+                return
+
+    return Transformer.of(name, thread)
+
+
+class _Relay:
+    """Asks from downstream that wait, and values that wait for them: never both at once."""
+
+    def __init__(self, module: Module, upstream: Edge, step: Callable[[Any], Iterable[Any]]) -> None:
+        self._module = module
+        self._upstream = upstream
+        self._step = step
+        self._asks: deque[Ask] = deque()
+        self._ready: deque[Any] = deque()
+        self._asked = 0
+        self._end: Ending | None = None
+        self._failure: Exception | None = None
+
+    def ask(self, request: Ask) -> None:
+        self._asks.append(request)
+        self._serve()
+
+    def leave(self) -> None:
+        """Answer nothing more: the edge does, by the end."""
+        self._asks.clear()
+        self._ready.clear()
+
+    def _got(self, answer: Answer) -> None:
+        self._asked -= 1
+        if not isinstance(answer, Value):
+            self._end = answer
+        elif self._failure is None:
+            try:
+                self._ready.extend(self._step(answer.value))
+            except Exception as error:
+                self._failure = error
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._asks and self._ready:
+            self._asks.popleft().answer.bind(Value(self._ready.popleft()))
+        if not self._asks:
+            return
+        if self._failure is not None:
+            raise self._failure
+        if self._end is not None:
+            self._asks.popleft().answer.bind(self._end)
+            return
+        while self._asked < len(self._asks):
+            self._asked += 1
+            self._module.when(self._upstream.ask(), self._got)
+
+
+def take(count: int) -> Transformer:
+    """The first `count` values (0 or less: none). It asks upstream for no more than these.
+
+    The ask after the last value aborts upstream, once; what closing fails with is its answer.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(values([1, 2, 3]), take(2), collect()).run()
+    [1, 2]
+    """
+
+    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+        left, ends = count, False
+        last: Variable[Answer] = Variable()
+        last.bind(Value(None))
+        async for request in requests:
+            if not isinstance(request, Ask):
+                module.when(upstream.stop(request.cause), request.answer.bind)
+                return
+            if left > 0:
+                left -= 1
+                last = upstream.ask()
+                module.when(last, request.answer.bind)
+            elif not ends:  # the end answers all asks after this one
+                ends = True
+                module.thread(_stop_after(last, upstream, request))
+
+    return Transformer.of("take", thread)
+
+
+async def _stop_after(last: Variable[Answer], upstream: Edge, request: Ask) -> None:
+    """An abort would drop the values that are still to come: it waits for the last of them."""
+    if isinstance(await last, Value):
+        request.answer.bind(await upstream.stop())

@@ -1,1 +1,0 @@
-"""Deferred: pieces that stand in a pipeline before it is known what they are."""

@@ -1,1 +1,0 @@
-"""Fan-in: sources that read from several. One file each."""

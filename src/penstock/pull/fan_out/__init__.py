@@ -1,1 +1,0 @@
-"""Fan-out: one upstream for several. One file each."""

@@ -1,0 +1,260 @@
+"""lend: the values of a stream worked on by borrowers that come, go and fail."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import NotLending, SourceLocation
+from penstock.pull.compose import pull
+from penstock.pull.edge import Edge
+from penstock.pull.fans.borrower import Borrower, Loan
+from penstock.pull.fans.ledger import Ledger
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Duplex, Transformer, TransformerPart
+from penstock.pull.protocol import AnswerTo, End, Read, attach_close_error
+from penstock.pull.transformers.async_map import async_map
+from penstock.pull.transformers.take import take
+
+
+class Handle:
+    """running: the runs of a lender in which values are lent, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self.running: dict[Lending, None] = {}
+
+
+class Lending:
+    """Upstream is asked when a borrower and downstream both wait for a value, once for each pair of them.
+
+    The stream ends when upstream has ended, all values are answered and all borrowers have closed; or
+    when downstream has stopped it, and upstream and all borrowers have closed.
+    """
+
+    def __init__(self, module: Module, edge: Edge, handle: Handle) -> None:
+        self.module = module
+        self.ledger = Ledger()
+        self.over = False
+        """Whether nothing is lent any more: all is answered, or downstream has stopped the stream."""
+        self._edge = edge
+        self._handle = handle
+        self._asks: deque[AnswerTo] = deque()
+        self._waiting: deque[tuple[Borrower, AnswerTo]] = deque()
+        self._borrowers: dict[Borrower, None] = {}
+        self._reading = 0
+        self._end: End | None = None
+        self._stop: AnswerTo | None = None
+        handle.running[self] = None
+        module.hold(self)
+
+    # -- downstream -----------------------------------------------------------------------------
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is None:
+            self._asks.append(answer)
+            self._go_on()
+            return
+        self._asks.clear()
+        self._stop = answer
+        self._finish(self._end or abort)
+        if self._edge.ended is None:
+            self._reading += 1
+            self._edge(abort, self._confirmed)
+        self._look_if_closed()
+
+    def _confirmed(self, end: End | None, _value: Any = None, /) -> None:
+        self._reading -= 1
+        self._note(end or True)
+        self._look_if_closed()
+
+    def _note(self, end: End) -> None:
+        """How upstream has ended; its failure counts more than an abort."""
+        if isinstance(end, Exception):
+            self._end = attach_close_error(self._end, end) if isinstance(self._end, Exception) else end
+        else:
+            self._end = self._end or end
+
+    # -- borrowers ------------------------------------------------------------------------------
+
+    def add(self, borrower: Borrower) -> None:
+        """Lend to one more, unless all is over."""
+        if self.over:
+            borrower.loan.over = True
+            return
+        self._borrowers[borrower] = None
+        borrower.start()
+
+    def ask(self, borrower: Borrower, answer: AnswerTo) -> None:
+        """A borrower wants a value."""
+        if self.over:
+            answer(self._end or True)
+        else:
+            self._waiting.append((borrower, answer))
+            self._go_on()
+
+    def forget(self, borrower: Borrower) -> None:
+        """A borrower wants no more values; what it has it may still answer."""
+        self._waiting = deque(waiting for waiting in self._waiting if waiting[0] is not borrower)
+
+    def answer(self, borrower: Borrower, result: Any) -> None:
+        """A borrower has a result."""
+        if not self.ledger.owes(borrower):
+            raise borrower.too_many()
+        self.ledger.answer(borrower, result)
+        borrower.loan.answered += 1
+        self._go_on()
+
+    def returned(self, borrower: Borrower) -> None:
+        """A borrower has given its last result: what it has not answered is lent to others."""
+        self.forget(borrower)
+        self.ledger.take_back(borrower)
+        self._go_on()
+
+    def closed(self, borrower: Borrower, error: Exception | None) -> None:
+        """A borrower has ended."""
+        borrower.loan.over = True
+        borrower.loan.error = error
+        self._borrowers.pop(borrower, None)
+        self.returned(borrower)
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        ledger = self.ledger
+        while self._asks and ledger.ready:
+            self._asks.popleft()(None, ledger.give())
+        if not self.over:
+            while self._waiting and ledger.pending:
+                borrower, answer = self._waiting.popleft()
+                borrower.loan.lent += 1
+                answer(None, ledger.lend(borrower))
+            if self._end is not None and ledger.all_answered:
+                self._finish(self._end)
+            while self._wants_a_value():
+                self._reading += 1
+                self._edge(None, self._got)
+        self._look_if_closed()
+
+    def _wants_a_value(self) -> bool:
+        """Whether a borrower waits for a value, and downstream for its result."""
+        if self.over or self._end is not None:
+            return False
+        asked, under_way = self.ledger.given + len(self._asks), self.ledger.read + self._reading
+        return self._reading < len(self._waiting) and under_way < asked
+
+    def _got(self, end: End | None, value: Any = None, /) -> None:
+        self._reading -= 1
+        if end is not None:
+            self._note(end)
+        elif not self.over:
+            self.ledger.add(value)
+        self._go_on()
+
+    def _finish(self, end: End) -> None:
+        """Nothing is lent any more: borrowers that wait for a value get the end, the others are stopped."""
+        self.over = True
+        self._end = end
+        self._handle.running.pop(self, None)
+        waiting, self._waiting = self._waiting, deque()
+        told: set[Borrower] = set()
+        for borrower, answer in waiting:
+            told.add(borrower)
+            answer(end)
+        for borrower in self._borrowers:
+            if borrower not in told or self._stop is not None:
+                borrower.stop(end if isinstance(end, Exception) else None)
+
+    def _look_if_closed(self) -> None:
+        if not self.over or self._borrowers or self._reading or self._end is None:
+            return
+        if self._stop is not None:
+            self._stop(self._end)
+            self._stop = None
+        while self._asks:
+            self._asks.popleft()(self._end)
+
+    def cancel(self) -> None:
+        """The module has ended, or failed: so do its borrowers."""
+        self.over = True
+        self._handle.running.pop(self, None)
+        for borrower in tuple(self._borrowers):
+            borrower.stop(self.module.failure)
+
+
+Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
+"""A stream that makes one value of each value, or a coroutine function of one value."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Lender(Transformer):
+    """See `lend`."""
+
+    handle: Handle = field(default_factory=Handle)
+
+    def lend(self, borrower: Borrows, *, values: int | None = None) -> Loan:
+        """Lend values to one more borrower, in the run of this transformer that was started last.
+
+        values: how many it takes at most; None: as many as there are.
+
+        Raises `NotLending` where there is no run, and where nothing will be lent any more: all values
+        are answered, or downstream has stopped the stream. A borrower that finds all values lent to
+        others waits: it may get those of one that fails. To be called in the thread of the pipeline.
+        """
+        lending = next(reversed(self.handle.running), None)
+        if lending is None:
+            raise NotLending(
+                "there is nothing to lend",
+                where=[SourceLocation.of_caller()],
+                why="The pipeline of this lender has not been started, was stopped, or has all its results.",
+                fix="start() or await the pipeline first; borrowers of every run: lend(borrower, ...)",
+            )
+        loan = Loan()
+        lending.module.enter(_add, lending, borrower, values, loan)
+        return loan
+
+
+def lend(*borrowers: Borrows, width: int = 16) -> Lender:
+    """The results of borrowers, in the order of the values: each value is worked on by one of them.
+
+    borrowers: those of every run; others come by `Lender.lend` while it runs. A borrower is a
+               transformer or a duplex that makes one value of each value, in order (a connection to another
+               machine, say), or a coroutine function, which is called with one value at a time.
+    width:     how many values may be with borrowers, or wait for their turn, at once: as many requests
+               sinks make. Without that many requests from downstream there is less.
+
+    A borrower that fails, ends or aborts before it has answered its values does no harm: they are lent
+    to the others, oldest first. Its error is in its `Loan`. When no borrower is left, the stream waits
+    for the next one.
+
+    Upstream is asked when a borrower and downstream wait for a value; not before. Values go to whoever
+    asks: a fast borrower gets more. Done and errors of upstream come when all values before
+    them are answered; borrowers get the same end, and the stream ends when all of them have
+    closed. An abort from downstream goes upstream and to all borrowers, and is confirmed when
+    they have closed.
+
+    >>> from penstock.pull import collect, map, pull, take, values
+    >>> quits = pull(take(2), map(lambda x: 10 * x))
+    >>> pull(values([1, 2, 3, 4]), lend(quits, map(lambda x: 10 * x)), collect()).run()
+    [10, 20, 30, 40]
+    """
+    whole("lend", "width", width, least=1)
+    handle = Handle()
+
+    def open(module: Module, edge: Edge) -> Read:
+        lending = Lending(module, edge, handle)
+        for borrower in borrowers:
+            _add(lending, borrower, None, Loan())
+        return lending.read
+
+    return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), handle=handle)
+
+
+def _add(lending: Lending, borrower: Borrows, values: int | None, loan: Loan) -> None:
+    stream = isinstance(borrower, Transformer | Duplex)
+    piece = borrower if isinstance(borrower, Transformer | Duplex) else async_map(borrower)
+    if values is not None:
+        piece = pull(take(values), piece)
+    lending.add(Borrower(lending, piece, loan, window=None if stream else 1))

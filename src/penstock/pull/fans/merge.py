@@ -1,0 +1,224 @@
+"""merge, many: several streams as one, their values as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock.errors import AlreadyUsed, SourceLocation
+from penstock.pull.compose import only
+from penstock.pull.edge import Edge, when_all
+from penstock.pull.module import Module
+from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.protocol import AnswerTo, BatchRead, End
+
+
+class Joined:
+    """Reads every input ahead, from the first request on, and gives what is there.
+
+    capped:  it ends when its inputs have ended.
+
+    `ready` holds what came, in the order in which it came. As each input has only as many values there as
+    its window, no input waits for more than one round of the others.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        sources: Iterable[Source],
+        *,
+        capped: bool = True,
+    ) -> None:
+        self._module = module
+        self._capped = capped
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._ready: deque[tuple[Edge, list[Any]]] = deque()
+        self._most = 0  # values that the last request asked for; nothing is read before there is one
+        self._inputs = [module.open(source) for source in sources]
+        self._open = dict.fromkeys(self._inputs)
+        self._closing = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._asks.clear()
+            self._closing = True
+            when_all(list(self._open), abort, answer)
+            return
+        self._asks.append((answer, most))
+        self._most = most
+        if self._inputs:
+            unread, self._inputs = self._inputs, []
+            for edge in unread:
+                self._ask_ahead(edge)
+        self._give()
+
+    def add(self, source: Source) -> None:
+        """One more input."""
+        if self._closing:
+            return
+        edge = self._module.open(source)
+        self._open[edge] = None
+        if self._most:
+            self._ask_ahead(edge)
+        else:
+            self._inputs.append(edge)
+
+    def cap(self) -> None:
+        """No input will be added."""
+        self._capped = True
+        self._give()
+
+    def _ask_ahead(self, edge: Edge) -> None:
+        for _ in range(edge.window):
+            self._ask(edge)
+
+    def _ask(self, edge: Edge) -> None:
+        edge(None, partial(self._got, edge), self._most)
+
+    def _got(self, edge: Edge, end: End | None, values: Any = None, /) -> None:
+        if self._closing:
+            return
+        if isinstance(end, Exception):
+            raise end
+        if end is None:
+            self._ready.append((edge, values))
+        else:
+            self._open.pop(edge, None)
+        self._give()
+
+    def _give(self) -> None:
+        ready, asks = self._ready, self._asks
+        while asks and ready:
+            answer, most = asks.popleft()
+            found: list[Any] = []
+            while ready and len(found) < most:
+                self._take(found, most - len(found))
+            answer(None, found)
+        if asks and self._capped and not self._open:
+            asks.popleft()[0](True)
+
+    def _take(self, found: list[Any], most: int) -> None:
+        """Move values of the input whose turn it is; it is asked again when all it gave is used."""
+        edge, values = self._ready.popleft()
+        found.extend(values[:most])
+        if len(values) > most:
+            # Not behind what the same input gave after them.
+            later = any(other is edge for other, _values in self._ready)
+            (self._ready.appendleft if later else self._ready.append)((edge, values[most:]))
+        else:
+            self._ask(edge)
+
+
+def merge(*sources: Source) -> Source:
+    """The values of all sources in the order in which they come; each source's own order is kept.
+
+    From the first request on, each source is asked ahead for one value (for as many as its window, where it
+    works on several at once; for as many as one request of downstream wants). So sources that answer at
+    once take turns, and a slow one holds up no other. `sorted_merge` merges by a key, `many` takes
+    sources while it runs.
+
+    It ends when all have ended. One that fails fails the others with its error; when they have confirmed,
+    it is answered, and what was read ahead is lost. An abort is confirmed when all have confirmed.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(merge(values("ace"), values("bd")), collect()).run()
+    ['a', 'b', 'c', 'd', 'e']
+    """
+    only(Source, "merge", sources)
+    return Source.of("merge", lambda module: Joined(module, sources).read, batches=True)
+
+
+def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
+    """The values of several sources as they come, as `merge` gives them, and the handle to add more.
+
+    open_ended: it does not end with its sources: `add(source)` adds more, until `cap()`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> letters = many([values("ace"), values("b")], open_ended=True)
+    >>> letters.add(values("d"))
+    >>> letters.cap()
+    >>> pull(letters, collect()).run()
+    ['a', 'b', 'd', 'c', 'e']
+    """
+    location = SourceLocation.of_caller()
+    door = _Door(only(Source, "many", sources), open_ended)
+    return Many(SourcePart("many", location, door.open, batches=True), door)
+
+
+class Many(Source):
+    """A source that is also the handle to add sources to it; see `many`.
+
+    It may run several times: each run reads the sources that it was made of. What is added goes to all
+    runs at work; where there is none, to the next.
+    """
+
+    __slots__ = ("_door",)
+    _door: _Door
+
+    def __init__(self, part: SourcePart, door: _Door) -> None:
+        super().__init__(part)
+        object.__setattr__(self, "_door", door)
+
+    @property
+    def capped(self) -> bool:
+        """Whether no source can be added."""
+        return self._door.capped
+
+    def add(self, source: Source) -> None:
+        """One more source, from now on. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
+        self._door.add(*only(Source, "add", [source]))
+
+    def cap(self) -> None:
+        """No source will be added: it ends with those it has. Later calls do nothing."""
+        self._door.cap()
+
+
+class _Door:
+    """Brings what is added to the runs at work."""
+
+    def __init__(self, sources: tuple[Source, ...], open_ended: bool) -> None:
+        self.capped = not open_ended
+        self._sources = sources
+        self._waiting: list[Source] = []
+        self.at_work: dict[_AtWork, None] = {}
+
+    def open(self, module: Module) -> BatchRead:
+        waiting, self._waiting = self._waiting, []
+        joined = Joined(module, (*self._sources, *waiting), capped=self.capped)
+        entry = _AtWork(self, module, joined)
+        self.at_work[entry] = None
+        module.hold(entry)
+        return joined.read
+
+    def add(self, source: Source) -> None:
+        if self.capped:
+            raise AlreadyUsed(
+                "no source can be added to many() any more",
+                where=[SourceLocation.of_caller()],
+                why="It is capped: it ends with the sources that it has.",
+                fix="many(sources, open_ended=True), and cap() after the last add()",
+            )
+        if not self.at_work:
+            self._waiting.append(source)
+        for entry in tuple(self.at_work):
+            entry.module.enter(entry.joined.add, source)
+
+    def cap(self) -> None:
+        self.capped = True
+        for entry in tuple(self.at_work):
+            entry.module.enter(entry.joined.cap)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _AtWork:
+    """One run, from when it opened the source until that has ended or the run was given up."""
+
+    door: _Door
+    module: Module
+    joined: Joined
+
+    def cancel(self) -> None:
+        self.door.at_work.pop(self, None)

@@ -1,0 +1,188 @@
+"""sorted_merge: sorted streams as one sorted stream."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from penstock.errors import BadOption, NotSorted, SourceLocation
+from penstock.pull.compose import only
+from penstock.pull.edge import Edge, when_all
+from penstock.pull.module import Module
+from penstock.pull.pieces import Source
+from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+
+Equal = Literal["both", "left", "right"]
+Key = Callable[[Any], Any]
+
+
+def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both") -> Source:
+    """The values of sorted sources, sorted. All are sorted upwards by `key(value)`, or by the value.
+
+    equal: of values with equal keys, "both" gives all, those of a source further left first; "left" those
+           of the leftmost source that has such a key, "right" those of the rightmost.
+
+    A source is asked for as much as one request of downstream wants, and again when that is used and more is
+    wanted; sooner where it works on several at once. A value goes on when every source has shown its next,
+    or its end.
+
+    It ends when all have ended. One that fails, or is not sorted (`NotSorted`), fails the others with its
+    error; when they have confirmed, it is answered. An abort is confirmed when all have confirmed. The
+    original swallowed errors, and gave only the right one of two equal values.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(sorted_merge(values([1, 4, 6]), values([2, 4]), values([3])), collect()).run()
+    [1, 2, 3, 4, 4, 6]
+    """
+    location = SourceLocation.of_caller()
+    only(Source, "sorted_merge", sources)
+    if equal not in ("both", "left", "right"):
+        raise BadOption(
+            f"sorted_merge() cannot work with equal={equal!r}",
+            where=[location],
+            why="Of values with equal keys all go on, or those of one source.",
+            fix='equal="both", equal="left" or equal="right"',
+            piece="sorted_merge",
+            option="equal",
+        )
+    key_of = _same if key is None else synchronous("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
+    return Source.of(
+        "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, location).read, batches=True
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_NOTHING = object()
+
+
+class _Input:
+    """One source: what came of it and is not in the heap; `last` is the key of what was there last."""
+
+    def __init__(self, edge: Edge, rank: int) -> None:
+        self.edge = edge
+        self.rank = rank
+        self.values: deque[Any] = deque()
+        self.asked = 0
+        self.shown = False
+        self.ended = False
+        self.last: Any = _NOTHING
+
+
+class _Sorted:
+    """The heap holds the next value of each input; equal keys stand there in the order of `rank`.
+
+    `missing` inputs have shown neither their next value nor their end. The `hungry` have lost one since they
+    were asked: each is asked for as many as its window, with what has come of it already.
+    `group` is the key that was last in turn, `winner` the input that had it first.
+    """
+
+    def __init__(
+        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, location: SourceLocation
+    ) -> None:
+        self._key = key
+        self._one_source_only = equal != "both"
+        self._location = location
+        sign = -1 if equal == "right" else 1
+        self._inputs = [_Input(module.open(source), sign * at) for at, source in enumerate(sources)]
+        self._hungry = list(self._inputs)
+        self._missing = len(self._inputs)
+        self._heap: list[tuple[Any, int, Any, _Input]] = []
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._group: Any = _NOTHING
+        self._winner: _Input | None = None
+        self._closing = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._closing = True
+            self._asks.clear()
+            when_all([each.edge for each in self._inputs if not each.ended], abort, answer)
+            return
+        self._asks.append((answer, most))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._asks:
+            self._ask_hungry(self._asks[0][1])
+            if self._missing:
+                return
+            if not self._heap:
+                self._asks.popleft()[0](True)
+                return
+            self._give()
+
+    def _ask_hungry(self, most: int) -> None:
+        hungry, self._hungry = self._hungry, []
+        for each in hungry:
+            while not each.ended and each.asked + len(each.values) < each.edge.window:
+                each.asked += 1
+                each.edge(None, partial(self._got, each), most)
+
+    def _got(self, each: _Input, end: End | None, values: Any = None, /) -> None:
+        each.asked -= 1
+        if self._closing:
+            return
+        if end is None:
+            each.values.extend(values)
+        else:
+            each.ended = True
+        if isinstance(end, Exception):
+            raise end
+        if not each.shown:
+            self._show_next(each)
+        self._go_on()
+
+    def _show_next(self, each: _Input) -> None:
+        """Put the next value of an input that is missing into the heap, if it is known."""
+        if each.values:
+            value = each.values.popleft()
+            key = self._key(value)
+            if each.last is not _NOTHING and key < each.last:
+                self._refuse(each, key)
+            each.last = key
+            heapq.heappush(self._heap, (key, each.rank, value, each))
+        elif not each.ended:
+            return
+        each.shown = True
+        self._missing -= 1
+
+    def _give(self) -> None:
+        """Answer the first request; by nothing yet, if all that is known is left out."""
+        answer, most = self._asks[0]
+        found: list[Any] = []
+        try:
+            while len(found) < most and self._heap and not self._missing:
+                self._take_least(found)
+        finally:
+            if found:  # also those that came before an exception
+                self._asks.popleft()
+                answer(None, found)
+
+    def _take_least(self, found: list[Any]) -> None:
+        key, _rank, value, each = heapq.heappop(self._heap)
+        if key != self._group:
+            self._group, self._winner = key, each
+        if each is self._winner or not self._one_source_only:
+            found.append(value)
+        each.shown = False
+        self._missing += 1
+        self._hungry.append(each)
+        self._show_next(each)
+
+    def _refuse(self, each: _Input, key: Any) -> None:
+        raise NotSorted(
+            f"source {abs(each.rank) + 1} of sorted_merge() is not sorted: {key!r} comes after {each.last!r}",
+            where=[self._location],
+            why="The least of the next values of all sources goes on: that is right only if each is sorted.",
+            fix="sort the source, upwards and by the same key; or merge() in any order",
+            source=abs(each.rank),
+            key=key,
+            after=each.last,
+        )

@@ -1,0 +1,252 @@
+"""tee, fork: one stream read by several branches, which each get all values or their share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from penstock.errors import AlreadyUsed, BadOption, SourceLocation, UnknownPort
+from penstock.pull.compose import only
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.run import Run
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+
+Choose = Callable[[Any], Iterable[int]]
+"""The branches that a value goes to, by number from 0."""
+
+
+class Branch:
+    """What one branch has asked for, and what waits for it."""
+
+    def __init__(self) -> None:
+        self.asks: deque[tuple[AnswerTo, int]] = deque()
+        self.values: deque[Any] = deque()
+        self.left = False
+
+    def room(self, in_flight: deque[int], ahead: int | None) -> float:
+        """How many values one more request may bring, where each of those in flight brings what it may."""
+        if len(self.asks) > len(in_flight):
+            return self.asks[len(in_flight)][1]
+        if ahead is None:
+            return float("inf")
+        beyond = sum(most for at, most in enumerate(in_flight) if at >= len(self.asks))
+        return ahead - len(self.values) - beyond
+
+    def give(self, end: End | None) -> None:
+        """Answer what can be answered; by the end, when nothing waits."""
+        while self.asks and self.values:
+            answer, most = self.asks.popleft()
+            answer(None, self._take(most))
+        if self.asks and end is not None:
+            self.asks.popleft()[0](end)
+
+    def _take(self, most: int) -> list[Any]:
+        if len(self.values) > most:
+            return [self.values.popleft() for _ in range(most)]
+        taken = list(self.values)
+        self.values.clear()
+        return taken
+
+
+class Hub:
+    """Reads one upstream for all branches.
+
+    It asks when a branch has an open request, and every branch that has not left either has one, too, or
+    has room for what may come: `ahead` values (None: any number).
+    """
+
+    def __init__(
+        self, module: Module, upstream: Edge, count: int, choose: Choose | None, ahead: int | None
+    ) -> None:
+        self._upstream = upstream
+        self._choose = choose
+        self._ahead = ahead
+        self._branches = [Branch() for _ in range(count)]
+        self._in_flight: deque[int] = deque()
+        self._end: End | None = None
+        self.edges = [
+            Edge(module, partial(self._read, branch), batches=True, depth=upstream.depth)
+            for branch in self._branches
+        ]
+
+    def _read(self, branch: Branch, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._leave(branch, abort, answer)
+            return
+        branch.asks.append((answer, most))
+        branch.give(self._end)
+        self._ask()
+
+    def _ask(self) -> None:
+        while self._end is None:
+            there = [branch for branch in self._branches if not branch.left]
+            wanted = any(len(branch.asks) > len(self._in_flight) for branch in there)
+            most = min((branch.room(self._in_flight, self._ahead) for branch in there), default=0)
+            if not wanted or most < 1:
+                return
+            self._in_flight.append(int(most))
+            self._upstream(None, self._got, int(most))
+
+    def _got(self, end: End | None, values: Any = None, /) -> None:
+        self._in_flight.popleft()
+        try:
+            if end is None:
+                self._hand_out(values)
+            else:
+                self._end = self._end or end
+        finally:
+            for branch in self._branches:
+                branch.give(self._end)
+        self._ask()
+
+    def _hand_out(self, values: list[Any]) -> None:
+        if self._choose is None:
+            for branch in self._branches:
+                if not branch.left:
+                    branch.values.extend(values)
+            return
+        for value in values:
+            for number in self._choose(value):
+                if not self._branches[number].left:
+                    self._branches[number].values.append(value)
+
+    def _leave(self, branch: Branch, cause: End, answer: AnswerTo) -> None:
+        """The last one to leave takes the upstream along."""
+        branch.left = True
+        branch.values.clear()
+        if self._end is None and all(each.left for each in self._branches):
+            self._upstream(cause, answer)
+            return
+        answer(True)
+        self._ask()
+
+
+def branches(
+    name: str,
+    location: SourceLocation,
+    source: Source,
+    count: int,
+    *,
+    choose: Choose | None,
+    ahead: int | None,
+) -> tuple[Source, ...]:
+    """So many sources that read the one together, in one run."""
+    owner = object()
+
+    def open_hub(run: Run) -> Hub:
+        module = Module(run, name, location)
+        module.advice = (
+            f"It asks for a value when every branch has asked, or has room for one more: ahead={ahead}.",
+            "let every branch ask; or give a larger ahead=, or None, where one is read before another",
+        )
+        return Hub(module, module.open(source), count, choose, ahead)
+
+    def open_branch(number: int, module: Module) -> BatchRead:
+        edge = module.shared(owner, lambda: open_hub(module.run)).edges[number]
+        if edge.lower is not None:
+            raise AlreadyUsed(
+                f"branch {number + 1} of {name}() is read twice in a run",
+                where=[location],
+                why="Each branch gives its values once.",
+                fix=f"make one more branch; or {name}() of the branch",
+            )
+        module.connect(edge)
+
+        def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+            edge(abort, answer, most if abort is None else None)
+
+        return read
+
+    return tuple(
+        Source(
+            SourcePart(f"{name} {number + 1}/{count}", location, partial(open_branch, number), batches=True)
+        )
+        for number in range(count)
+    )
+
+
+def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Source, ...]:
+    """`count` sources that each give all values of the one, which is read once.
+
+    All branches run in the same run: complete each and run them `together`, or bring them into one again
+    with `merge` or the like. A branch that no pipeline of the run reads still counts, and holds up the
+    others: `NeverAnswered` names it.
+
+    ahead: how many values a branch may be behind the fastest. With 0 a value is asked for when every branch
+           has asked for one, so the slowest sets the pace; None: any number. What it is behind is kept.
+
+    done and errors of the source reach each branch after the values before. A branch that aborts or fails
+    leaves at once, and the others go on; the last one aborts (or fails) the source, and its confirmation
+    is that of the source.
+
+    >>> from penstock.pull import collect, map, pull, together, values
+    >>> plain, squares = tee(values([1, 2, 3]))
+    >>> together(pull(plain, collect()), pull(squares, map(lambda x: x * x), collect())).run()
+    ([1, 2, 3], [1, 4, 9])
+    """
+    only(Source, "tee", [source])
+    whole("tee", "count", count, least=1)
+    if ahead is not None:
+        whole("tee", "ahead", ahead, least=0)
+    return branches("tee", SourceLocation.of_caller(), source, count, choose=None, ahead=ahead)
+
+
+def fork(
+    source: Source,
+    classify: Callable[[Any], Hashable],
+    keys: Sequence[Hashable] = (False, True),
+    *,
+    ahead: int | None = 0,
+) -> tuple[Source, ...]:
+    """A source for each of the keys: it gives the values for which `classify(value)` is that key.
+
+    keys: with the default, `classify` is a predicate: what it does not hold for comes first.
+
+    As with `tee`, all branches run in the same run. With `ahead=0` a value is asked for when every branch has
+    asked for one, as it may be for any of them; otherwise so many values wait for a branch that does not
+    ask. Values for a branch that has left are dropped. All that `tee` says of the ends holds.
+
+    What `classify` raises, and a key that is none of `keys` (`UnknownPort`), fails the source with it, and
+    then all branches.
+
+    >>> from penstock.pull import collect, pull, together, values
+    >>> odd, even = fork(values(range(5)), lambda x: x % 2 == 0)
+    >>> together(pull(odd, collect()), pull(even, collect())).run()
+    ([1, 3], [0, 2, 4])
+    """
+    location = SourceLocation.of_caller()
+    only(Source, "fork", [source])
+    if ahead is not None:
+        whole("fork", "ahead", ahead, least=0)
+    classify = synchronous("fork", classify, fix=AWAIT_BEFORE).calling(classify)
+    numbers = {key: number for number, key in enumerate(keys)}
+    if len(numbers) != len(keys) or not keys:
+        raise BadOption(
+            f"fork() cannot work with keys={keys!r}",
+            where=[location],
+            why="There is one branch for each key.",
+            fix="give one or more keys, each of them once",
+            piece="fork",
+            option="keys",
+        )
+
+    def choose(value: Any) -> Iterable[int]:
+        key = classify(value)
+        if key not in numbers:
+            raise UnknownPort(
+                f"fork() has no branch for {key!r}",
+                where=[location],
+                why=f"classify({value!r}) is {key!r}; its keys are {', '.join(map(repr, keys))}.",
+                fix="give this key, too; or classify it as one that is there",
+                key=key,
+                keys=tuple(keys),
+            )
+        return (numbers[key],)
+
+    return branches("fork", location, source, len(keys), choose=choose, ahead=ahead)

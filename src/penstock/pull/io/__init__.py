@@ -1,0 +1,1 @@
+"""Bytes from and into files, sockets and processes."""

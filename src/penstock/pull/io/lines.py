@@ -1,0 +1,151 @@
+"""lines, join_lines: chunks of bytes as lines of text, and lines as bytes."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
+from penstock.pull.edge import Edge
+from penstock.pull.fused import Kernel
+from penstock.pull.io.octets import octets
+from penstock.pull.io.split import LONGEST, Divided, Divider, Dividing
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import BatchRead
+
+
+def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
+    r"""Chunks of bytes as lines of text, without their ends (`\n` or `\r\n`).
+
+    longest: characters of a line; a longer one fails the stream with `LineTooLong` after the lines
+             before it.
+
+    What is no text of the encoding fails the stream with `UndecodableText`, likewise. Everything else is as
+    for `split`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([b"caf\xc3", b"\xa9\r\nand\n", b"tea"]), lines(), collect()).run()
+    ['café', 'and', 'tea']
+    """
+    whole("lines", "longest", longest, least=1)
+    check_encoding("lines", encoding)
+
+    def open(module: Module, edge: Edge) -> BatchRead:
+        decoding = _Decoding(module, encoding, longest)
+        return Dividing(module, edge, decoding.feed, decoding.rest).read
+
+    return Transformer.of("lines", open, batches=True)
+
+
+class _Decoding:
+    """Text of bytes that come in chunks which end anywhere, and its lines."""
+
+    def __init__(self, module: Module, encoding: str, longest: int) -> None:
+        self._module = module
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._divider = Divider(module, "\n", longest)
+        self._count = 0
+
+    def feed(self, chunk: Any) -> Divided:
+        return self._decode(bytes(octets(self._module, chunk)))
+
+    def rest(self) -> Divided:
+        found, failure = self._decode(b"", final=True)
+        if failure is None:
+            more, failure = self._divider.rest()
+            found += more
+        return found, failure
+
+    def _decode(self, chunk: bytes, *, final: bool = False) -> Divided:
+        wrong: UnicodeDecodeError | None = None
+        try:
+            text = self._decoder.decode(chunk, final)
+        except UnicodeDecodeError as error:
+            wrong = error
+            self._decoder.setstate((b"", self._decoder.getstate()[1]))
+            text = self._decoder.decode(error.object[: error.start])
+        found, failure = self._divider.feed(text)
+        self._count += len(found)
+        if failure is None and wrong is not None:
+            failure = self._undecodable(wrong)
+        return [line.removesuffix("\r") for line in found], failure
+
+    def _undecodable(self, error: UnicodeDecodeError) -> UndecodableText:
+        bad = error.object[error.start : error.end]
+        return UndecodableText(
+            f"{self._module.name}(): line {self._count + 1} is no {self._encoding}",
+            where=[self._module.location],
+            why=f"Bytes {bad!r}: {error.reason}.",
+            fix="say the encoding in which it was written; 'latin-1' reads any bytes",
+            line=self._count + 1,
+            encoding=self._encoding,
+        )
+
+
+def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
+    r"""Each line of text as bytes, with `end` behind it. It works at once, and is fused with its neighbours.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(["a", "b"]), join_lines(), collect()).run()
+    [b'a\n', b'b\n']
+    """
+    check_encoding("join_lines", encoding)
+    location = SourceLocation.of_caller()
+
+    def kernel() -> Kernel:
+        encode = encoder("join_lines", location, encoding, end)
+
+        def run(values: Iterable[Any]) -> Iterator[bytes]:
+            return (encode(value) for value in values)
+
+        return run
+
+    return Transformer.of_kernel("join_lines", kernel)
+
+
+def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
+    """A function from lines to bytes. Raises `WrongValue` for what is no text, or none of the encoding.
+
+    Encodings that begin with a mark do so once.
+    """
+    encoding_one = codecs.getincrementalencoder(encoding)()
+
+    def encode(line: object) -> bytes:
+        if not isinstance(line, str):
+            raise WrongValue(
+                f"{name}() was given {type(line).__name__}, and takes text",
+                where=[location],
+                why=f"The value is {line!r:.60}.",
+                fix="make text of the values first: map(str), or map(json.dumps)",
+                value_type=type(line).__name__,
+            )
+        try:
+            return encoding_one.encode(line + end)
+        except UnicodeEncodeError as error:
+            raise WrongValue(
+                f"{name}(): {encoding} cannot write {error.object[error.start : error.end]!r}",
+                where=[location],
+                why=f"The line is {line!r:.60}: {error.reason}.",
+                fix="use 'utf-8', which can write all text",
+                value_type="str",
+            ) from None
+
+    return encode
+
+
+def check_encoding(name: str, encoding: str) -> None:
+    """Raises `BadOption` for an encoding that Python does not know, or that is none of text."""
+    try:
+        known = codecs.lookup(encoding)
+        "".encode(known.name)
+    except LookupError:
+        raise BadOption(
+            f"{name}() cannot work with encoding={encoding!r}",
+            where=[SourceLocation.of_caller()],
+            why="Python knows no encoding of text of that name.",
+            fix="'utf-8', 'latin-1', 'utf-16', ...: see the module codecs",
+        ) from None

@@ -1,0 +1,191 @@
+"""Sinks that make one result of a whole stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, AnyStr
+
+from penstock.errors import NoValue
+from penstock.pull.edge import Edge
+from penstock.pull.io.octets import octets
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink
+from penstock.pull.protocol import End
+from penstock.pull.sinks.reading import Asking
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+
+Taking = tuple[Callable[[list[Any]], object], Callable[[], Any]]
+"""`take(values)` is called with each batch, in order; `result()` once, at the end."""
+
+
+def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
+    """A sink that begins anew in each run. Where the stream fails, the result until then is `Run.partial`."""
+
+    def open(module: Module, edge: Edge) -> None:
+        take, result = begin(module)
+
+        def over(end: End) -> None:
+            if end is True:
+                module.done(result())
+            else:
+                module.fail(end, result())
+
+        Asking(edge, take, over, batch=batch).start()
+
+    return Sink.of(name, open)
+
+
+def drop(_values: list[Any]) -> None:
+    """Take values and do nothing with them."""
+
+
+def nothing() -> None:
+    """The result of a sink that has none."""
+
+
+def collect(*, batch: int = 1) -> Sink:
+    """All values, as a list. Where the stream fails, `Run.partial` holds those before.
+
+    It holds them all in memory; `to_file` and `for_each` do not.
+
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values("abc"), collect()).run()
+    ['a', 'b', 'c']
+    """
+
+    def begin(_module: Module) -> Taking:
+        found: list[Any] = []
+        return found.extend, lambda: found
+
+    return whole("collect", begin, batch=batch)
+
+
+def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
+    """All values in one text; what is no text is written as `str` does. Of an empty stream it is "".
+
+    empty: `concat(b"")` joins bytes, and takes nothing else (`WrongValue`). Where the stream fails,
+           `Run.partial` holds what came before.
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values(["a", 1, "b"]), concat()).run()
+    'a1b'
+    >>> pull(values([b"a", b"b"]), concat(b"")).run()
+    b'ab'
+    """
+
+    def begin(module: Module) -> Taking:
+        found: list[Any] = []
+
+        def take(values: list[Any]) -> None:
+            if isinstance(empty, bytes):
+                found.extend(octets(module, value) for value in values)
+            else:
+                found.extend(str(value) for value in values)
+
+        return take, lambda: empty.join(found)
+
+    return whole("concat", begin, batch=batch)
+
+
+def last(*, default: Any = None, batch: int = 1) -> Sink:
+    """The last value; `default` of an empty stream. Where the stream fails, `Run.partial` holds it.
+
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values([1, 2, 3]), last()).run()
+    3
+    """
+
+    def begin(_module: Module) -> Taking:
+        found = default
+
+        def take(values: list[Any]) -> None:
+            nonlocal found
+            found = values[-1]
+
+        return take, lambda: found
+
+    return whole("last", begin, batch=batch)
+
+
+_NOTHING: Any = object()
+
+
+def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batch: int = 1) -> Sink:
+    """`function(so_far, value)` applied to the values in order; the last answer is the result.
+
+    It begins with `initial`, or with the first value. Without either (an empty stream) the run fails with
+    `NoValue` (the original gave nothing at all). Where the stream fails, `Run.partial` holds
+    the answer until then. What the function raises fails upstream and is the result.
+
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values([1, 2, 3]), reduce(lambda total, value: total + value, 10)).run()
+    16
+    """
+    checked = synchronous("reduce", function, fix=AWAIT_BEFORE)
+
+    def open(module: Module, edge: Edge) -> None:
+        so_far = initial
+
+        def take(values: list[Any]) -> None:
+            nonlocal so_far
+            for value in values:
+                so_far = value if so_far is _NOTHING else function(so_far, value)
+            checked(so_far)
+
+        def over(end: End) -> None:
+            if end is not True:
+                module.fail(end, None if so_far is _NOTHING else so_far)
+            elif so_far is _NOTHING:
+                raise NoValue(
+                    "reduce() of an empty stream",
+                    where=[module.location],
+                    why="There is no first value to begin with, and no initial one was given.",
+                    fix="say what nothing comes to: reduce(function, initial)",
+                )
+            else:
+                module.done(so_far)
+
+        Asking(edge, take, over, batch=batch).start()
+
+    return Sink.of("reduce", open)
+
+
+def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> Sink:
+    """The first value for which `test(value)` is true; `default` where there is none.
+
+    Having found it, it aborts upstream; the result is there when upstream has confirmed.
+    What the test raises fails upstream and is the result.
+
+    batch: values asked for by one request: so many may be drawn beyond the one that is found.
+
+    >>> from penstock.pull import pull, values
+    >>> pull(values([1, 7, 9]), find(lambda value: value > 5)).run()
+    7
+    """
+    checked = synchronous("find", test, fix=AWAIT_BEFORE)
+
+    def open(module: Module, edge: Edge) -> None:
+        def take(values: list[Any]) -> None:
+            for value in values:
+                if checked(test(value)):
+                    asking.stop()
+                    module.done(value)
+                    return
+
+        def over(end: End) -> None:
+            if end is True:
+                module.done(default)
+            else:
+                module.fail(end)
+
+        asking = Asking(edge, take, over, batch=batch)
+        asking.start()
+
+    return Sink.of("find", open)

@@ -1,0 +1,130 @@
+"""How sinks read: as fast as they are given, or as fast as they can work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.protocol import End
+
+
+class Asking:
+    """Asks `edge` until it ends or `stop` is called, and hands on what comes, in order.
+
+    take: called with each list of 1 to `batch` values. over: called once, with the end.
+    batch: values asked for by one request. More than one is faster; but everything upstream
+           works that many values ahead of the sink.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        take: Callable[[list[Any]], object],
+        over: Callable[[End], object],
+        *,
+        batch: int = 1,
+    ) -> None:
+        self._edge = edge
+        self._take = take
+        self._over = over
+        self._batch = batch
+        self._stopped = False
+
+    def start(self) -> None:
+        """Have the first requests made."""
+        for _ in range(self._edge.window):
+            self._ask()
+
+    def stop(self) -> None:
+        """Make no further request, hand on nothing more."""
+        self._stopped = True
+
+    def _ask(self) -> None:
+        self._edge(None, self._got, self._batch)
+
+    def _got(self, end: End | None, values: Any = None, /) -> None:
+        if self._stopped:
+            return
+        if end is not None:
+            self._stopped = True
+            self._over(end)
+            return
+        self._take(values)
+        if not self._stopped:
+            self._edge(None, self._got, self._batch)
+
+
+class Working:
+    """Asks `edge`, and works on up to `width` of the values at once, begun in their order.
+
+    begin: `begin(value, finished)` begins to work; it, or whoever it asks, calls `finished()`.
+    over:  called once: with done when all work is finished, with an error as soon as it comes;
+           values that wait for work are dropped then.
+
+    Where somebody else stops the edge (a run that is stopped), it does nothing any more.
+
+    Values asked for, waiting and being worked on are together no more than `width`, or than
+    the requests that keep everything upstream at work, whichever is more.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        begin: Callable[[Any, Callable[[], None]], object],
+        over: Callable[[End], object],
+        *,
+        width: int = 1,
+    ) -> None:
+        self._edge = edge
+        self._begin = begin
+        self._over = over
+        self._width = width
+        self._waiting: deque[Any] = deque()
+        self._running = 0
+        self._ended = False
+        self._stopped = False
+        self._beginning = False
+
+    def start(self) -> None:
+        """Have the first requests made."""
+        for _ in range(max(self._width, self._edge.window)):
+            self._edge(None, self._got)
+
+    def stop(self) -> None:
+        """Make no further request, begin nothing more."""
+        self._stopped = True
+        self._waiting.clear()
+
+    def _got(self, end: End | None, value: Any = None, /) -> None:
+        if self._stopped or self._ended or self._edge.stopped:
+            return
+        if end is None:
+            self._waiting.append(value)
+        elif isinstance(end, Exception):
+            self.stop()
+            self._over(end)
+        else:
+            self._ended = True
+        self._go_on()
+
+    def _finished(self) -> None:
+        self._running -= 1
+        if not (self._stopped or self._ended or self._edge.stopped):
+            self._edge(None, self._got)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._beginning:
+            return  # work that is finished at once: the loop below goes on with the next
+        self._beginning = True
+        try:
+            while self._waiting and self._running < self._width and not self._edge.stopped:
+                self._running += 1
+                self._begin(self._waiting.popleft(), self._finished)
+        finally:
+            self._beginning = False
+        if self._ended and not (self._stopped or self._waiting or self._running or self._edge.stopped):
+            self._stopped = True
+            self._over(True)

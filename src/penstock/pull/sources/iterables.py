@@ -1,0 +1,149 @@
+"""Sources of the values that Python gives: collections, iterators, functions, single values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from typing import Any, cast
+
+from penstock.pull.module import Module
+from penstock.pull.pieces import Source
+from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.sources.iterators import awaited, begin_of, drawn
+from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
+
+
+def values(
+    items: Iterable[Any] | None = None, *, on_stop: Callable[[Exception | None], object] | None = None
+) -> Source:
+    """The items of a collection, in order; of a mapping its values (`keys` for its keys); of None nothing.
+
+    on_stop: called once when the stream is aborted (with None) or failed (with the error), right
+             after the stop was confirmed; not where the stream came to its end.
+
+    Ends: done after the last; a stop is confirmed at once. The collection is not copied, and
+    iterated anew in every run. An iterator is drawn as `iterate` does it.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(values([1, 2, 3]), collect()).run()
+    [1, 2, 3]
+    >>> pull(values({"a": 1, "b": 2}), collect()).run()
+    [1, 2]
+    """
+    if on_stop is not None:
+        on_stop = synchronous("values", on_stop, fix=IN_A_TASK).calling(on_stop)
+    found: Iterable[Any] = () if items is None else items
+    if isinstance(items, Mapping):
+        found = cast("Mapping[Any, Any]", items).values()
+    return drawn("values", begin_of(found, "values"), on_stop=on_stop)
+
+
+def keys(mapping: Mapping[Any, Any]) -> Source:
+    """The keys of a mapping, in its order. Ends and laziness: as `values`.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(keys({"a": 1, "b": 2}), collect()).run()
+    ['a', 'b']
+    """
+    return drawn("keys", lambda: iter(mapping.keys()))
+
+
+def once(value: Any) -> Source:
+    """One value, then done. A stop is confirmed at once.
+
+    None is a value like any other; the original makes `once(null)` an empty stream, which is `empty()`.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(once(None), collect()).run()
+    [None]
+    """
+    return drawn("once", lambda: iter((value,)))
+
+
+def empty() -> Source:
+    """Done, to every ask; a stop is confirmed at once.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(empty(), collect()).run()
+    []
+    """
+    return drawn("empty", lambda: iter(()))
+
+
+def error(cause: Exception) -> Source:
+    """`cause` is the answer to every request: to an ask, and to an abort as well.
+
+    Downstream that fails with an error of its own hears that one, with `cause` attached.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(error(OSError("the line is dead")), collect()).run()
+    Traceback (most recent call last):
+    OSError: the line is dead
+    """
+
+    def open(_module: Module) -> Read:
+        def read(_abort: End | None, answer: AnswerTo) -> None:
+            answer(cause)
+
+        return read
+
+    return Source.of("error", open)
+
+
+def count(last: int | None = None, start: int = 0) -> Source:
+    """`start`, `start + 1`, ... to `last`, which is included; without `last` for ever.
+
+    Done after `last`, at once where it is before `start`; a stop is confirmed at once.
+    `count(0)` is 0 alone; the original takes a last of 0 for none, and counts for ever.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(count(3), collect()).run()
+    [0, 1, 2, 3]
+    """
+    if last is None:
+        return drawn("count", lambda: itertools.count(start))
+    return drawn("count", lambda: iter(range(start, last + 1)))
+
+
+def infinite(make: Callable[[], Any]) -> Source:
+    """`make()`, called once for each value asked for. It ends when it is stopped, or with what `make` raises.
+
+    >>> import itertools
+    >>> from penstock.pull import collect, pull, take
+    >>> pull(infinite(itertools.count(5).__next__), take(3), collect()).run()
+    [5, 6, 7]
+    """
+
+    refuse_async("infinite", make, fix="iterate() of an asynchronous generator", passes_on=True)
+
+    # Not map(make, repeat(None)): a StopIteration out of `make` would end the stream as if it were done.
+    def made() -> Iterator[Any]:
+        return (make() for _ in repeat(None))
+
+    return drawn("infinite", made)
+
+
+def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
+    """What an iterable or an asynchronous iterable gives, drawn one by one as it is asked for.
+
+    Begun at the first ask of a run, anew in each. An iterator gives its values once: a second run
+    of it fails with `AlreadyUsed`. What it raises is the answer after the values before it.
+
+    A stop closes a generator, which means that its `finally` has run before the stop is confirmed;
+    an `anext` that is under way is cancelled first. Other iterators (an open file) are left as they are.
+    Asynchronous ones work on one value at a time, and need an event loop. An iterable of both kinds is
+    iterated synchronously.
+
+    >>> from penstock.pull import collect, pull, take
+    >>> pull(iterate(line.upper() for line in ["a", "b"]), collect()).run()
+    ['A', 'B']
+    >>> async def ticks():
+    ...     for tick in range(3):
+    ...         yield tick
+    >>> pull(iterate(ticks()), take(2), collect()).run()
+    [0, 1]
+    """
+    if isinstance(items, Iterable):
+        return drawn("iterate", begin_of(items, "iterate"))
+    return awaited(items)

@@ -1,0 +1,255 @@
+"""Synchronous transformers of single values, which are fused with their neighbours."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from penstock.errors import NotHashable, SourceLocation
+from penstock.pull.fused import Kernel
+from penstock.pull.options import whole
+from penstock.pull.pieces import Transformer
+from penstock.pull.synchronous import AWAIT_BEFORE, refuse_async, synchronous
+
+AWAIT_AND_RETURN = "async_map() of a function that awaits it and returns the value"
+
+
+def map(function: Callable[[Any], Any]) -> Transformer:
+    """`function(value)` for each value, in order. Fused with its neighbours.
+
+    What the function raises fails the source with it; when that has confirmed, downstream gets it.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
+    [1, 4, 9]
+    """
+    refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
+    # Not the builtin: a StopIteration of the function would pass for the end of a batch.
+    return Transformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))
+
+
+def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
+    """The values for which `test(value)` is true, in order; without a test, those that are true themselves.
+
+    For one ask it asks upstream until a value passes. Done and errors are passed on, an abort
+    goes upstream and its confirmation comes back. What the test raises fails the source with it;
+    when that has confirmed, downstream gets it (in the original the exception escapes).
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(range(6)), filter(lambda x: x % 2), collect()).run()
+    [1, 3, 5]
+    """
+    keep = bool if test is None else test
+    checked = synchronous("filter", keep, fix=AWAIT_BEFORE)
+    # Not the builtin: a StopIteration of the test would pass for the end of a batch.
+    return Transformer.of_kernel(
+        "filter",
+        lambda: lambda items: (i for i in items if (kept := keep(i)) is True or (kept and checked(kept))),
+    )
+
+
+def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
+    """The values for which `test(value)` is false, in order; otherwise as `filter`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()
+    [0, 2, 4]
+    """
+    drop = bool if test is None else test
+    checked = synchronous("filter_not", drop, fix=AWAIT_BEFORE)
+    return Transformer.of_kernel(
+        "filter_not",
+        lambda: (
+            lambda items: (
+                i for i in items if (dropped := drop(i)) is not True and not (dropped and checked(dropped))
+            )
+        ),
+    )
+
+
+def skip(count: int) -> Transformer:
+    """All but the first `count` values (0 or less: all), in order.
+
+    The first ask asks upstream `count + 1` times, every later one once. A stream that ends
+    earlier is empty. Done, errors and aborts pass.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values("abcd"), skip(2), collect()).run()
+    ['c', 'd']
+    """
+
+    whole("skip", "count", count)
+
+    def make() -> Kernel:
+        left = count
+
+        def dropping(items: Iterable[Any]) -> Iterator[Any]:
+            nonlocal left
+            for item in items:
+                if left > 0:
+                    left -= 1
+                else:
+                    yield item
+
+        return lambda items: dropping(items) if left > 0 else items
+
+    return Transformer.of_kernel("skip", make)
+
+
+def skip_while(test: Callable[[Any], Any]) -> Transformer:
+    """All values from the first on for which `test(value)` is false; later ones are not tested.
+
+    Asks upstream until it finds that one, and then once for each ask. Done, errors and aborts pass;
+    what the test raises fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 9, 1]), skip_while(lambda x: x < 5), collect()).run()
+    [9, 1]
+    """
+    checked = synchronous("skip_while", test, fix=AWAIT_BEFORE)
+
+    def make() -> Kernel:
+        begun = False
+
+        def dropping(items: Iterable[Any]) -> Iterator[Any]:
+            nonlocal begun
+            for item in items:
+                begun = begun or not checked(test(item))
+                if begun:
+                    yield item
+
+        return lambda items: items if begun else dropping(items)
+
+    return Transformer.of_kernel("skip_while", make)
+
+
+def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+    """The first value of each key, in order. key: a function of the value; the value itself by default.
+
+    Keys are compared as Python does (`1 == 1.0 == True`, `1 != "1"`; the original compares
+    texts) and must be hashable: `NotHashable` fails the stream otherwise. All keys that were seen
+    are kept until the stream ends. For one ask it asks upstream until a new key comes.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, "1", 2, 1, 2]), unique(), collect()).run()
+    [1, '1', 2]
+    >>> pull(values(["ab", "cd", "xyz"]), unique(len), collect()).run()
+    ['ab', 'xyz']
+    """
+    return Transformer.of_kernel("unique", _kernels("unique", key, repeated=False))
+
+
+def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+    """Each value whose key was seen before: every repetition, and not the first. Otherwise as `unique`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()
+    [1, 1, 2]
+    """
+    return Transformer.of_kernel("non_unique", _kernels("non_unique", key, repeated=True))
+
+
+def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
+    location = SourceLocation.of_caller()
+    checked = synchronous(name, key, fix=AWAIT_BEFORE)
+
+    def make() -> Kernel:
+        seen: set[Any] = set()
+
+        def choose(items: Iterable[Any]) -> Iterator[Any]:
+            for item in items:
+                found = item if key is None else key(item)
+                try:
+                    known = found in seen
+                    seen.add(found)
+                except TypeError:
+                    _check_hashable(name, found, location)
+                    raise
+                if not known:
+                    checked(found)  # a coroutine is equal to no other
+                if known == repeated:
+                    yield item
+
+        return choose
+
+    return make
+
+
+def _check_hashable(name: str, key: Any, location: SourceLocation) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise NotHashable(
+            f"{name}() cannot remember the key {key!r}",
+            where=[location],
+            why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
+            fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
+        ) from error
+
+
+def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Transformer:
+    """For each value from the `size`-th on: `reduce` of the list of the last `size` values, oldest first.
+
+    Without `reduce` the list itself. Fewer values than `size` give nothing. The first ask asks
+    upstream `size` times, every later one once. Done, errors and aborts pass; what `reduce`
+    raises fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 3, 4]), sliding(3), collect()).run()
+    [[1, 2, 3], [2, 3, 4]]
+    >>> pull(values([1, 2, 3, 4]), sliding(3, sum), collect()).run()
+    [6, 9]
+    """
+    whole("sliding", "size", size, least=1)
+    refuse_async("sliding", reduce, fix="sliding(size), async_map(function)", passes_on=True)
+
+    def make() -> Kernel:
+        held: deque[Any] = deque(maxlen=size)
+
+        def windows(items: Iterable[Any]) -> Iterator[Any]:
+            for item in items:
+                held.append(item)
+                if len(held) == size:
+                    yield list(held) if reduce is None else reduce(list(held))
+
+        return windows
+
+    return Transformer.of_kernel("sliding", make)
+
+
+def tap(on_value: Callable[[Any], object]) -> Transformer:
+    """Call `on_value(value)` for each value before it goes on; what it returns does not matter.
+
+    One ask upstream for each ask. What the function raises fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> seen = []
+    >>> pull(values("ab"), tap(seen.append), collect()).run(), seen
+    (['a', 'b'], ['a', 'b'])
+    """
+
+    checked = synchronous("tap", on_value, fix=AWAIT_AND_RETURN)
+
+    def kernel(items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            returned = on_value(item)
+            if returned is not None:
+                checked(returned)
+            yield item
+
+    return Transformer.of_kernel("tap", lambda: kernel)
+
+
+def unbatch() -> Transformer:
+    """The items of each value (a list, or anything that can be iterated and ends), in order.
+
+    Asks upstream when all items of the value before were taken. A value that cannot be iterated
+    fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([[1, 2], [], [3]]), unbatch(), collect()).run()
+    [1, 2, 3]
+    """
+    return Transformer.of_kernel("unbatch", lambda: chain.from_iterable)
