@@ -49,21 +49,21 @@ from penstock.pull.transformers.elementwise import (
     filter,
     filter_not,
     map,
-    non_unique,
     skip,
     skip_while,
     sliding,
     tap,
     unbatch,
-    unique,
 )
 from penstock.pull.transformers.flatten import flat_map, flatten
 from penstock.pull.transformers.limit import limit
 from penstock.pull.transformers.paramap import paramap
-from penstock.pull.transformers.take import take, take_while
+from penstock.pull.transformers.take import take
+from penstock.pull.transformers.take_while import take_while
 from penstock.pull.transformers.throttle import throttle
 from penstock.pull.transformers.through import through
 from penstock.pull.transformers.timeout import timeout
+from penstock.pull.transformers.unique import non_unique, unique
 
 __all__ = [
     "Abortable",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
 from penstock.errors import AlreadyUsed, NotComposable, SourceLocation, WrongThread
 from penstock.pull.compose import describe
 from penstock.pull.edge import Edge
+from penstock.pull.handles import Registry
 from penstock.pull.module import Module
 from penstock.pull.pieces import (
     Duplex,
@@ -24,6 +25,7 @@ from penstock.pull.pieces import (
 )
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Read
 from penstock.pull.run import Run
+from penstock.pull.runtime import Cancellable
 from penstock.pull.sources.iterables import empty
 from penstock.pull.sources.iterables import error as failed
 from penstock.pull.transformers.take import take
@@ -38,25 +40,24 @@ class Later(Generic[P]):
         self._kind = kind
         self._location = location
         self._piece: P | None = None
-        self._waiting: dict[_Waiting[P], None] = {}
+        self._waiting: Registry[_Waiting[P]] = Registry()
 
     def when(self, module: Module, connect: Callable[[P], object]) -> None:
         """Have `connect(piece)` called for a module: now if the piece is known, else when it is."""
         if self._piece is not None:
             connect(self._piece)
         else:
-            entry = _Waiting(self._waiting, threading.get_ident(), module, connect)
-            self._waiting[entry] = None
-            module.hold(entry)
+            waiting = _Waiting(threading.get_ident(), module, connect)
+            waiting.entry = self._waiting.add(module, waiting)
 
     def resolve(self, piece: P) -> None:
         """Say what the piece is. Raises `NotComposable` for another kind, `AlreadyUsed` the second time,
         `WrongThread` where a run that waits works in another thread."""
         self._check(piece)
         self._piece = piece
-        for entry in tuple(self._waiting):
-            entry.cancel()
-            entry.module.enter(entry.connect, piece)
+        for each in self._waiting:
+            each.entry.cancel()
+            each.module.enter(each.connect, piece)
 
     def _check(self, piece: P) -> None:
         where = [SourceLocation.of_caller(), self._location]
@@ -76,7 +77,7 @@ class Later(Generic[P]):
                 why="Pipelines may be connected with the first piece already.",
                 fix="make a defer() for each piece",
             )
-        if any(entry.thread != threading.get_ident() for entry in self._waiting):
+        if any(each.thread != threading.get_ident() for each in self._waiting):
             raise WrongThread(
                 f"defer({kind}) is resolved in a thread other than that of its pipeline",
                 where=where,
@@ -85,17 +86,14 @@ class Later(Generic[P]):
             )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False)
 class _Waiting(Generic[P]):
-    """A module that waits, until it is connected, has ended, or its run was given up."""
+    """A module that waits to be connected."""
 
-    among: dict[_Waiting[P], None]
     thread: int
     module: Module
     connect: Callable[[P], object]
-
-    def cancel(self) -> None:
-        self.among.pop(self, None)
+    entry: Cancellable = field(init=False)
 
 
 class Requests:

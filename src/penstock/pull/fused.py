@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.opening import opened
@@ -36,61 +36,67 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
     # A failing function is most often in the last line of the user's; the names say which kernels it may be.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)
-    read = opened(module, lambda: _Fused(edge, [part.kernel() for part in parts]).read)
+    read = opened(module, lambda: Expansion(edge, _chained([part.kernel() for part in parts])).read)
     return Edge(module, read, batches=True, depth=edge.depth)
 
 
-class _Fused:
-    """Values that the kernels gave and nobody has asked for yet wait in `ready`: one may become many."""
+def _chained(kernels: Sequence[Kernel]) -> Kernel:
+    def through(values: Iterable[Any]) -> Iterable[Any]:
+        for kernel in kernels:
+            values = kernel(values)
+        return values
 
-    def __init__(self, edge: Edge, kernels: Sequence[Kernel]) -> None:
+    return through
+
+
+class Expansion:
+    """Reads values of which each becomes none, one or many.
+
+    feed: makes the values that go on of a batch that comes, lazily. What it raises fails the module after
+          the values before it. rest: those that follow at the end.
+    by_one: ask upstream for single values, no more of them at once than the window; else for batches.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        feed: Kernel,
+        rest: Callable[[], Iterable[Any]] = tuple,
+        *,
+        by_one: bool = False,
+    ) -> None:
         self._edge = edge
-        self._kernels = kernels
-        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._feed = feed
+        self._rest = rest
+        self._by_one = by_one
         self._in_flight = 0
-        self._ready: deque[Any] = deque()
-        self._end: End | None = None
-        self._failure: Exception | None = None
+        self._buffer = Buffer()
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
-            self._asks.clear()
-            self._ready.clear()
+            self._buffer.clear()
             self._edge(abort, answer)
-            return
-        self._asks.append((answer, most))
-        self._pump()
+        else:
+            self._buffer.asks.append((answer, most))
+            self._pump()
 
     def _pump(self) -> None:
-        asks, ready = self._asks, self._ready
-        while asks and ready:
-            answer, most = asks.popleft()
-            if len(ready) <= most:
-                answer(None, list(ready))
-                ready.clear()
-            else:
-                answer(None, [ready.popleft() for _ in range(most)])
-        if not asks:
-            return
-        if self._failure is not None:
-            raise self._failure
-        if self._end is not None:
-            asks.popleft()[0](self._end)
-            return
-        while self._in_flight < len(asks):
+        asks = self._buffer.give()
+        useful = min(len(asks), self._edge.window) if self._by_one else len(asks)
+        while self._in_flight < useful:
             self._in_flight += 1
-            self._edge.batch(asks[0][1], self._got)
+            self._edge.batch(1 if self._by_one else asks[0][1], self._got)
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
+        buffer = self._buffer
         self._in_flight -= 1
-        if end is not None:
-            self._end = end if self._end is None else self._end
-        elif self._failure is None:
-            through: Iterable[Any] = values
+        if buffer.failure is None and buffer.end is None:
             try:
-                for kernel in self._kernels:
-                    through = kernel(through)
-                self._ready.extend(through)  # keeps what came before an exception
+                if end is None:
+                    buffer.values.extend(self._feed(values))  # keeps what came before an exception
+                elif end is True:
+                    buffer.values.extend(self._rest())
             except Exception as error:
-                self._failure = error
+                buffer.failure = error
+            buffer.end = end
         self._pump()

@@ -210,7 +210,7 @@ class ByChance:
         self.lending: Lending | None = None
         self.runtime = RandomRuntime(seed, after_each=self.check)
         self.run = pull(self.input.source, self.lender, self.output.sink).start(self.runtime)
-        self.lending = next(iter(self.lender.handle.running))
+        self.lending = next(iter(self.lender.running))
 
     def check(self) -> None:
         """What holds after each thing that happens."""
@@ -225,7 +225,7 @@ class ByChance:
     def actions(self) -> Iterator[Action]:
         yield from self.input.actions()
         yield from self.output.actions()
-        if self.lender.handle.running and sum(not borrower.closed for borrower in self.borrowers) < 4:
+        if self.lender.running and sum(not borrower.closed for borrower in self.borrowers) < 4:
             yield "create", self.create
         for borrower in self.borrowers:
             yield from borrower.actions()

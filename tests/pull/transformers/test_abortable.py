@@ -106,7 +106,7 @@ def test_an_abort_after_the_end_changes_nothing() -> None:
     assert pull(values([1]), stop, collect()).run() == [1]
     stop.abort(OWN)
     assert told == [None]
-    assert stop.handle.running == {}
+    assert not stop.handle.at_work
 
 
 @pytest.mark.seeds(30)

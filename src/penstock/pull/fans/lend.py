@@ -12,19 +12,13 @@ from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.fans.borrower import Borrower, Loan
 from penstock.pull.fans.ledger import Ledger
+from penstock.pull.handles import Registry
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Duplex, Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, End, Read, attach_close_error
 from penstock.pull.transformers.async_map import async_map
 from penstock.pull.transformers.take import take
-
-
-class Handle:
-    """running: the runs of a lender in which values are lent, in the order of their starts."""
-
-    def __init__(self) -> None:
-        self.running: dict[Lending, None] = {}
 
 
 class Lending:
@@ -34,20 +28,19 @@ class Lending:
     when downstream has stopped it, and upstream and all borrowers have closed.
     """
 
-    def __init__(self, module: Module, edge: Edge, handle: Handle) -> None:
+    def __init__(self, module: Module, edge: Edge, running: Registry[Lending]) -> None:
         self.module = module
         self.ledger = Ledger()
         self.over = False
         """Whether nothing is lent any more: all is answered, or downstream has stopped the stream."""
         self._edge = edge
-        self._handle = handle
         self._asks: deque[AnswerTo] = deque()
         self._waiting: deque[tuple[Borrower, AnswerTo]] = deque()
         self._borrowers: dict[Borrower, None] = {}
         self._reading = 0
         self._end: End | None = None
         self._stop: AnswerTo | None = None
-        handle.running[self] = None
+        self._entry = running.add(module, self)
         module.hold(self)
 
     # -- downstream -----------------------------------------------------------------------------
@@ -157,14 +150,14 @@ class Lending:
         """Nothing is lent any more: borrowers that wait for a value get the end, the others are stopped."""
         self.over = True
         self._end = end
-        self._handle.running.pop(self, None)
+        self._entry.cancel()
         waiting, self._waiting = self._waiting, deque()
-        told: set[Borrower] = set()
+        answered: set[Borrower] = set()
         for borrower, answer in waiting:
-            told.add(borrower)
+            answered.add(borrower)
             answer(end)
         for borrower in self._borrowers:
-            if borrower not in told or self._stop is not None:
+            if borrower not in answered or self._stop is not None:
                 borrower.stop(end if isinstance(end, Exception) else None)
 
     def _look_if_closed(self) -> None:
@@ -179,7 +172,6 @@ class Lending:
     def cancel(self) -> None:
         """The module has ended, or failed: so do its borrowers."""
         self.over = True
-        self._handle.running.pop(self, None)
         for borrower in tuple(self._borrowers):
             borrower.stop(self.module.failure)
 
@@ -192,7 +184,7 @@ Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
 class Lender(Transformer):
     """See `lend`."""
 
-    handle: Handle = field(default_factory=Handle)
+    running: Registry[Lending] = field(default_factory=lambda: Registry[Lending]())
 
     def lend(self, borrower: Borrows, *, values: int | None = None) -> Loan:
         """Lend values to one more borrower, in the run of this transformer that was started last.
@@ -203,7 +195,7 @@ class Lender(Transformer):
         are answered, or downstream has stopped the stream. A borrower that finds all values lent to
         others waits: it may get those of one that fails. To be called in the thread of the pipeline.
         """
-        lending = next(reversed(self.handle.running), None)
+        lending = next(reversed([*self.running]), None)
         if lending is None:
             raise NotLending(
                 "there is nothing to lend",
@@ -241,15 +233,15 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     [10, 20, 30, 40]
     """
     whole("lend", "width", width, least=1)
-    handle = Handle()
+    running: Registry[Lending] = Registry()
 
     def open(module: Module, edge: Edge) -> Read:
-        lending = Lending(module, edge, handle)
+        lending = Lending(module, edge, running)
         for borrower in borrowers:
             _add(lending, borrower, None, Loan())
         return lending.read
 
-    return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), handle=handle)
+    return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), running=running)
 
 
 def _add(lending: Lending, borrower: Borrows, values: int | None, loan: Loan) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge, when_all
+from penstock.pull.handles import Registry
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -144,8 +144,8 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     ['a', 'b', 'd', 'c', 'e']
     """
     location = SourceLocation.of_caller()
-    door = _Door(only(Source, "many", sources), open_ended)
-    return Many(SourcePart("many", location, door.open, batches=True), door)
+    inputs = _Inputs(only(Source, "many", sources), open_ended)
+    return Many(SourcePart("many", location, inputs.open, batches=True), inputs)
 
 
 class Many(Source):
@@ -155,42 +155,40 @@ class Many(Source):
     runs at work; where there is none, to the next.
     """
 
-    __slots__ = ("_door",)
-    _door: _Door
+    __slots__ = ("_inputs",)
+    _inputs: _Inputs
 
-    def __init__(self, part: SourcePart, door: _Door) -> None:
+    def __init__(self, part: SourcePart, inputs: _Inputs) -> None:
         super().__init__(part)
-        object.__setattr__(self, "_door", door)
+        object.__setattr__(self, "_inputs", inputs)
 
     @property
     def capped(self) -> bool:
         """Whether no source can be added."""
-        return self._door.capped
+        return self._inputs.capped
 
     def add(self, source: Source) -> None:
         """One more source, from now on. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
-        self._door.add(*only(Source, "add", [source]))
+        self._inputs.add(*only(Source, "add", [source]))
 
     def cap(self) -> None:
         """No source will be added: it ends with those it has. Later calls do nothing."""
-        self._door.cap()
+        self._inputs.cap()
 
 
-class _Door:
-    """Brings what is added to the runs at work."""
+class _Inputs:
+    """Brings the sources that are added to the runs at work."""
 
     def __init__(self, sources: tuple[Source, ...], open_ended: bool) -> None:
         self.capped = not open_ended
         self._sources = sources
         self._waiting: list[Source] = []
-        self.at_work: dict[_AtWork, None] = {}
+        self.at_work: Registry[tuple[Module, Joined]] = Registry()
 
     def open(self, module: Module) -> BatchRead:
         waiting, self._waiting = self._waiting, []
         joined = Joined(module, (*self._sources, *waiting), capped=self.capped)
-        entry = _AtWork(self, module, joined)
-        self.at_work[entry] = None
-        module.hold(entry)
+        self.at_work.add(module, (module, joined))
         return joined.read
 
     def add(self, source: Source) -> None:
@@ -203,22 +201,10 @@ class _Door:
             )
         if not self.at_work:
             self._waiting.append(source)
-        for entry in tuple(self.at_work):
-            entry.module.enter(entry.joined.add, source)
+        for module, joined in self.at_work:
+            module.enter(joined.add, source)
 
     def cap(self) -> None:
         self.capped = True
-        for entry in tuple(self.at_work):
-            entry.module.enter(entry.joined.cap)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _AtWork:
-    """One run, from when it opened the source until that has ended or the run was given up."""
-
-    door: _Door
-    module: Module
-    joined: Joined
-
-    def cancel(self) -> None:
-        self.door.at_work.pop(self, None)
+        for module, joined in self.at_work:
+            module.enter(joined.cap)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from penstock.errors import QueueFull, SourceLocation
+from penstock.pull.buffer import Buffer
+from penstock.pull.handles import Registry
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.runtime import Cancellable
 
 
 def notify(*, bound: int | None = 1024) -> Notify:
@@ -39,7 +41,7 @@ class Notify:
     def __init__(self, bound: int | None, location: SourceLocation) -> None:
         self._bound = bound
         self._location = location
-        self._listeners: dict[_Listener, None] = {}
+        self._listeners: Registry[_Listener] = Registry()
         self._end: End | None = None
 
     @property
@@ -56,7 +58,7 @@ class Notify:
 
     def push(self, value: Any) -> None:
         """Give a value to all who listen; after `end`, to nobody."""
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener.module.enter(listener.hear, value)
 
     def end(self, error: Exception | None = None) -> None:
@@ -66,21 +68,16 @@ class Notify:
         """
         if self._end is None:
             self._end = error or True
-            for listener in tuple(self._listeners):
+            for listener in self._listeners:
                 listener.module.enter(listener.hear_end, self._end)
 
     def _open(self, module: Module) -> BatchRead:
         listener = _Listener(self, module)
-        module.hold(listener)
         if self._end is None:
-            self._listeners[listener] = None
+            listener.entry = self._listeners.add(module, listener)
         else:
             listener.hear_end(self._end)
         return listener.read
-
-    def leave(self, listener: _Listener) -> None:
-        """Do not tell it anything any more."""
-        self._listeners.pop(listener, None)
 
     def too_slow(self, waiting: int) -> QueueFull | None:
         """What a listener fails with for which so many values wait, if that is too many."""
@@ -96,47 +93,40 @@ class Notify:
 
 
 class _Listener:
-    """What one run has not taken yet."""
+    """The values that one run has not taken yet."""
+
+    entry: Cancellable | None = None
 
     def __init__(self, notify: Notify, module: Module) -> None:
         self.module = module
         self._notify = notify
-        self._values: deque[Any] = deque()
-        self._asks: deque[tuple[AnswerTo, int]] = deque()
-        self._end: End | None = None
+        self._buffer = Buffer()
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
-            self._asks.clear()
-            self._values.clear()
-            self.cancel()
+            self._buffer.clear()
+            self._leave()
             answer(abort)
-            return
-        self._asks.append((answer, most))
-        self._give()
-
-    def cancel(self) -> None:
-        """Its module has ended, or its run was given up."""
-        self._notify.leave(self)
+        else:
+            self._buffer.asks.append((answer, most))
+            self._buffer.give()
 
     def hear(self, value: Any) -> None:
-        if self._end is not None:
+        buffer = self._buffer
+        if buffer.end is not None:
             return
-        self._values.append(value)
-        self._give()
-        error = self._notify.too_slow(len(self._values))
+        buffer.values.append(value)
+        buffer.give()
+        error = self._notify.too_slow(len(buffer.values))
         if error is not None:
-            self._values.pop()
+            buffer.values.pop()
             self.hear_end(error)
 
     def hear_end(self, end: End) -> None:
-        self.cancel()
-        self._end = self._end or end
-        self._give()
+        self._leave()
+        self._buffer.end = self._buffer.end or end
+        self._buffer.give()
 
-    def _give(self) -> None:
-        while self._asks and self._values:
-            answer, most = self._asks.popleft()
-            answer(None, [self._values.popleft() for _ in range(min(most, len(self._values)))])
-        if self._asks and self._end is not None:
-            self._asks.popleft()[0](self._end)
+    def _leave(self) -> None:
+        if self.entry is not None:
+            self.entry.cancel()

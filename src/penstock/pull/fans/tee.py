@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, BadOption, SourceLocation, UnknownPort
+from penstock.pull.buffer import Buffer
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -21,12 +22,13 @@ Choose = Callable[[Any], Iterable[int]]
 """The branches that a value goes to, by number from 0."""
 
 
-class Branch:
+class Branch(Buffer):
     """What one branch has asked for, and what waits for it."""
 
+    __slots__ = ("left",)
+
     def __init__(self) -> None:
-        self.asks: deque[tuple[AnswerTo, int]] = deque()
-        self.values: deque[Any] = deque()
+        super().__init__()
         self.left = False
 
     def room(self, in_flight: deque[int], ahead: int | None) -> float:
@@ -37,21 +39,6 @@ class Branch:
             return float("inf")
         beyond = sum(most for at, most in enumerate(in_flight) if at >= len(self.asks))
         return ahead - len(self.values) - beyond
-
-    def give(self, end: End | None) -> None:
-        """Answer what can be answered; by the end, when nothing waits."""
-        while self.asks and self.values:
-            answer, most = self.asks.popleft()
-            answer(None, self._take(most))
-        if self.asks and end is not None:
-            self.asks.popleft()[0](end)
-
-    def _take(self, most: int) -> list[Any]:
-        if len(self.values) > most:
-            return [self.values.popleft() for _ in range(most)]
-        taken = list(self.values)
-        self.values.clear()
-        return taken
 
 
 class Hub:
@@ -80,7 +67,7 @@ class Hub:
             self._leave(branch, abort, answer)
             return
         branch.asks.append((answer, most))
-        branch.give(self._end)
+        branch.give()
         self._ask()
 
     def _ask(self) -> None:
@@ -100,9 +87,11 @@ class Hub:
                 self._hand_out(values)
             else:
                 self._end = self._end or end
+                for branch in self._branches:
+                    branch.end = self._end
         finally:
             for branch in self._branches:
-                branch.give(self._end)
+                branch.give()
         self._ask()
 
     def _hand_out(self, values: list[Any]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
 from penstock.pull.edge import Edge
-from penstock.pull.fused import Kernel
+from penstock.pull.fused import Expansion, Kernel
 from penstock.pull.io.octets import octets
-from penstock.pull.io.split import LONGEST, Divided, Divider, Dividing
+from penstock.pull.io.split import LONGEST, Divider
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
@@ -35,7 +35,7 @@ def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
 
     def open(module: Module, edge: Edge) -> BatchRead:
         decoding = _Decoding(module, encoding, longest)
-        return Dividing(module, edge, decoding.feed, decoding.rest).read
+        return Expansion(edge, decoding.feed, decoding.rest, by_one=True).read
 
     return Transformer.of("lines", open, batches=True)
 
@@ -48,40 +48,35 @@ class _Decoding:
         self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._divider = Divider(module, "\n", longest)
-        self._count = 0
 
-    def feed(self, chunk: Any) -> Divided:
-        return self._decode(bytes(octets(self._module, chunk)))
+    def feed(self, chunks: Iterable[Any]) -> Iterator[str]:
+        for chunk in chunks:
+            yield from self._decode(bytes(octets(self._module, chunk)))
 
-    def rest(self) -> Divided:
-        found, failure = self._decode(b"", final=True)
-        if failure is None:
-            more, failure = self._divider.rest()
-            found += more
-        return found, failure
+    def rest(self) -> Iterator[str]:
+        yield from self._decode(b"", final=True)
+        yield from self._divider.rest()
 
-    def _decode(self, chunk: bytes, *, final: bool = False) -> Divided:
-        wrong: UnicodeDecodeError | None = None
+    def _decode(self, chunk: bytes, *, final: bool = False) -> Iterator[str]:
         try:
             text = self._decoder.decode(chunk, final)
         except UnicodeDecodeError as error:
-            wrong = error
             self._decoder.setstate((b"", self._decoder.getstate()[1]))
-            text = self._decoder.decode(error.object[: error.start])
-        found, failure = self._divider.feed(text)
-        self._count += len(found)
-        if failure is None and wrong is not None:
-            failure = self._undecodable(wrong)
-        return [line.removesuffix("\r") for line in found], failure
+            yield from self._lines(self._decoder.decode(error.object[: error.start]))
+            raise self._undecodable(error) from None
+        yield from self._lines(text)
+
+    def _lines(self, text: str) -> Iterator[str]:
+        return (line.removesuffix("\r") for line in self._divider.feed(text))
 
     def _undecodable(self, error: UnicodeDecodeError) -> UndecodableText:
         bad = error.object[error.start : error.end]
         return UndecodableText(
-            f"{self._module.name}(): line {self._count + 1} is no {self._encoding}",
+            f"{self._module.name}(): line {self._divider.count + 1} is no {self._encoding}",
             where=[self._module.location],
             why=f"Bytes {bad!r}: {error.reason}.",
             fix="say the encoding in which it was written; 'latin-1' reads any bytes",
-            line=self._count + 1,
+            line=self._divider.count + 1,
             encoding=self._encoding,
         )
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
+from penstock.pull.handles import AbortHandle
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, SinkPart
 from penstock.pull.protocol import End
 from penstock.pull.sinks.folds import Taking, drop, nothing, whole
 from penstock.pull.sinks.reading import Asking
-from penstock.pull.synchronous import IN_A_TASK, Synchronous, synchronous
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
@@ -31,34 +32,50 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
     >>> seen
     ['a', 'b', 'c']
     """
-    aborts = Aborts()
+    handle = AbortHandle()
     checked = synchronous("drain", function, fix="for_each(function) awaits it")
 
     def open(module: Module, edge: Edge) -> None:
-        _Draining(module, edge, function, batch, aborts, checked).start()
+        def take(values: list[Any]) -> None:
+            if function is None:
+                return
+            for value in values:
+                returned = function(value)
+                if returned is not None and returned is not False:
+                    checked(returned)
+                if reader.stopped:
+                    return
+                if returned is False:
+                    reader.stop()
+                    finish(True)
+                    return
 
-    return Drain(SinkPart("drain", SourceLocation.of_caller(), open), aborts=aborts)
+        def stop(cause: End) -> None:
+            if not reader.stopped:
+                reader.stop()
+                module.enter(finish, cause)
 
+        def finish(end: End) -> None:
+            if end is True:
+                module.done()
+            else:
+                module.fail(end)
 
-@dataclass(eq=False)
-class Aborts:
-    """What `abort` has said, and to whom. An abort is for good: runs that begin later end at once."""
+        reader = Asking(edge, take, finish, batch=batch)
+        if handle.cause is not None:
+            finish(handle.cause)
+        else:
+            handle.at_work.add(module, stop)
+            reader.start()
 
-    cause: End | None = None
-    at_work: set[_Draining] = field(default_factory=set["_Draining"])
-
-    def abort(self, cause: End) -> None:
-        if self.cause is None:
-            self.cause = cause
-            for draining in tuple(self.at_work):
-                draining.abort(cause)
+    return Drain(SinkPart("drain", SourceLocation.of_caller(), open), handle=handle)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Drain(Sink):
     """The sink that `drain` makes; `pull(transformer, drain())` is composed of it and stops with it."""
 
-    aborts: Aborts = field(kw_only=True)
+    handle: AbortHandle = field(kw_only=True)
 
     def abort(self, error: Exception | None = None) -> None:
         """End all runs of this sink, those that begin later too: aborted, or failed with `error`.
@@ -66,71 +83,7 @@ class Drain(Sink):
         May be called at any time in the thread of the pipeline, also within the function;
         upstream hears of it once. Calls after the first do nothing.
         """
-        self.aborts.abort(error if error is not None else True)
-
-
-class _Draining:
-    """One run of a `drain`."""
-
-    def __init__(
-        self,
-        module: Module,
-        edge: Edge,
-        function: Callable[[Any], object] | None,
-        batch: int,
-        aborts: Aborts,
-        checked: Synchronous,
-    ) -> None:
-        self._module = module
-        self._function = function
-        self._aborts = aborts
-        self._checked = checked
-        self._asking = Asking(edge, self._take if function is not None else drop, self._over, batch=batch)
-        self._aborted = False
-
-    def start(self) -> None:
-        if self._aborts.cause is not None:
-            self._finish(self._aborts.cause)
-            return
-        self._aborts.at_work.add(self)
-        self._module.hold(self)
-        self._asking.start()
-
-    def abort(self, cause: End) -> None:
-        if not self._aborted:
-            self._aborted = True
-            self._asking.stop()
-            self._module.enter(self._finish, cause)
-
-    def _take(self, values: list[Any]) -> None:
-        function = self._function
-        assert function is not None
-        for value in values:
-            returned = function(value)
-            enough = returned is False
-            if returned is not None and not enough:
-                self._checked(returned)
-            if self._aborted:
-                return
-            if enough:
-                self._aborted = True
-                self._asking.stop()
-                self._finish(True)
-                return
-
-    def _over(self, end: End) -> None:
-        self._aborted = True
-        self._finish(end)
-
-    def _finish(self, end: End) -> None:
-        if end is True:
-            self._module.done()
-        else:
-            self._module.fail(end)
-
-    def cancel(self) -> None:
-        """The sink has ended, or its run was given up."""
-        self._aborts.at_work.discard(self)
+        self.handle.abort(error)
 
 
 def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:

@@ -30,7 +30,7 @@ class Asking:
         self._take = take
         self._over = over
         self._batch = batch
-        self._stopped = False
+        self.stopped = False
 
     def start(self) -> None:
         """Have the first requests made."""
@@ -39,20 +39,20 @@ class Asking:
 
     def stop(self) -> None:
         """Make no further request, hand on nothing more."""
-        self._stopped = True
+        self.stopped = True
 
     def _ask(self) -> None:
         self._edge(None, self._got, self._batch)
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
-        if self._stopped:
+        if self.stopped:
             return
         if end is not None:
-            self._stopped = True
+            self.stopped = True
             self._over(end)
             return
         self._take(values)
-        if not self._stopped:
+        if not self.stopped:
             self._edge(None, self._got, self._batch)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
+from penstock.pull.handles import AbortHandle
 from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -20,7 +20,7 @@ from penstock.pull.transformers.through import OnEnd, Over
 class Abortable(Transformer):
     """See `abortable`."""
 
-    handle: _Handle = field(default_factory=lambda: _Handle())
+    handle: AbortHandle = field(default_factory=AbortHandle)
 
     def abort(self, error: Exception | None = None) -> None:
         """Stop upstream in all runs of this transformer, and in those that start later.
@@ -29,7 +29,7 @@ class Abortable(Transformer):
         error. Later calls, and one after the end, change nothing. To be called in the thread
         that the pipeline runs in.
         """
-        self.handle.abort(True if error is None else error)
+        self.handle.abort(error)
 
 
 def abortable(on_end: OnEnd | None = None) -> Abortable:
@@ -49,59 +49,34 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
     >>> pull(values([1, 2, 3, 4]), stop, enough, collect()).run()
     [1, 2]
     """
-    handle = _Handle()
+    handle = AbortHandle()
     if on_end is not None:
         on_end = synchronous("abortable", on_end, fix=IN_A_TASK).calling(on_end)
 
     def open(module: Module, edge: Edge) -> BatchRead:
-        return _Abortable(module, edge, handle, Over(on_end)).read
+        over, stop = Over(on_end), StopOnce(edge)
+        entry = handle.at_work.add(module, lambda cause: module.enter(abort_now, cause))
+
+        def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+            def passed(end: End | None, value: Any = None, /) -> None:
+                answer(end if end is None else ended(end), value)
+
+            if abort is not None or stop.called:
+                stop(abort or True, passed)
+            else:
+                edge.batch(most, passed)
+
+        def abort_now(cause: End) -> None:
+            if edge.ended is None:
+                stop(cause, lambda end, _value=None, /: ended(end or True))
+
+        def ended(end: End) -> End:
+            entry.cancel()
+            return over(end)
+
+        if handle.cause is not None:
+            module.enter(abort_now, handle.cause)
+        return read
 
     part = TransformerPart("abortable", SourceLocation.of_caller(), open, batches=True)
     return Abortable((part,), handle=handle)
-
-
-class _Handle:
-    """cause: why it was aborted. running: what to tell in the runs that have not ended."""
-
-    def __init__(self) -> None:
-        self.cause: End | None = None
-        self.running: dict[_Abortable, Callable[[End], object]] = {}
-
-    def abort(self, cause: End) -> None:
-        if self.cause is None:
-            self.cause = cause
-            for tell in tuple(self.running.values()):
-                tell(cause)
-
-
-class _Abortable:
-    def __init__(self, module: Module, edge: Edge, handle: _Handle, over: Over) -> None:
-        self._edge = edge
-        self._handle = handle
-        self._over = over
-        self._stop = StopOnce(edge)
-        handle.running[self] = lambda cause: module.enter(self._abort, cause)
-        module.hold(self)
-        if handle.cause is not None:
-            module.enter(self._abort, handle.cause)
-
-    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
-        def passed(end: End | None, value: Any = None, /) -> None:
-            answer(end if end is None else self._ended(end), value)
-
-        if abort is not None or self._stop.called:
-            self._stop(abort or True, passed)
-        else:
-            self._edge.batch(most, passed)
-
-    def _abort(self, cause: End) -> None:
-        if self._edge.ended is None:
-            self._stop(cause, lambda end, _value=None, /: self._ended(end or True))
-
-    def _ended(self, end: End) -> End:
-        self.cancel()
-        return self._over(end)
-
-    def cancel(self) -> None:
-        """The module has ended, or its run was given up."""
-        self._handle.running.pop(self, None)

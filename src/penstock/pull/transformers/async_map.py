@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from penstock.errors import CallCancelled
@@ -12,7 +13,7 @@ from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import Read
 from penstock.pull.runtime import Cancellable
-from penstock.pull.transformers.calls import Calls
+from penstock.pull.transformers.calls import Calls, Done
 
 
 def async_map(
@@ -40,9 +41,7 @@ def async_map(
     whole("async_map", "width", width, least=1)
 
     def open(module: Module, edge: Edge) -> Read:
-        def start(value: Any, done: Callable[[Exception | None, Any], object]) -> Cancellable:
-            return _Call(module, function, value, done)
-
+        start = partial(_Call, module, function)
         return Calls(edge, start, width, ordered=ordered, cancel=cancel).read
 
     return Transformer.of("async_map", open, width=width)
@@ -52,11 +51,7 @@ class _Call:
     """A task that is also heard of when it was cancelled: after what it does then."""
 
     def __init__(
-        self,
-        module: Module,
-        function: Callable[[Any], Awaitable[Any]],
-        value: Any,
-        done: Callable[[Exception | None, Any], object],
+        self, module: Module, function: Callable[[Any], Awaitable[Any]], value: Any, done: Done
     ) -> None:
         self._module = module
         self._function = function

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
+from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole
@@ -53,40 +53,29 @@ def batches(name: str, size: int, seconds: float | None) -> Transformer:
 
 
 class _Batches:
-    """`open` is the list that fills, `full` are lists that nobody has asked for yet."""
+    """`open` is the list that fills; the buffer has those that nobody has asked for yet."""
 
     def __init__(self, module: Module, edge: Edge, size: int, seconds: float | None) -> None:
         self._module = module
         self._size = size
         self._seconds = seconds
-        self._fetching = Fetching(edge, self._take, self._over)
-        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._buffer = Buffer()
+        self._fetching = Fetching(edge, self._buffer, self._take)
         self._open: list[Any] = []
-        self._full: deque[list[Any]] = deque()
         self._timer: Cancellable | None = None
-        self._end: End | None = None
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
-            self._asks.clear()
             self._open = []
-            self._full.clear()
             self._stop_timer()
             self._fetching.stop(abort, answer)
-            return
-        self._asks.append((answer, most))
-        self._answer()
+        else:
+            self._buffer.asks.append((answer, most))
+            self._answer()
 
     def _answer(self) -> None:
-        asks, full = self._asks, self._full
-        while asks and full:
-            answer, most = asks.popleft()
-            answer(None, [full.popleft() for _ in range(min(most, len(full)))])
-        if asks and self._end is not None:
-            asks.popleft()[0](self._end)
-        elif asks:
-            on_the_way = len(self._open) + self._fetching.outstanding
-            self._fetching.want(sum(most for _, most in asks) * self._size - on_the_way)
+        wanted = sum(most for _answer, most in self._buffer.give()) * self._size
+        self._fetching.want(wanted - len(self._open) - self._fetching.outstanding)
 
     def _take(self, values: list[Any]) -> None:
         for value in values:
@@ -95,11 +84,7 @@ class _Batches:
             self._open.append(value)
             if len(self._open) == self._size:
                 self._close()
-        self._answer()
-
-    def _over(self, end: End) -> None:
-        self._end = end
-        if self._open:
+        if self._open and self._buffer.end is not None:
             self._close()
         self._answer()
 
@@ -109,7 +94,7 @@ class _Batches:
 
     def _close(self) -> None:
         self._stop_timer()
-        self._full.append(self._open)
+        self._buffer.values.append(self._open)
         self._open = []
 
     def _stop_timer(self) -> None:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
-from penstock.pull.protocol import AnswerTo, End, attach_close_error
+from penstock.pull.protocol import AnswerTo, End, attach_close_error, failure
 from penstock.pull.runtime import Cancellable
 
-Start = Callable[[Any, Callable[[Exception | None, Any], object]], Cancellable]
+Done = Callable[[Exception | None, Any], object]
+"""`done(error, result)`: what became of a call."""
+
+Start = Callable[[Any, Done], Cancellable]
 """`start(value, done)` begins a call; `done(error, result)` is called once, later, also after `cancel`."""
 
 
+@dataclass(eq=False, slots=True)
 class _Call:
     """A value and, once it is done, what became of it."""
 
-    __slots__ = ("done", "error", "result", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.done = False
-        self.error: Exception | None = None
-        self.result: Any = None
+    value: Any
+    done: bool = False
+    error: Exception | None = None
+    result: Any = None
 
 
 class Calls:
@@ -38,15 +40,7 @@ class Calls:
     upstream is failed with the error, the other calls are waited for, and downstream gets it.
     """
 
-    def __init__(
-        self,
-        edge: Edge,
-        start: Start,
-        width: int,
-        *,
-        ordered: bool,
-        cancel: bool = False,
-    ) -> None:
+    def __init__(self, edge: Edge, start: Start, width: int, *, ordered: bool, cancel: bool = False) -> None:
         self._edge = edge
         self._start = start
         self._width = width
@@ -147,12 +141,7 @@ class Calls:
             return
         end: End = self._closed
         if isinstance(self._cause, Exception):
-            end = self._cause if end is True else attach_close_error(self._cause, _error(end))
+            end = failure(self._cause, end)
         asks, self._asks = self._asks, deque()
         for answer in asks:
             answer(end)
-
-
-def _error(end: End) -> Exception:
-    assert isinstance(end, Exception)
-    return end

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.pull.edge import Edge
 from penstock.pull.pieces import Transformer
-from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.protocol import AnswerTo, BatchRead, End
 from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
@@ -29,58 +29,57 @@ def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
     """
     if handler is not None:
         handler = synchronous("catch", handler, fix=IN_A_TASK).calling(handler)
-    return Transformer.of("catch", lambda _module, edge: _Catch(edge, handler).read, batches=True)
+    return Transformer.of("catch", lambda _module, edge: _catch(edge, handler), batches=True)
 
 
-class _Catch:
-    def __init__(self, edge: Edge, handler: Callable[[Exception], Any] | None) -> None:
-        self._edge = edge
-        self._handler = handler
-        self._end: End | None = None
-        self._stopped = False
+Handler = Callable[[Exception], Any]
 
-    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
-        if self._end is not None:
-            answer(self._end)
+
+def _catch(edge: Edge, handler: Handler | None) -> BatchRead:
+    ended: End | None = None
+    stopped = False
+
+    def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+        nonlocal stopped
+
+        def got(end: End | None, value: Any = None, /) -> None:
+            nonlocal ended
+            if end is None:
+                answer(None, value)
+            elif not stopped:
+                if ended is None:
+                    ended, instead = (True, []) if end is True else _outcome(handler, end)
+                    if instead:
+                        answer(None, instead)
+                        return
+                answer(ended)
+
+        def confirmed(end: End | None, _value: Any = None, /) -> None:
+            if abort is True and isinstance(end, Exception):
+                end = _outcome(handler, end)[0]
+            answer(end)
+
+        if ended is not None:
+            answer(ended)
         elif abort is None:
-            self._edge.batch(most, lambda end, value=None, /: self._got(answer, end, value))
+            edge.batch(most, got)
         else:
-            self._stopped = True
-            self._edge(abort, lambda end, _value=None, /: self._confirmed(answer, abort, end))
+            stopped = True
+            edge(abort, confirmed)
 
-    def _got(self, answer: AnswerTo, end: End | None, value: Any) -> None:
-        if end is None:
-            answer(None, value)
-        elif self._stopped:
-            return
-        elif self._end is not None:
-            answer(self._end)
-        elif end is True:
-            self._end = True
-            answer(True)
-        else:
-            self._end, instead = self._handle(end)
-            if instead:
-                answer(None, instead)
-            else:
-                answer(self._end)
+    return read
 
-    def _confirmed(self, answer: AnswerTo, cause: End, end: End | None) -> None:
-        assert end is not None
-        if cause is True and end is not True:
-            end, _ = self._handle(end)
-        answer(end)
 
-    def _handle(self, error: Exception) -> tuple[End, list[Any]]:
-        """How the stream goes on to end, and the value before that, if any."""
-        if self._handler is None:
-            return True, []
-        try:
-            outcome = self._handler(error)
-        except Exception as later:
-            if later is error:
-                raise
-            raise later from error
-        if outcome is False:
-            return error, []
-        return True, [] if outcome is None or outcome is True else [outcome]
+def _outcome(handler: Handler | None, error: Exception) -> tuple[End, list[Any]]:
+    """How the stream goes on to end, and the value before that, if any."""
+    if handler is None:
+        return True, []
+    try:
+        outcome = handler(error)
+    except Exception as later:
+        if later is error:
+            raise
+        raise later from error
+    if outcome is False:
+        return error, []
+    return True, [] if outcome is None or outcome is True else [outcome]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation
+from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -25,11 +25,7 @@ def eager(bound: int) -> Transformer:
     ['a', 'b', 'c']
     """
     whole("eager", "bound", bound, least=1)
-
-    def open(_module: Module, edge: Edge) -> BatchRead:
-        return _Ahead(edge, bound, bound - 1).read
-
-    return Transformer.of("eager", open, batches=True)
+    return Transformer.of("eager", lambda _module, edge: _Ahead(edge, bound, bound - 1).read, batches=True)
 
 
 def high_watermark(high: int, low: int | None = None) -> Transformer:
@@ -67,40 +63,23 @@ class _Ahead:
     def __init__(self, edge: Edge, high: int, low: int) -> None:
         self._high = high
         self._low = low
-        self._fetching = Fetching(edge, self._take, self._over)
-        self._asks: deque[tuple[AnswerTo, int]] = deque()
-        self._ready: deque[Any] = deque()
-        self._end: End | None = None
+        self._buffer = Buffer()
+        self._fetching = Fetching(edge, self._buffer, self._take)
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
-            self._asks.clear()
-            self._ready.clear()
             self._fetching.stop(abort, answer)
-            return
-        self._asks.append((answer, most))
-        self._answer()
-        self.fill()
+        else:
+            self._buffer.asks.append((answer, most))
+            self.fill()
 
     def fill(self) -> None:
-        """Fetch up to the upper bound, if no more than the lower one are left."""
-        ahead = len(self._ready) + self._fetching.outstanding - len(self._asks)
+        """Give what is there; fetch up to the upper bound if no more than the lower one are left."""
+        self._buffer.give()
+        ahead = len(self._buffer.values) + self._fetching.outstanding - len(self._buffer.asks)
         if ahead <= self._low:
             self._fetching.want(self._high - ahead)
 
-    def _answer(self) -> None:
-        asks, ready = self._asks, self._ready
-        while asks and ready:
-            answer, most = asks.popleft()
-            answer(None, [ready.popleft() for _ in range(min(most, len(ready)))])
-        if asks and self._end is not None:
-            asks.popleft()[0](self._end)
-
     def _take(self, values: list[Any]) -> None:
-        self._ready.extend(values)
-        self._answer()
+        self._buffer.values.extend(values)
         self.fill()
-
-    def _over(self, end: End) -> None:
-        self._end = end
-        self._answer()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from penstock.errors import NotHashable, SourceLocation
 from penstock.pull.fused import Kernel
 from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
@@ -123,70 +122,6 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
         return lambda items: items if begun else dropping(items)
 
     return Transformer.of_kernel("skip_while", make)
-
-
-def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
-    """The first value of each key, in order. key: a function of the value; the value itself by default.
-
-    Keys are compared as Python does (`1 == 1.0 == True`, `1 != "1"`; the original compares
-    texts) and must be hashable: `NotHashable` fails the stream otherwise. All keys that were seen
-    are kept until the stream ends. For one ask it asks upstream until a new key comes.
-
-    >>> from penstock.pull import collect, pull, values
-    >>> pull(values([1, "1", 2, 1, 2]), unique(), collect()).run()
-    [1, '1', 2]
-    >>> pull(values(["ab", "cd", "xyz"]), unique(len), collect()).run()
-    ['ab', 'xyz']
-    """
-    return Transformer.of_kernel("unique", _kernels("unique", key, repeated=False))
-
-
-def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
-    """Each value whose key was seen before: every repetition, and not the first. Otherwise as `unique`.
-
-    >>> from penstock.pull import collect, pull, values
-    >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()
-    [1, 1, 2]
-    """
-    return Transformer.of_kernel("non_unique", _kernels("non_unique", key, repeated=True))
-
-
-def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
-    location = SourceLocation.of_caller()
-    checked = synchronous(name, key, fix=AWAIT_BEFORE)
-
-    def make() -> Kernel:
-        seen: set[Any] = set()
-
-        def choose(items: Iterable[Any]) -> Iterator[Any]:
-            for item in items:
-                found = item if key is None else key(item)
-                try:
-                    known = found in seen
-                    seen.add(found)
-                except TypeError:
-                    _check_hashable(name, found, location)
-                    raise
-                if not known:
-                    checked(found)  # a coroutine is equal to no other
-                if known == repeated:
-                    yield item
-
-        return choose
-
-    return make
-
-
-def _check_hashable(name: str, key: Any, location: SourceLocation) -> None:
-    try:
-        hash(key)
-    except TypeError as error:
-        raise NotHashable(
-            f"{name}() cannot remember the key {key!r}",
-            where=[location],
-            why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
-            fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
-        ) from error
 
 
 def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Transformer:

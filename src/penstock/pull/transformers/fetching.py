@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.protocol import AnswerTo, End
 
@@ -13,19 +14,16 @@ from penstock.pull.protocol import AnswerTo, End
 class Fetching:
     """For modules that ask for other numbers of values than they are asked for.
 
-    take: called with each list of values that comes, in order. over: called once, with the end.
-    Neither is called any more after `stop`.
+    take: called with each list of values that comes, in order; at the end, which the buffer holds then,
+          with an empty one. Not called any more after `stop`.
     """
 
-    def __init__(
-        self, edge: Edge, take: Callable[[list[Any]], object], over: Callable[[End], object]
-    ) -> None:
+    def __init__(self, edge: Edge, buffer: Buffer, take: Callable[[list[Any]], object]) -> None:
         self._edge = edge
+        self._buffer = buffer
         self._take = take
-        self._over = over
         self._requests = 0
         self._stopped = False
-        self._end: End | None = None
         self._to_ask = 0
         self.outstanding = 0
         """Values that are wanted and have not come."""
@@ -38,10 +36,11 @@ class Fetching:
             self._ask()
 
     def stop(self, cause: End, answer: AnswerTo) -> None:
-        """Stop upstream, or say how it has ended already. Hand on nothing more."""
+        """Drop what the buffer holds, and stop upstream, or say how it has ended already."""
+        self._buffer.clear()
         self._stopped = True
-        if self._end is not None:
-            answer(self._end)
+        if self._buffer.end is not None:
+            answer(self._buffer.end)
         else:
             self._edge(cause, answer)
 
@@ -53,16 +52,16 @@ class Fetching:
             self._requests += 1
             self._edge.batch(most, partial(self._got, most))
 
-    def _got(self, most: int, end: End | None, values: Any = None, /) -> None:
+    def _got(self, most: int, end: End | None, values: Any = (), /) -> None:
         if self._stopped:
             return
         self._requests -= 1
         if end is not None:
             self._stopped = True
-            self._end = end
-            self._over(end)
-            return
-        self.outstanding -= len(values)
-        self._to_ask += most - len(values)
+            self._buffer.end = end
+            values = []
+        else:
+            self.outstanding -= len(values)
+            self._to_ask += most - len(values)
         self._take(values)
         self._ask()

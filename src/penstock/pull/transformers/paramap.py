@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.pull.edge import Edge
@@ -12,7 +13,7 @@ from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import Read
 from penstock.pull.runtime import Cancellable
 from penstock.pull.synchronous import refuse_async
-from penstock.pull.transformers.calls import Calls
+from penstock.pull.transformers.calls import Calls, Done
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -42,43 +43,32 @@ def paramap(
     refuse_async("paramap", function, fix="async_map(function, width) awaits it", passes_on=True)
 
     def open(module: Module, edge: Edge) -> Read:
-        pool = _Pool(module, function, width, executor)
-        module.hold(pool)
-        return Calls(edge, pool.start, width, ordered=ordered, cancel=True).read
+        from concurrent.futures import ThreadPoolExecutor
+
+        pool = executor or ThreadPoolExecutor(width, thread_name_prefix="paramap")
+        if executor is None:
+            module.hold(_Shutdown(pool))
+
+        def start(value: Any, done: Done) -> Cancellable:
+            future = pool.submit(function, value)
+            resume = module.from_thread()
+            future.add_done_callback(lambda future: resume(_finish, future, done))
+            return future
+
+        return Calls(edge, start, width, ordered=ordered, cancel=True).read
 
     return Transformer.of("paramap", open, width=width)
 
 
-class _Pool:
-    """Calls in an executor: a given one, or one of its own from the first call until `cancel`."""
-
-    def __init__(
-        self, module: Module, function: Callable[[Any], Any], width: int, executor: Executor | None
-    ) -> None:
-        self._module = module
-        self._function = function
-        self._width = width
-        self._given = executor
-        self._own: Executor | None = None
-
-    def start(self, value: Any, done: Callable[[Exception | None, Any], object]) -> Cancellable:
-        from concurrent.futures import ThreadPoolExecutor
-
-        if self._given is None and self._own is None:
-            self._own = ThreadPoolExecutor(self._width, thread_name_prefix="paramap")
-        pool = self._given or self._own
-        assert pool is not None
-        future = pool.submit(self._function, value)
-        resume = self._module.from_thread()
-        future.add_done_callback(lambda future: resume(_finish, future, done))
-        return future
+@dataclass(frozen=True)
+class _Shutdown:
+    pool: Executor
 
     def cancel(self) -> None:
-        if self._own is not None:
-            self._own.shutdown(wait=False)
+        self.pool.shutdown(wait=False)
 
 
-def _finish(future: Future[Any], done: Callable[[Exception | None, Any], object]) -> None:
+def _finish(future: Future[Any], done: Done) -> None:
     if future.cancelled():
         done(None, None)
         return

@@ -10,7 +10,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import positive
 from penstock.pull.pieces import Transformer
-from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.runtime import Cancellable
 
 
@@ -32,57 +32,55 @@ def throttle(*, per_second: float | None = None, every: float | None = None) -> 
             why="per_second= and every= say the same thing in two ways.",
             fix="throttle(per_second=10) or throttle(every=0.1)",
         )
-    if every is not None:
-        positive("throttle", "every", every)
-        seconds = every
-    else:
-        positive("throttle", "per_second", per_second)
-        assert per_second is not None
-        seconds = 1 / per_second
-    return Transformer.of("throttle", lambda module, edge: _Throttle(module, edge, seconds).read)
+    option, value = ("every", every) if every is not None else ("per_second", per_second)
+    positive("throttle", option, value)
+    seconds = every or 1 / (per_second or 1)
+    return Transformer.of("throttle", lambda module, edge: _throttle(module, edge, seconds))
 
 
-class _Throttle:
-    def __init__(self, module: Module, edge: Edge, seconds: float) -> None:
-        self._module = module
-        self._edge = edge
-        self._seconds = seconds
-        self._asks: deque[AnswerTo] = deque()
-        self._come: deque[tuple[End | None, Any]] = deque()
-        self._timer: Cancellable | None = None  # until the next value may go
-        self._end: End | None = None  # of upstream, by itself
-        self._stopped = False
+def _throttle(module: Module, edge: Edge, seconds: float) -> Read:
+    asks: deque[AnswerTo] = deque()
+    came: deque[tuple[End | None, Any]] = deque()
+    timer: Cancellable | None = None  # until the next value may go
+    ended: End | None = None
+    stopped = False
 
-    def read(self, abort: End | None, answer: AnswerTo) -> None:
+    def read(abort: End | None, answer: AnswerTo) -> None:
+        nonlocal stopped
         if abort is None:
-            self._asks.append(answer)
-            self._edge(None, self._got)
+            asks.append(answer)
+            edge(None, got)
             return
-        self._stopped = True
-        if isinstance(self._end, Exception):
-            self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
-        self._asks.clear()
-        self._come.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._end is not None:
-            answer(self._end)
+        stopped = True
+        if isinstance(ended, Exception):
+            asks[0](ended)  # so downstream can tell that closing is not what has failed
+        asks.clear()
+        came.clear()
+        if timer is not None:
+            timer.cancel()
+        if ended is not None:
+            answer(ended)
         else:
-            self._edge(abort, answer)
+            edge(abort, answer)
 
-    def _got(self, end: End | None, value: Any = None, /) -> None:
-        if not self._stopped:
-            self._end = self._end or end
-            self._come.append((end, value))
-            self._answer()
+    def got(end: End | None, value: Any = None, /) -> None:
+        nonlocal ended
+        if not stopped:
+            ended = ended or end
+            came.append((end, value))
+            give()
 
-    def _answer(self) -> None:
-        while self._come and (self._timer is None or self._come[0][0] is not None):
-            end, value = self._come.popleft()
-            self._asks.popleft()(end, value)
+    def give() -> None:
+        nonlocal timer
+        while came and (timer is None or came[0][0] is not None):
+            end, value = came.popleft()
+            asks.popleft()(end, value)
             if end is None:
-                self._timer = self._module.later(self._seconds, self._in_time)
+                timer = module.later(seconds, in_time)
 
-    def _in_time(self) -> None:
-        self._timer = None
-        self._answer()
+    def in_time() -> None:
+        nonlocal timer
+        timer = None
+        give()
+
+    return read

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import NoAnswerInTime, Step
+from penstock.pull.call import Named
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import positive
 from penstock.pull.pieces import Transformer
-from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 
 def timeout(seconds: float) -> Transformer:
@@ -25,56 +26,55 @@ def timeout(seconds: float) -> Transformer:
     ['a', 'b']
     """
     positive("timeout", "seconds", seconds)
-    return Transformer.of("timeout", lambda module, edge: _Timeout(module, edge, seconds).read, batches=True)
+    return Transformer.of("timeout", lambda module, edge: _timeout(module, edge, seconds), batches=True)
 
 
-class _Timeout:
+def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
     """One timer at a time: it looks whether the limit was moved since it was set."""
+    pending, limit, watching = 0, 0.0, False
 
-    def __init__(self, module: Module, edge: Edge, seconds: float) -> None:
-        self._module = module
-        self._edge = edge
-        self._seconds = seconds
-        self._pending = 0
-        self._limit = 0.0
-        self._watching = False
-
-    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+    def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+        nonlocal pending, limit
         if abort is not None:
-            self._pending = 0
-            self._edge(abort, answer)
+            pending = 0
+            edge(abort, answer)
             return
 
         def got(end: End | None, value: Any = None, /) -> None:
-            self._pending -= 1
-            self._limit = self._module.now() + self._seconds
+            nonlocal pending, limit
+            pending -= 1
+            limit = module.now() + seconds
             answer(end, value)
 
-        self._pending += 1
-        if self._pending == 1:
-            self._limit = self._module.now() + self._seconds
-            if not self._watching:
-                self._watch()
-        self._edge.batch(most, got)
+        pending += 1
+        if pending == 1:
+            limit = module.now() + seconds
+            if not watching:
+                watch()
+        edge.batch(most, got)
 
-    def _watch(self) -> None:
-        self._watching = True
-        self._module.later(self._limit - self._module.now(), self._look)
+    def watch() -> None:
+        nonlocal watching
+        watching = True
+        module.later(limit - module.now(), look)
 
-    def _look(self) -> None:
-        self._watching = False
-        if not self._pending or self._edge.ended is not None:
-            return  # nobody waits, or the end is on its way
-        if self._limit > self._module.now():
-            self._watch()
-            return
-        raise NoAnswerInTime(
-            f"{self._edge.upper.name!r} has not answered within {self._seconds:g} s",
-            where=[
-                Step(self._edge.upper.location, "asked here"),
-                Step(self._module.location, f"and waited for {self._seconds:g} s"),
-            ],
-            fix="give it more time, or go on without it: put a catch(...) behind the timeout",
-            module=self._edge.upper.name,
-            seconds=self._seconds,
-        )
+    def look() -> None:
+        nonlocal watching
+        watching = False
+        if pending and edge.ended is None:  # else nobody waits, or the end is on its way
+            if limit <= module.now():
+                raise _no_answer(module, edge.upper, seconds)
+            watch()
+
+    return read
+
+
+def _no_answer(module: Module, upper: Named, seconds: float) -> NoAnswerInTime:
+    waited = f"and waited for {seconds:g} s"
+    return NoAnswerInTime(
+        f"{upper.name!r} has not answered within {seconds:g} s",
+        where=[Step(upper.location, "asked here"), Step(module.location, waited)],
+        fix="give it more time, or go on without it: put a catch(...) behind the timeout",
+        module=upper.name,
+        seconds=seconds,
+    )

@@ -1,0 +1,83 @@
+"""take_while: the values before the first that fails a test."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.stop_once import StopOnce
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+
+
+def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer:
+    """The values before the first for which `test(value)` is false; later ones are not tested.
+
+    last: pass that one too.
+
+    Each ask asks upstream once and at once. Values, and an end, of asks that were made before the last
+    value was known are dropped. The ask that finds the end (with `last`: the one after it) aborts
+    upstream, once, and is answered when that has confirmed; what closing fails with is its
+    answer. What the test raises fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5), collect()).run()
+    [1, 2]
+    >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5, last=True), collect()).run()
+    [1, 2, 9]
+    """
+    checked = synchronous("take_while", test, fix=AWAIT_BEFORE).calling(test)
+    return Transformer.of("take_while", lambda _module, edge: _take_while(edge, checked, last), batches=True)
+
+
+def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead:
+    asks: deque[AnswerTo] = deque()
+    stop = StopOnce(edge)
+    last_seen = False
+
+    def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            asks.clear()
+            stop(abort, answer)
+            return
+        asks.append(answer)
+        if last_seen:
+            stop(True, closed)
+        else:
+            edge.batch(most, got)
+
+    def got(end: End | None, values: Any = None, /) -> None:
+        if stop.called:
+            return  # answered when upstream has confirmed
+        if end is not None:
+            asks.popleft()(end)
+            return
+        passed: list[Any] = []
+        try:
+            choose(values, passed)
+        finally:  # what came before an exception of the test is answered before it
+            if passed:
+                asks.popleft()(None, passed)
+        if last_seen and asks:
+            stop(True, closed)
+
+    def choose(values: list[Any], passed: list[Any]) -> None:
+        nonlocal last_seen
+        for value in values:
+            last_seen = not test(value)
+            if last or not last_seen:
+                passed.append(value)
+            if last_seen:
+                return
+
+    def closed(end: End | None, _value: Any = None, /) -> None:
+        # Upstream may have failed before it heard of the abort: at a value that nobody wants.
+        waiting = [*asks]
+        asks.clear()
+        for answer in waiting:
+            answer(end if edge.stop_arrived else True)
+
+    return read
