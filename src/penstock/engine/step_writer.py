@@ -146,6 +146,14 @@ class StepWriter(ABC):
         self.at = before
 
     @contextmanager
+    def at_later(self, one: str, other: str) -> Generator[None]:
+        """What is written inside works on rows that are there from the later of two rounds on."""
+        at = self.fresh("at")
+        self.code.line(f"{at} = {one} if {one} > {other} else {other}")
+        with self.at_round(at):
+            yield
+
+    @contextmanager
     def in_first_round(self, node: int) -> Generator[None]:
         """What is written inside runs once per tick, also where the node is in a loop."""
         if not self.is_in_loop(node):

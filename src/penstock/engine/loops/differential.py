@@ -121,7 +121,7 @@ def _write_sum(writer: StepWriter, node: int) -> None:
 
 def _write_bound(writer: StepWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
     code = writer.code
-    bound = min(step.max_iterations for step in feedbacks.values())
+    bound = min(step.operator.max_iterations for step in feedbacks.values())
     with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):
         sizes = {n: f"len({writer.named('pending', n)}.get({round_}, ()))" for n in feedbacks}
         code.line(f"{growth}.append({' + '.join(sizes.values())})")

@@ -7,28 +7,39 @@ to its own side; so every pair of changes is met once, by whichever comes second
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.express import Express, express_from
+from penstock.engine.loops.feedback import SetStep
 from penstock.engine.loops.netting import Netting
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, round_side
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.retraction_order import pair_schema
 from penstock.engine.row_codegen import Row, times
-from penstock.engine.steps.joins import JoinedRows
+from penstock.engine.steps.joins import SIDES, JoinedRows
 from penstock.expr.check import can_fail
+from penstock.expr.tree import Column
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.engine.loops.ranks import Ranks
     from penstock.engine.slot import Slot
     from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 
-SIDES = ("left", "right")
+
+@dataclass(frozen=True, slots=True)
+class Express:
+    """Where rows of a node go. columns: per column of the set's rows, its position in a row of the node."""
+
+    to: Ranks
+    columns: tuple[int, ...]
 
 
 class NestedInnerJoinStep(NestedStep):
@@ -46,7 +57,7 @@ class NestedInnerJoinStep(NestedStep):
             if residual is not None and can_fail(residual, pairs)
             else None
         )
-        keys = (operator.left_keys, operator.right_keys)
+        keys = self._rows.keys
         self._sides: list[OutsideSide | RoundSide] = []
         for port, what in enumerate(SIDES):
             if not varies[port]:
@@ -103,9 +114,7 @@ class NestedInnerJoinStep(NestedStep):
             if not both_vary:
                 self._emit_pair(port, row, partner)
                 return
-            at = self.writer.fresh("at")
-            self.code.line(f"{at} = {before} if {before} > {self.writer.at} else {self.writer.at}")
-            with self.writer.at_round(at):
+            with self.writer.at_later(before, self.writer.at):
                 self._emit_pair(port, row, partner)
 
     def _gather(
@@ -133,7 +142,7 @@ class NestedInnerJoinStep(NestedStep):
         ]
 
     def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
-        pair = row.columns + partner.columns if port == 0 else partner.columns + row.columns
+        pair = self._rows.pair(port, row.columns, partner.columns)
         found = Row(pair, None, times(row.weight, partner.weight))
         if self._netting is None:
             self._answer(found)
@@ -147,3 +156,30 @@ class NestedInnerJoinStep(NestedStep):
     def turn(self) -> None:
         if self._netting is not None:
             self._netting.turn(self._answer)
+
+
+# -- from the join straight into a set of the same loop -------------------------------------------------
+#
+# Most loops are a join whose pairs become, by choice of columns alone, rows of a feedback. Then nothing has
+# to be done per pair but to collect it: pairs of a round are counted together, and each different row is
+# looked at once.
+
+
+def express_from(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Express | None:
+    """The way from a node to a set, if it passes nothing that computes, drops or remembers."""
+    columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
+    while (edge := writer.handed_on(node)) is not None:
+        step, target = steps[edge.target], writer.graph.nodes[edge.target]
+        if isinstance(step, SetStep):
+            own_keys = all(writer.is_own_key(field.type) for field in target.schema.fields)
+            return Express(step.ranks, columns) if own_keys else None
+        if isinstance(target.operator, Select):
+            names = writer.input_schema(target, 0).names
+            chosen = [expr for _, expr in target.operator.columns]
+            if not all(isinstance(expr, Column) for expr in chosen):
+                return None
+            columns = tuple(columns[names.index(expr.name)] for expr in chosen if isinstance(expr, Column))
+        elif not isinstance(target.operator, Union):
+            return None
+        node = target.id
+    return None

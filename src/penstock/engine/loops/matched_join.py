@@ -87,7 +87,7 @@ class NestedMatchedJoinStep(NestedStep):
 
     def consume(self, port: int, row: Row) -> None:
         writer, code = self.writer, self.code
-        nulls = writer.null_key_test(self._rows.operator.left_keys, self.node, 0, row.columns)
+        nulls = self._rows.null_left_key(row)
         if nulls is not None and self._how is not How.SEMI:
             with code.block(f"if {nulls}:"):
                 self.emit(self._answer(row))
@@ -108,7 +108,4 @@ class NestedMatchedJoinStep(NestedStep):
 
     def _answer(self, row: Row) -> Row:
         """The row as it leaves by itself: with nulls for what a partner would add."""
-        if self._how is not How.LEFT:
-            return row
-        nulls = ("None",) * len(self._rows.operator.kept_right)
-        return Row(row.columns + nulls, None, row.weight)
+        return self._rows.unmatched(row) if self._how is How.LEFT else row

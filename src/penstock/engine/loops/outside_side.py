@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import copies
+from penstock.engine.mapping_code import MappingCode
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.expr.tree import Column
@@ -34,14 +35,6 @@ class Side:
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(self._name),)
-
-    def whole(self, row: Row) -> Row:
-        """The same row, as a tuple in a variable too."""
-        if row.whole is not None:
-            return row
-        name = self.writer.fresh("row")
-        self.code.line(f"{name} = {tuple_source(row.columns)}")
-        return Row(row.columns, name, row.weight)
 
 
 class OutsideSide(Side):
@@ -97,14 +90,11 @@ class OutsideSide(Side):
     def change(self, key: str, entry: str, row: Row) -> str | None:
         """Write that a row came or went. The variable with the change of how often it counts; None: 1."""
         code, writer = self.code, self.writer
+        if self._append:
+            MappingCode(writer, self._slot, self._get).append(key, entry)
+            return None
         own = writer.fresh("own")
         code.line(f"{own} = {self._get}({key})")
-        if self._append:
-            with code.block(f"if {own} is None:"):
-                code.line(f"{self._slot}[{key}] = [{entry}]")
-            with code.block("else:"):
-                code.line(f"{own}.append({entry})")
-            return None
         change, old, new = writer.fresh("change"), writer.fresh("old"), writer.fresh("new")
         weight = copies(writer, row)
         with code.block(f"if {own} is None:"):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.inner_join import NestedInnerJoinStep
+from penstock.engine.loops.matched_join import NestedMatchedJoinStep
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.ranks import Ranks
 from penstock.engine.loops.round_side import RoundSide, round_side
@@ -19,6 +21,7 @@ from penstock.engine.row_codegen import Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joins import JoinedRows
 from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.expr.tree import Expr
-    from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 
 
@@ -43,7 +45,7 @@ class Keys:
         """The expressions of a side's key; none where it is the whole row."""
         if self._join is None:
             return ()
-        return self._join.operator.left_keys if port == 0 else self._join.operator.right_keys
+        return self._join.keys[port]
 
     def of(self, port: int, row: Row) -> AbstractContextManager[str]:
         """The variable with the row's key; what is written inside runs where no part of it is null."""
@@ -55,9 +57,7 @@ class Keys:
 
     def null_test(self, row: Row) -> str | None:
         """Source of whether a left row has no key; None where each has one."""
-        if self._join is None:
-            return None
-        return self._writer.null_key_test(self._join.operator.left_keys, self._node, 0, row.columns)
+        return None if self._join is None else self._join.null_left_key(row)
 
 
 class OutsidePresenceStep(NestedStep):
@@ -81,24 +81,15 @@ class OutsidePresenceStep(NestedStep):
         return (*self._left.slots(), Slot(f"{self.node.id}.right"))
 
     def enter(self, port: int) -> None:
-        writer, code, node = self.writer, self.code, self.node.id
-        slot, get = writer.slot(node, "right"), writer.slot_get(node, "right")
+        writer, code = self.writer, self.code
         before = writer.fresh("before")
         code.line(f"{before} = {{}}")
         with writer.each_row(self.node, 1) as row, self._keys.of(1, row) as key:
-            old, new = writer.fresh("old"), writer.fresh("new")
-            code.line(f"{old} = {get}({key}) or 0")
-            with code.block(f"if {key} not in {before}:"):
-                code.line(f"{before}[{key}] = {old}")
-            code.line(f"{new} = {old} + {row.copies}")
-            with code.block(f"if {new}:"):
-                code.line(f"{slot}[{key}] = {new}")
-            with code.block(f"elif {old}:"):
-                code.line(f"del {slot}[{key}]")
+            self.state("right").add_count(key, row.copies, before)
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         change = writer.fresh("change")
         with code.block(f"for {key}, {old} in {before}.items():"):
-            code.line(f"{new} = {get}({key}) or 0")
+            code.line(f"{new} = {self.get('right')}({key}) or 0")
             code.line(f"{change} = ({new} > 0) - ({old} > 0)")
             with code.block(f"if {change}:"), self._left.each(key) as row:
                 sign = change if self._present else negated(change)
@@ -180,23 +171,16 @@ class RoundPresenceStep(NestedStep):
 
     def _meet_presence(self, left: RoundSide, row: Row, key: str) -> None:
         code, writer = self.code, self.writer
-        row = left.whole(row)
+        row = writer.as_whole(row)
         own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
         code.line(f"{own} = {self.get('present')}({key})")
         with (
             code.block(f"if {own} is not None:"),
             code.block(f"for {at}, {n} in {own}.items():"),
-            self._later(writer.at, at),
+            writer.at_later(writer.at, at),
         ):
             self.emit(Row(row.columns, row.whole, times(row.weight, n)))
         left.add(key, row)
-
-    @contextmanager
-    def _later(self, one: str, other: str) -> Generator[None]:
-        at = self.writer.fresh("at")
-        self.code.line(f"{at} = {one} if {one} > {other} else {other}")
-        with self.writer.at_round(at):
-            yield
 
     def turn(self) -> None:
         self._ranks.turn(self._emit_crossing)
@@ -207,26 +191,26 @@ class RoundPresenceStep(NestedStep):
             with self._left.each(key) as row:
                 self.emit(Row(row.columns, row.whole, times(row.weight, weight)))
             return
-        with self._left.each(key) as row, self._later(round_, self.writer.at):
+        with self._left.each(key) as row, self.writer.at_later(round_, self.writer.at):
             self.emit(Row(row.columns, row.whole, times(row.weight, weight)))
         self._remember(key, weight, round_)
 
     def _remember(self, key: str, weight: str, at: str) -> None:
-        code, writer = self.code, self.writer
-        slot, own, n = self.slot("present"), writer.fresh("present"), writer.fresh("n")
-        code.line(f"{own} = {self.get('present')}({key})")
-        with code.block(f"if {own} is None:"):
-            code.line(f"{slot}[{key}] = {{{at}: {weight}}}")
-        with code.block("else:"):
-            code.line(f"{n} = {own}.get({at}, 0) + {weight}")
-            with code.block(f"if {n}:"):
-                code.line(f"{own}[{at}] = {n}")
-            with code.block("else:"):
-                code.line(f"del {own}[{at}]")
-                with code.block(f"if not {own}:"):
-                    code.line(f"del {slot}[{key}]")
+        self.state("present").add_weight(key, Row((), at, weight))
 
 
 @nested_step_for.register(Difference)
 def _difference(operator: Difference, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return OutsidePresenceStep(node, writer, varies, Keys(node, writer, None), present=False)
+
+
+@nested_step_for.register(Join)
+def _join(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+    if operator.how is How.INNER:
+        return NestedInnerJoinStep(node, writer, varies, operator)
+    if operator.how is How.LEFT or operator.residual is not None:
+        return NestedMatchedJoinStep(node, writer, varies, operator)
+    keys = Keys(node, writer, operator)
+    if varies[1]:
+        return RoundPresenceStep(node, writer, varies, keys)
+    return OutsidePresenceStep(node, writer, varies, keys, present=operator.how is How.SEMI)

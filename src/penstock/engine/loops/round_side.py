@@ -39,7 +39,7 @@ class RoundSide(Side):
     def add(self, key: str, row: Row) -> None:
         """Write that a row's weight changes at the writer's present `at`."""
         code, writer, at = self.code, self.writer, self.writer.at
-        row = self.whole(row)
+        row = self.writer.as_whole(row)
         own, history, n = writer.fresh("own"), writer.fresh("history"), writer.fresh("n")
         weight = copies(writer, row)
         code.line(f"{own} = {self._get}({key})")
@@ -97,7 +97,7 @@ class RankSide(RoundSide):
 
     def add(self, key: str, row: Row) -> None:
         code, writer, at = self.code, self.writer, self.writer.at
-        row = self.whole(row)
+        row = self.writer.as_whole(row)
         own, weight = writer.fresh("own"), copies(writer, row)
         code.line(f"{own} = {self._get}({key})")
         with code.block(f"if {weight} > 0:"):

@@ -10,12 +10,12 @@ round first: it schedules its work for a turn in that round.
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.engine.steps.step import Step, step_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
@@ -29,13 +29,11 @@ class NestedStep(Step):
             first round, at round 0.
     makes_set: in each round its rows are a set, and a row that is there stays in later ones.
     is_feedback: it closes the loop, and hands out in a round what came in the one before.
-    max_iterations: of a feedback, the bound of the rounds.
     """
 
     keeps_state = True
     makes_set: bool = False
     is_feedback: bool = False
-    max_iterations: int = 0
 
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer)
@@ -72,6 +70,23 @@ def nested_step_for(operator: Operator, node: Node, writer: StepWriter, varies: 
     """The step of an operator in a loop whose rows may be taken back. Default: what answers row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
+
+
+N = TypeVar("N", bound=NestedStep)
+
+
+def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
+    """Register a class as the step of these operators in such a loop, made of node, writer and `varies`."""
+
+    def register(step: type[N]) -> type[N]:
+        def made(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
+            return step(node, writer, varies)
+
+        for operator in operators:
+            nested_step_for.register(operator, made)
+        return step
+
+    return register
 
 
 def copies(writer: StepWriter, row: Row) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.step import NestedStep, nested_step_for
+from penstock.engine.loops.step import NestedStep, nested_step_of
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.flow.operators.distinct import Distinct
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.step_writer import StepWriter
-    from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
 
+@nested_step_of(Union)
 class NestedUnionStep(NestedStep):
     """Slots: entry, by port that enters and needs one: row -> weight."""
 
@@ -47,15 +47,10 @@ class NestedUnionStep(NestedStep):
             self.emit(row)
             return
         code, writer = self.code, self.writer
-        slot, get = self.slot(f"entry{port}"), self.get(f"entry{port}")
-        entry, old, new, change = (writer.fresh(n) for n in ("row", "old", "new", "change"))
+        entry = writer.fresh("row")
         code.line(f"{entry} = {writer.row_key(self.node.schema, row.columns)}")
-        code.line(f"{old} = {get}({entry}) or 0")
-        code.line(f"{new} = {old} + {row.copies}")
-        with code.block(f"if {new}:"):
-            code.line(f"{slot}[{entry}] = {new}")
-        with code.block(f"elif {old}:"):
-            code.line(f"del {slot}[{entry}]")
+        old, new = self.state(f"entry{port}").add_count(entry, row.copies)
+        change = writer.fresh("change")
         code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
         with code.block(f"if {change}:"):
             self.emit(Row(row.columns, entry, change))
@@ -76,8 +71,3 @@ def _is_multiplied(writer: StepWriter, node: int) -> bool:
                 seen.add(edge.target)
                 waiting.append(edge.target)
     return False
-
-
-@nested_step_for.register(Union)
-def _union(operator: Union, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    return NestedUnionStep(node, writer, varies)

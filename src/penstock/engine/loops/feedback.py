@@ -1,12 +1,18 @@
-"""Feedback and distinct in a loop whose rows may be taken back."""
+"""Feedbacks and distinct in a loop whose rows may be taken back.
+
+A feedback of sets remembers from which round on each row is there. One of bags lets the change of a
+round go round as it is: what a row that goes made, goes a round later.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.netting import Netting
 from penstock.engine.loops.ranks import Ranks
-from penstock.engine.loops.step import NestedStep, copies, nested_step_for
+from penstock.engine.loops.step import NestedStep, copies, nested_step_of
 from penstock.engine.row_codegen import Row
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
 
@@ -15,19 +21,20 @@ if TYPE_CHECKING:
 
     from penstock.engine.slot import Slot
     from penstock.engine.step_writer import StepWriter
-    from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
 
+@nested_step_of(Feedback, Distinct)
 class SetStep(NestedStep):
     """A slot `history`: row, or its only column -> rank and weights by round."""
 
     makes_set = True
     consolidates = True
 
-    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], shift: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
-        self.ranks = Ranks(node.id, writer, "history", shift)
+        self.is_feedback = isinstance(node.operator, Feedback)
+        self.ranks = Ranks(node.id, writer, "history", shift=int(self.is_feedback))
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.ranks.slot(),)
@@ -63,19 +70,21 @@ class SetStep(NestedStep):
         self.ranks.outcome(out, "({}, {})" if single else "{} + ({},)")
 
 
-class NestedFeedbackStep(SetStep):
+@nested_step_of(BagFeedback)
+class NestedBagFeedbackStep(NestedStep):
+    """It remembers nothing from tick to tick."""
+
     is_feedback = True
 
-    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Feedback) -> None:
-        super().__init__(node, writer, varies, shift=1)
-        self.max_iterations = operator.max_iterations
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
+        super().__init__(node, writer, varies)
+        self._rows = Netting(node.id, writer, "pending", node.schema, shift=1)
 
+    def begin_loop(self) -> None:
+        self._rows.begin_loop()
 
-@nested_step_for.register(Feedback)
-def _feedback(operator: Feedback, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    return NestedFeedbackStep(node, writer, varies, operator)
+    def consume(self, port: int, row: Row) -> None:
+        self._rows.add(row)
 
-
-@nested_step_for.register(Distinct)
-def _distinct(operator: Distinct, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    return SetStep(node, writer, varies, shift=0)
+    def turn(self) -> None:
+        self._rows.turn(self.emit)
