@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from penstock.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.conversation import Conversation
 from penstock.compute.client.dataclass_codec import from_plain
-from penstock.compute.client.describing import known_of
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, seconds_of
 from penstock.compute.client.peeks import Reading, check_number, peek_message, rows_of
@@ -113,7 +112,7 @@ class AsyncClient:
     async def _describe(self, name: str, wait: Wait) -> Known:
         request = pb.Request(describe=pb.Describe(name=name))
         answer = (await self._conversation.read(request, f"the question what {name!r} is", wait))[0]
-        known = self._known[name] = known_of(name, answer.description)
+        known = self._known[name] = Known.of(name, answer.description)
         return known
 
     async def _know(self, name: str, wait: Wait | None = None) -> Known:
@@ -121,30 +120,32 @@ class AsyncClient:
 
     # --- writing ------------------------------------------------------------------------
 
-    async def insert(self, collection: str, rows: Iterable[Any]) -> int:
+    # Rows and keys are read by the caller, and not by the task that is awaited: where they come out of the
+    # blocking client, its own thread would wait for itself.
+
+    def insert(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
         """Add rows. The time at which they are there; from now on every read sees them.
 
         Raises `UnknownName`, `BadRow`.
         """
-        return await self._write({collection: rows}, 1)
+        return self._write({collection: list(rows)}, 1)
 
-    async def delete(self, collection: str, rows: Iterable[Any]) -> int:
+    def delete(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
         """Take rows back, each once. The time from which they are gone.
 
         Raises `NegativeMultiplicity` where one is not there, `BadRow`; then nothing has happened.
         """
-        return await self._write({collection: rows}, -1)
+        return self._write({collection: list(rows)}, -1)
 
-    async def write(self, changes: Mapping[str, Iterable[Any]]) -> int:
+    def write(self, changes: Mapping[str, Iterable[Any]]) -> Coroutine[Any, Any, int]:
         """Change several collections at one time: all of it, or nothing. That time.
 
         changes: by collection, rows that come; or `ps.Change(row, weight)`, `ps.insert(row)`,
             `ps.delete(row)`.
         """
-        return await self._write(changes, 1)
+        return self._write({name: list(rows) for name, rows in changes.items()}, 1)
 
-    async def _write(self, changes: Mapping[str, Iterable[Any]], sign: int) -> int:
-        rows = {name: list(items) for name, items in changes.items()}
+    async def _write(self, rows: Mapping[str, list[Any]], sign: int) -> int:
         # With an id of its own a write is done once, however often it has to be sent.
         id = os.urandom(16)
         while True:
@@ -157,7 +158,7 @@ class AsyncClient:
 
     # --- reading ------------------------------------------------------------------------
 
-    async def peek(
+    def peek(
         self,
         view: str,
         *,
@@ -172,7 +173,7 @@ class AsyncClient:
         staleness: timedelta | str | None = None,
         replica: str | None = None,
         patience: Patience = AS_CLIENT,
-    ) -> list[Any]:
+    ) -> Coroutine[Any, Any, list[Any]]:
         """The rows of a view or a collection at one time; a row that is there twice comes twice.
 
         key, keys: value, or values, of its key columns (a tuple where there are several columns).
@@ -188,9 +189,12 @@ class AsyncClient:
         `TargetReplicaLost`, `DataflowFailed`, what the expression raises, and `ReadTimeout` with what was
         missing for an answer.
         """
-        wait = self._conversation.wait(patience)
         given = [key] if key is not None else (None if keys is None else list(keys))
         reading = Reading(given, where, order_by, limit, offset, columns, at, _optional(staleness), replica)
+        return self._peek(view, reading, patience)
+
+    async def _peek(self, view: str, reading: Reading, patience: Patience) -> list[Any]:
+        wait = self._conversation.wait(patience)
         while True:
             known = await self._know(view, wait)
             message, to_user = peek_message(known, reading)

@@ -6,24 +6,33 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.compute.client.async_client import AsyncClient
 from penstock.compute.client.patience import AS_CLIENT, Patience
-from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import Subscription
-from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.errors import ConnectionBroken
-from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security
 from penstock.errors import PenstockError, SourceLocation
-from penstock.expr.tree import Expr
-from penstock.flow.flow import Flow
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _ASYNCIO = os.path.dirname(asyncio.__file__)
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """A method of the asynchronous client as one that blocks, with its types and text."""
+
+    @wraps(method)
+    def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method(self._client, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
 
 
 class Client:
@@ -69,82 +78,19 @@ class Client:
             answer.cancel()  # Ctrl-C while it waits: the controller is told, too
             raise
 
-    def create_collection(self, name: str, rows: Any, *, append_only: bool = False) -> None:
-        """See `AsyncClient.create_collection`."""
-        self._wait(self._client.create_collection(name, rows, append_only=append_only))
-
-    def create_view(
-        self,
-        name: str,
-        flow: Flow,
-        *,
-        key: str | Sequence[str] = (),
-        keep: timedelta | str = "10s",
-        into: str | None = None,
-        allow_callables: bool = False,
-    ) -> None:
-        """See `AsyncClient.create_view`."""
-        self._wait(
-            self._client.create_view(
-                name, flow, key=key, keep=keep, into=into, allow_callables=allow_callables
-            )
-        )
-
-    def drop(self, name: str) -> None:
-        """See `AsyncClient.drop`."""
-        self._wait(self._client.drop(name))
-
-    def describe(self, name: str) -> Known:
-        """See `AsyncClient.describe`."""
-        return self._wait(self._client.describe(name))
-
-    def insert(self, collection: str, rows: Iterable[Any]) -> int:
-        """See `AsyncClient.insert`."""
-        return self._wait(self._client.insert(collection, list(rows)))
-
-    def delete(self, collection: str, rows: Iterable[Any]) -> int:
-        """See `AsyncClient.delete`."""
-        return self._wait(self._client.delete(collection, list(rows)))
-
-    def write(self, changes: Mapping[str, Iterable[Any]]) -> int:
-        """See `AsyncClient.write`."""
-        # Read here: where rows come out of this client, its own thread would wait for itself.
-        return self._wait(self._client.write({name: list(rows) for name, rows in changes.items()}))
-
-    def peek(
-        self,
-        view: str,
-        *,
-        key: Any = None,
-        keys: Iterable[Any] | None = None,
-        where: Expr | None = None,
-        order_by: Any = (),
-        limit: int | None = None,
-        offset: int = 0,
-        columns: Sequence[str | Expr] | None = None,
-        at: int | None = None,
-        staleness: timedelta | str | None = None,
-        replica: str | None = None,
-        patience: Patience = AS_CLIENT,
-    ) -> list[Any]:
-        """See `AsyncClient.peek`."""
-        keys = None if keys is None else list(keys)
-        return self._wait(
-            self._client.peek(
-                view,
-                key=key,
-                keys=keys,
-                where=where,
-                order_by=order_by,
-                limit=limit,
-                offset=offset,
-                columns=columns,
-                at=at,
-                staleness=staleness,
-                replica=replica,
-                patience=patience,
-            )
-        )
+    create_collection = _blocking(AsyncClient.create_collection)
+    create_view = _blocking(AsyncClient.create_view)
+    drop = _blocking(AsyncClient.drop)
+    describe = _blocking(AsyncClient.describe)
+    insert = _blocking(AsyncClient.insert)
+    delete = _blocking(AsyncClient.delete)
+    write = _blocking(AsyncClient.write)
+    peek = _blocking(AsyncClient.peek)
+    copy = _blocking(AsyncClient.copy)
+    add_replica = _blocking(AsyncClient.add_replica)
+    drop_replica = _blocking(AsyncClient.drop_replica)
+    release_replica = _blocking(AsyncClient.release_replica)
+    status = _blocking(AsyncClient.status)
 
     def subscribe(
         self,
@@ -161,28 +107,6 @@ class Client:
             view, as_of=as_of, snapshot=snapshot, progress=progress, replica=replica, patience=patience
         )
         return Subscription(subscription, self._wait)
-
-    def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
-        """See `AsyncClient.copy`."""
-        return self._wait(self._client.copy(view, file, patience=patience))
-
-    def add_replica(
-        self, name: str, address: str, *, runtime: RuntimeName = "here", workers: int = 1
-    ) -> None:
-        """See `AsyncClient.add_replica`."""
-        self._wait(self._client.add_replica(name, address, runtime=runtime, workers=workers))
-
-    def drop_replica(self, name: str) -> None:
-        """See `AsyncClient.drop_replica`."""
-        self._wait(self._client.drop_replica(name))
-
-    def release_replica(self, name: str) -> None:
-        """See `AsyncClient.release_replica`."""
-        self._wait(self._client.release_replica(name))
-
-    def status(self) -> ControllerStatus:
-        """See `AsyncClient.status`."""
-        return self._wait(self._client.status())
 
     def close(self) -> None:
         """End the connection and its thread. What other threads wait for fails with `ConnectionBroken`."""

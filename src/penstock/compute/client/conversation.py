@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from penstock.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, OfClient, Patience, Wait, seconds_of
-from penstock.compute.client.refusals import END_OF_CALL, refusal
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.wire import problem_from_bytes
+from penstock.compute.transport.statuses import END_OF_CALL, refusal
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
+from penstock.compute.client.generated import client_pb2 as pb
 from penstock.engine.change import Change
 from penstock.errors import BadInput, SourceLocation, UnknownColumn
 from penstock.expr.rows import from_user, row_class, to_user
@@ -18,7 +19,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """What a client knows of a name.
+    """A view or collection as a client knows it.
 
     id:   of the view or collection; another one of the same name has another.
     key:  columns that a view is looked up by; empty: by the whole row.
@@ -56,6 +57,14 @@ class Known:
         if schema.row_class not in self._readers:
             self._readers[schema.row_class] = from_user(schema, what=what)
         return self._readers[schema.row_class](rows)
+
+    @classmethod
+    def of(cls, name: str, message: pb.Description) -> Known:
+        """The description of a name by the controller. Raises `BadMessage`."""
+        from penstock.compute.plans import schema_from_bytes
+
+        schema = schema_from_bytes(message.schema)
+        return cls(name, message.id, message.view, schema, tuple(message.key), message.append_only)
 
     @cached_property
     def _readers(self) -> dict[type[Any] | None, Callable[[Iterable[object]], list[Row]]]:

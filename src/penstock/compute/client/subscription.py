@@ -9,12 +9,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from penstock.compute.client.conversation import Conversation, patiently
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait
-from penstock.compute.client.refusals import END_OF_CALL, refusal
+from penstock.compute.client.rows import Known
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.rows import decode_updates
 from penstock.compute.protocol.wire import problem_from_bytes
+from penstock.compute.transport.statuses import END_OF_CALL, refusal
 
 T = TypeVar("T")
 
@@ -155,9 +156,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         return Batch(max(lower, self._upper).time or 0, upper.time, updates)
 
     def _describe(self, message: pb.Description) -> None:
-        from penstock.compute.client.describing import known_of
-
-        self._to_user = known_of(str(self._asked.view), message).to_user
+        self._to_user = Known.of(str(self._asked.view), message).to_user
 
     def _hang_up(self) -> None:
         if self._call is not None:

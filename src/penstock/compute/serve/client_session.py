@@ -13,12 +13,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.compute.client.dataclass_codec import to_plain
-from penstock.compute.client.describing import description_of
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.requests import PeekAnswer, PeekRequest, StashedAt
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt
 from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
-from penstock.compute.plans import schema_from_bytes
+from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import Finishing, TimelyConfig
@@ -344,4 +343,15 @@ def _finishing(asked: pb.Peek) -> Finishing:
         limit=asked.limit if asked.HasField("limit") else None,
         offset=asked.offset,
         project=tuple(asked.project) if asked.projected else None,
+    )
+
+
+def description_of(described: Described) -> pb.Description:
+    """The description of a view or collection, for clients."""
+    return pb.Description(
+        id=described.id,
+        view=described.view,
+        schema=schema_to_bytes(described.schema),
+        key=described.key,
+        append_only=described.append_only,
     )

@@ -10,20 +10,18 @@ from typing import Any
 import grpc
 
 from penstock.compute.client.connection_options import SERVICE
-from penstock.compute.client.describing import description_of
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.refusals import END_OF_CALL
 from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
-from penstock.compute.serve.client_session import ClientSession, Surroundings
+from penstock.compute.serve.client_session import ClientSession, Surroundings, description_of
 from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
 from penstock.compute.transport.channels import names_of_peer
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import check_version, pairs
-from penstock.compute.transport.statuses import refuse
+from penstock.compute.transport.statuses import END_OF_CALL, refuse
 
 _grpc: Any = grpc
 

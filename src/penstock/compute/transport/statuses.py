@@ -3,7 +3,10 @@ metadata."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -19,6 +22,9 @@ from penstock.errors import PenstockError
 log = logging.getLogger("penstock.transport")
 
 _grpc: Any = grpc
+_aio: Any = grpc.aio
+END_OF_CALL: Any = _aio.EOF
+"""The result of a read after the last message."""
 PROBLEM = "penstock-problem-bin"
 _MOST = 8 * 1024
 """Bytes of a problem in metadata, which travels as text of four thirds the length."""
@@ -58,7 +64,7 @@ def error_from(error: Any, address: str) -> ComputeError:
     """
     for key, value in error.trailing_metadata() or ():
         if key == PROBLEM:
-            return _told(value)
+            return _problem_in(value)
     details = error.details() or error.code().name
     match error.code():
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
@@ -93,7 +99,18 @@ def error_from(error: Any, address: str) -> ComputeError:
             )
 
 
-def _told(value: bytes) -> ComputeError:
+@contextlib.contextmanager
+def refusal(address: str) -> Generator[None]:
+    """Raise what a call of `grpc.aio` inside raises as a `ComputeError`."""
+    try:
+        yield
+    except _aio.AioRpcError as error:
+        raise error_from(error, address) from error
+    except (_aio.UsageError, _aio.InternalError, asyncio.InvalidStateError) as error:
+        raise ConnectionBroken(f"the connection to {address} is closed", address=address) from error
+
+
+def _problem_in(value: bytes) -> ComputeError:
     try:
         return compute_error(error_of(wire.problem_from_bytes(value)))
     except (BadMessage, MessageTooLarge) as bad:
