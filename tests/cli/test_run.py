@@ -95,7 +95,11 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
     [
         (["flows:flow"], 2, "P202 BadInput: nothing is given for source 'sales'"),
         (["flows:flow", "--source", "sales"], 2, "P302 BadUri: --source sales: that is not NAME=URI"),
-        (["flows:flow", "--source", "sales=in"], 2, "P302 BadUri: 'in' does not say which kind"),
+        (
+            ["flows:flow", "--source", "sales=in"],
+            2,
+            "P302 BadUri: 'in' does not show the format of the files",
+        ),
         (["flows:flow", "--source", "sales=json:in", "--source", "sales=json:in"], 2, "is given twice"),
         (["flows:flow", "--source", "sales=json:in", "--sink", "x=-"], 2, "has no sink 'x'"),
         (["flows:flow", "--source", "sales=json:in", "--tick-rows", "many"], 2, "--tick-rows many: that is"),
