@@ -59,6 +59,7 @@ JUDGED = {
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
     ("io/requirements.py", "import_module"): _BY_NAME,
+    ("pull/__init__.py", "import_module"): _BY_NAME,
     ("spark/__init__.py", "import_module"): _BY_NAME,
     ("spark/batch/in_process_subplans.py", "loads"): _OWN_PROCESS,
     ("spark/batch/loops.py", "loads"): _OWN_PROCESS,

@@ -8,6 +8,9 @@ Independent of flows. `protocol` says what the modules of a pipeline say to each
 other, `edge` what stands between them, `pieces` how to write one.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from penstock.pull.bridges.iteration import aiter_values, iter_values
 from penstock.pull.bridges.queues import from_queue, to_queue
 from penstock.pull.compose import pull, together
@@ -21,11 +24,8 @@ from penstock.pull.fans.pair import duplex_pair, pair
 from penstock.pull.fans.sorted_merge import sorted_merge
 from penstock.pull.fans.tee import fork, tee
 from penstock.pull.functions import sink, source, transformer
-from penstock.pull.io.asyncio_streams import from_stream, to_stream
 from penstock.pull.io.files import from_file, from_lines, to_file, to_lines
 from penstock.pull.io.lines import join_lines, lines
-from penstock.pull.io.process import process
-from penstock.pull.io.sockets import connect, listen
 from penstock.pull.io.split import split
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
@@ -64,6 +64,29 @@ from penstock.pull.transformers.throttle import throttle
 from penstock.pull.transformers.through import through
 from penstock.pull.transformers.timeout import timeout
 from penstock.pull.transformers.unique import non_unique, unique
+
+if TYPE_CHECKING:
+    from penstock.pull.io.asyncio_streams import from_stream, to_stream
+    from penstock.pull.io.process import process
+    from penstock.pull.io.sockets import connect, listen
+
+# Imported when first used: only these need asyncio, which costs more than all the rest.
+_NEED_ASYNCIO = {
+    "connect": "sockets",
+    "from_stream": "asyncio_streams",
+    "listen": "sockets",
+    "process": "process",
+    "to_stream": "asyncio_streams",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEED_ASYNCIO:
+        raise AttributeError(f"module 'penstock.pull' has no attribute {name!r}")
+    module = importlib.import_module(f"penstock.pull.io.{_NEED_ASYNCIO[name]}")
+    value = globals()[name] = getattr(module, name)
+    return value
+
 
 __all__ = [
     "Abortable",

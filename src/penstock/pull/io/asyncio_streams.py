@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.io.byte_sink import writing
 from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, SinkHalf, SourceHalf, Streams, cut_off, loss
+from penstock.pull.io.connection import Connection, Half, SourceHalf, Streams, cut_off
+from penstock.pull.io.octets import CHUNK
 from penstock.pull.options import whole
 from penstock.pull.pieces import Sink, Source
 from penstock.pull.protocol import End
-
-if TYPE_CHECKING:
-    import asyncio
-
-
-CHUNK = 65536
-"""Bytes that are read at once where nothing is said."""
 
 
 def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
@@ -29,15 +24,9 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
     """
     whole("from_stream", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
-    return Source.of(
-        "from_stream",
-        reading(
-            lambda _module: SourceHalf(
-                _GivenStream("from_stream", location, (reader, None), close=False), chunk
-            )
-        ),
-        linear=True,
-    )
+    stream = (reader, None)
+    read = reading(lambda _module: SourceHalf(_GivenStream("from_stream", location, stream, chunk=chunk)))
+    return Source.of("from_stream", read, linear=True)
 
 
 def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
@@ -51,26 +40,24 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
            noticed only by writing.
     """
     location = SourceLocation.of_caller()
-    return Sink.of(
-        "to_stream",
-        writing(lambda _module: SinkHalf(_GivenStream("to_stream", location, (None, writer), close=close))),
-    )
+    stream = (None, writer)
+    write = writing(lambda _module: _GivenStream("to_stream", location, stream, close=close))
+    return Sink.of("to_stream", write)
 
 
 class _GivenStream(Connection):
-    """A stream of somebody else's, of which one half is used. close: whether its end is ours to say."""
+    """One half of a stream that somebody else has opened. close: whether to close it at the end."""
 
-    def __init__(self, name: str, location: SourceLocation, streams: Any, *, close: bool) -> None:
-        super().__init__(name, f"the stream of {name}()", location)
+    def __init__(
+        self, name: str, location: SourceLocation, streams: Any, *, chunk: int = CHUNK, close: bool = False
+    ) -> None:
+        super().__init__(name, f"the stream of {name}()", location, chunk)
         self._streams = streams
         self._close = close
-        self._lost: asyncio.Task[Exception | None] | None = None
 
     async def _open(self) -> Streams:
-        import asyncio
-
         if self._close:
-            self._lost = asyncio.create_task(loss(self._streams[1]))
+            self._watch(self._streams[1])
         return self._streams
 
     def _stop(self, cause: End) -> None:
@@ -83,27 +70,21 @@ class _GivenStream(Connection):
     refused = broken
 
     async def left(self, half: Half) -> None:
-        pass
+        """Leave the stream to its owner."""
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
-        if self._lost is not None:
+        if self._loss is not None:
             writer.close()
-            await self.closed()
-            error = self._lost.result()
+            await self._closed()
+            error = self._loss.result()
             if error is not None:
                 raise self.lost(error)
 
     async def gone(self) -> None:
-        import asyncio
-
-        if self._lost is None:
-            await asyncio.get_running_loop().create_future()  # not to be known
+        if self._loss is None:
+            await asyncio.get_running_loop().create_future()  # only writing shows that it broke
         else:
-            await self.closed()
-            raise self.lost(self._lost.result())
+            await self._closed()
+            raise self.lost(self._loss.result())
 
-    async def closed(self) -> None:
-        import asyncio
-
-        if self._lost is not None:
-            await asyncio.wait({self._lost})
+    closed = Connection._closed

@@ -1,7 +1,8 @@
-"""Source module whose bytes come from an event loop."""
+"""Source module that awaits its values: bytes of a connection, or accepted connections."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -11,40 +12,40 @@ from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.runtime import Cancellable
 
 
-class ByteReader(Protocol):
-    """Where bytes come from: one half of a connection, or all there is of one."""
+class Reader(Protocol):
+    """The asynchronous side of a source."""
 
     async def read(self) -> Any:
-        """What comes next; nothing (b"", None) at the end, after all has closed that closes with it.
+        """The next value; a false one (b"", None) at the end, after everything is closed that closes with it.
 
         Raises what the stream fails with, after that has closed. May be cancelled; not called twice at once.
         """
 
     async def close(self, cause: End) -> None:
-        """It is to stop. Returns when that is closed which closes with it. Not called after an end."""
+        """Stop. Returns when everything is closed that closes with it. Not called after an end."""
 
     def cancel(self) -> None:
-        """No one waits any more: let go what is still open. Always called last, also after an end."""
+        """Release what is still open, without waiting. Always called last, also after an end."""
 
 
-def reading(make: Callable[[Module], ByteReader]) -> Callable[[Module], Read]:
-    """What opens the module in a run: reads when asked. An abort cancels a read that waits, and closes."""
+def reading(make: Callable[[Module], Reader]) -> Callable[[Module], Read]:
+    """Open the source in a run. It reads when asked; an abort cancels a pending read, then closes."""
 
     def open(module: Module) -> Read:
-        inlet = make(module)
-        module.hold(inlet)
-        return _Reading(module, inlet).read
+        reader = make(module)
+        module.hold(reader)
+        return _Reading(module, reader).read
 
     return open
 
 
 class _Reading:
-    def __init__(self, module: Module, inlet: ByteReader) -> None:
+    def __init__(self, module: Module, reader: Reader) -> None:
         self._module = module
-        self._inlet = inlet
+        self._reader = reader
         self._step: Cancellable | None = None
-        self._ends: Any = None
-        """An event of the read that waits: it has to be over before it can be closed."""
+        self._ends: asyncio.Event | None = None
+        """Set when the pending read is over, which must come before `close`."""
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
@@ -55,11 +56,9 @@ class _Reading:
         self._module.spawn(self._close(abort), lambda error, _result: answer(error or abort))
 
     async def _next(self) -> Any:
-        import asyncio
-
         self._ends = asyncio.Event()
         try:
-            return await self._inlet.read()
+            return await self._reader.read()
         finally:
             self._ends.set()
 
@@ -75,4 +74,4 @@ class _Reading:
     async def _close(self, cause: End) -> None:
         if self._ends is not None:
             await self._ends.wait()
-        await self._inlet.close(cause)
+        await self._reader.close(cause)

@@ -1,29 +1,32 @@
-"""Connection: bytes each way with something outside, shared by two halves of which each ends by itself."""
+"""Connection: bytes to and from a socket, a process or a stream, as two halves that end independently."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from penstock.errors import AlreadyUsed, ConnectionLost, SourceLocation
-from penstock.pull.io.byte_sink import handed_over
-from penstock.pull.io.octets import Octets
+from penstock.pull.io.byte_sink import writing
+from penstock.pull.io.byte_source import reading
+from penstock.pull.io.octets import CHUNK
+from penstock.pull.module import Module
+from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import End
-
-if TYPE_CHECKING:
-    import asyncio
 
 Half = Literal["source", "sink"]
 
-Streams = tuple["asyncio.StreamReader", "asyncio.StreamWriter"]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Connection(ABC):
     """A socket, a process or a stream, opened once, when a half first needs it.
 
-    name, called: its name, and what errors call it. location: the user's line.
+    name, called: its name, and what errors call it. location: the user's line. chunk: most bytes of one read.
     """
 
     used_again: ClassVar[tuple[str, str, str]] = (
@@ -33,10 +36,11 @@ class Connection(ABC):
     )
     """The words of the error for a half that is taken twice."""
 
-    def __init__(self, name: str, called: str, location: SourceLocation) -> None:
+    def __init__(self, name: str, called: str, location: SourceLocation, chunk: int = CHUNK) -> None:
         self.name = name
         self.called = called
         self.location = location
+        self.chunk = chunk
         self.failure: Exception | None = None
         """The error that it broke with or was stopped with."""
         self.stopped = False
@@ -44,6 +48,8 @@ class Connection(ABC):
         self._taken: set[Half] = set()
         self._using: set[Half] = set()
         self._opening: asyncio.Task[Streams] | None = None
+        self._loss: asyncio.Task[Exception | None] | None = None
+        """The watch over the writer, where it has one; see `_watch`."""
 
     def take(self, half: Half) -> None:
         """Reserve a half for a module. Raise `AlreadyUsed` the second time.
@@ -59,32 +65,18 @@ class Connection(ABC):
         self._using.add(half)
 
     async def streams(self) -> Streams | None:
-        """The reader and the writer, opened if they are not; None where it was stopped before.
+        """The reader and the writer, opened on first use; None if it was stopped before.
 
-        Raises the error of the opening. Cancelled, it stops waiting and lets the opening go on: the other
-        half may wait for it too.
+        Raises the error of the opening. Cancelling the call leaves the opening under way, for the other half.
         """
-        import asyncio
-
-        if self._opening is None:
-            if self.stopped:
-                return self._never_opened()
+        if self._opening is None and not self.stopped:
             self._opening = asyncio.create_task(self._open())
-        await asyncio.wait({self._opening})
-        return self._never_opened() if self._opening.cancelled() else self._opening.result()
-
-    def _never_opened(self) -> None:
+        await settled(self._opening)
+        if self._opening is not None and not self._opening.cancelled():
+            return self._opening.result()
         if self.failure is not None:
             raise self.failure
-
-    async def _opened(self) -> None:
-        """Wait for an opening that is under way, however it ends."""
-        import asyncio
-
-        if self._opening is not None:
-            await asyncio.wait({self._opening})
-            if not self._opening.cancelled():
-                self._opening.exception()  # both halves were told, or nobody waits for it
+        return None
 
     def stop(self, cause: End) -> None:
         """Close it at once; an error tells the other side that the stream is not whole."""
@@ -95,7 +87,7 @@ class Connection(ABC):
             self._stop(cause)
 
     def abandon(self) -> None:
-        """Let go of it: nobody waits for its end."""
+        """Close it without waiting for its end."""
         self.stop(True)
 
     def lost(
@@ -110,6 +102,21 @@ class Connection(ABC):
             name=self.name,
         )
 
+    def _watch(self, writer: asyncio.StreamWriter) -> None:
+        async def loss() -> Exception | None:
+            try:
+                await writer.wait_closed()
+            except OSError as error:
+                return error
+            return None
+
+        self._loss = asyncio.create_task(loss())
+
+    async def _closed(self) -> None:
+        """Wait until the opening and the writer are done, however they end."""
+        await settled(self._opening)
+        await settled(self._loss)
+
     @abstractmethod
     async def _open(self) -> Streams: ...
 
@@ -122,11 +129,11 @@ class Connection(ABC):
 
     @abstractmethod
     def refused(self, error: OSError) -> Exception | None:
-        """The failure to report for an error of writing; None where nothing more is wanted."""
+        """The failure to report for an error of writing; None if the other side just wants no more."""
 
     @abstractmethod
     async def left(self, half: Half) -> None:
-        """End a half. Returns when all is closed that closes with it; raises where that is not a good end."""
+        """End a half, and wait for everything that closes with it; raise unless that ended well."""
 
     @abstractmethod
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
@@ -134,19 +141,18 @@ class Connection(ABC):
 
     @abstractmethod
     async def gone(self) -> None:
-        """Wait until the other side wants no more; raise where it is lost."""
+        """Wait until the other side wants no more; raise if it is lost."""
 
     @abstractmethod
     async def closed(self) -> None:
-        """Wait until all is closed that closes with the half that has ended."""
+        """Wait until everything is closed that closes with the half that has ended."""
 
 
 class SourceHalf:
-    """The `ByteReader` of a connection. chunk: the most bytes of one read."""
+    """The `Reader` of a connection."""
 
-    def __init__(self, connection: Connection, chunk: int) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._chunk = chunk
         self._ended = False
         connection.take("source")
 
@@ -154,7 +160,7 @@ class SourceHalf:
         connection = self._connection
         streams = await connection.streams()
         try:
-            data = b"" if streams is None else await streams[0].read(self._chunk)
+            data = b"" if streams is None else await streams[0].read(connection.chunk)
         except OSError as error:
             raise connection.broken(error) from error
         if not data:
@@ -172,64 +178,23 @@ class SourceHalf:
             self._connection.abandon()
 
 
-class SinkHalf:
-    """The `ByteWriter` of a connection."""
-
-    _writer: asyncio.StreamWriter
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._ended = False
-        self.gone = connection.gone
-        self.closed = connection.closed
-        connection.take("sink")
-
-    async def open(self) -> bool:
-        streams = await self._connection.streams()
-        if streams is None:
-            return False
-        self._writer = streams[1]
-        return True
-
-    def write(self, data: Octets) -> Coroutine[Any, Any, None] | None:
-        return handed_over(self._writer, data, self._flush)
-
-    async def _flush(self) -> None:
-        try:
-            await self._writer.drain()
-        except OSError as error:
-            failure = self._connection.refused(error)
-            if failure is not None:
-                raise failure from error
-
-    async def finish(self) -> None:
-        await self._flush()
-        await self._connection.finish_writing(self._writer)
-        self._ended = True
-
-    def stop(self, cause: End) -> None:
-        if not self._ended:
-            self._ended = True
-            self._connection.stop(cause)
-
-    def cancel(self) -> None:
-        self.stop(True)
+def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
+    """Make a source and a sink of the two halves of what `connection(module)` gives in a run."""
+    read = reading(lambda module: SourceHalf(connection(module)))
+    source = Source(SourcePart(name, location, read, linear=True))
+    return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)
 
 
-async def loss(writer: asyncio.StreamWriter) -> Exception | None:
-    """Wait until a stream is closed; the error that it was lost with, if any."""
-    try:
-        await writer.wait_closed()
-    except OSError as error:
-        return error
-    return None
+async def settled(task: asyncio.Task[object] | None) -> None:
+    """Wait for a task, if there is one, however it ends. Its error counts as seen."""
+    if task is not None:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
 
 
 def cut_off(writer: asyncio.StreamWriter, *, failed: bool) -> None:
-    """Close a stream at once. failed: have the other side see that it broke, not that it ended."""
-    import socket
-    import struct
-
+    """Close a stream at once. failed: reset the connection, so that the other side sees it broke."""
     connection = writer.get_extra_info("socket")
     if failed and connection is not None:
         with suppress(OSError):

@@ -15,7 +15,7 @@ from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.io.atomic_file import Target
 from penstock.pull.io.lines import check_encoding, encoder, lines
-from penstock.pull.io.octets import Octets, octets
+from penstock.pull.io.octets import CHUNK, Octets, octets
 from penstock.pull.io.split import LONGEST
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -24,9 +24,6 @@ from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.sinks.reading import Asking
 
 FilePath = str | PathLike[str]
-
-CHUNK = 65536
-"""Bytes that are read at once where nothing is said."""
 
 
 class Readable(Protocol):

@@ -9,6 +9,9 @@ from penstock.pull.module import Module
 
 Octets: TypeAlias = bytes | bytearray | memoryview
 
+CHUNK = 65536
+"""Most bytes of one read, by default."""
+
 
 def octets(module: Module, value: object) -> Octets:
     """The value, where it is bytes. Raises `WrongValue` otherwise."""

@@ -1,28 +1,30 @@
-"""process: another program as a duplex of bytes."""
+"""process: another program as a duplex of its standard input and output."""
 
 from __future__ import annotations
 
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
-from penstock.errors import BadOption, SourceLocation
-from penstock.pull.io.byte_sink import writing
-from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import SinkHalf, SourceHalf
+from penstock.errors import BadOption, ProcessFailed, SourceLocation
+from penstock.pull.io.connection import Connection, Half, Streams, duplex, settled
+from penstock.pull.io.octets import CHUNK
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole
-from penstock.pull.pieces import Duplex, Sink, Source
-
-if TYPE_CHECKING:
-    from penstock.pull.io.child import Child
-
-
-CHUNK = 65536
-"""Bytes that are read at once where nothing is said."""
+from penstock.pull.pieces import Duplex
+from penstock.pull.protocol import End
 
 GRACE = 5.0
-"""Seconds between asking a process to end and killing it, where nothing is said."""
+"""Seconds between asking a process to end and killing it, by default."""
+
+TAIL = 4096
+"""Bytes from the end of a process's standard error that an error repeats."""
+
+STRAGGLING = 1.0
+"""Seconds that its standard error may stay open after it has ended: processes of its own may hold it."""
 
 
 def process(
@@ -65,17 +67,161 @@ def process(
             fix="give them one by one: process(['sort', '-n'])",
         )
     words = [fspath(word) for word in args]
+    options = {"cwd": None if cwd is None else fspath(cwd), "env": None if env is None else dict(env)}
     owner = object()
 
     def child(module: Module) -> Child:
-        from penstock.pull.io.child import Child
+        return module.shared(owner, lambda: Child(words, location, chunk, codes, grace, options))
 
-        def make() -> Child:
-            where, names = None if cwd is None else fspath(cwd), None if env is None else dict(env)
-            return Child(words, location, codes=codes, grace=grace, chunk=chunk, cwd=where, env=names)
+    return duplex("process", location, child)
 
-        return module.shared(owner, make)
 
-    source = Source.of("process", reading(lambda module: SourceHalf(child(module), chunk)), linear=True)
-    sink = Sink.of("process", writing(lambda module: SinkHalf(child(module))))
-    return Duplex(source, sink, "process", location)
+class _ExitProtocol(SubprocessStreamProtocol):
+    """Sets `exited` at the exit; `Process.wait` also waits for pipes that others hold or have not read."""
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=limit, loop=loop)
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class Child(Connection):
+    """A running process. It starts when a half needs it; the first half that is stopped ends it.
+
+    A half that is not taken is connected to the null device.
+    codes: exit codes that are no failure. grace: seconds between SIGTERM and SIGKILL.
+    options: `cwd` and `env` of the process.
+    """
+
+    used_again = (
+        "a second time in a run",
+        "A run starts the program once, and it is one stream of bytes each way.",
+        "call process() for each place, within the function that makes the streams",
+    )
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        location: SourceLocation,
+        chunk: int,
+        codes: Collection[int],
+        grace: float,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(args[0], f"process {args[0]!r}", location, chunk)
+        self._args = args
+        self._codes = codes
+        self._grace = grace
+        self._options = options
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._exit: asyncio.Task[None] | None = None
+        self._tail = b""
+
+    # -- started --------------------------------------------------------------------------------
+
+    async def _open(self) -> Streams:
+        loop = asyncio.get_running_loop()
+        try:
+            transport, protocol = await loop.subprocess_exec(
+                lambda: _ExitProtocol(self.chunk, loop),
+                *self._args,
+                stdin=PIPE if "sink" in self._taken else DEVNULL,
+                stdout=PIPE if "source" in self._taken else DEVNULL,
+                stderr=PIPE,
+                **self._options,
+            )
+        except (OSError, ValueError) as error:
+            self.failure = self._failed("cannot be started", f"{type(error).__name__}: {error}")
+            raise self.failure from error
+        self._transport = transport
+        process = Process(transport, protocol, loop)
+        if process.stdin is not None:
+            process.stdin.transport.set_write_buffer_limits(0)
+            self._watch(process.stdin)
+        self._exit = asyncio.create_task(self._until_exit(process, protocol.exited))
+        return cast("Streams", (process.stdout, process.stdin))
+
+    async def _until_exit(self, process: Process, exited: asyncio.Event) -> None:
+        tail = asyncio.create_task(self._keep_tail(process))
+        await exited.wait()
+        code = process.returncode
+        assert code is not None
+        await asyncio.wait({tail}, timeout=STRAGGLING)
+        tail.cancel()
+        if code not in self._codes and not self.stopped and self.failure is None:
+            how = f"ended with code {code}" if code >= 0 else f"was ended by signal {-code}"
+            said = self._tail.decode(errors="replace").strip()
+            self.failure = self._failed(how, f"It said last:\n{said}" if said else "It said nothing.", code)
+
+    async def _keep_tail(self, process: Process) -> None:
+        assert process.stderr is not None
+        while said := await process.stderr.read(TAIL):
+            self._tail = (self._tail + said)[-TAIL:]
+
+    def _failed(self, how: str, why: str, code: int | None = None) -> ProcessFailed:
+        return ProcessFailed(
+            f"{self.called} {how}",
+            where=[self.location],
+            why=why,
+            fix="run it by hand to see; codes=... says which exit codes are no failure",
+            args_of=tuple(self._args),
+            exit_code=code,
+            stderr=self._tail.decode(errors="replace"),
+        )
+
+    # -- ended ----------------------------------------------------------------------------------
+
+    def broken(self, error: OSError) -> Exception:
+        return self._failed("cannot be read from", f"{type(error).__name__}: {error}")
+
+    def refused(self, error: OSError) -> None:
+        """It has closed its input and wants no more, see `gone`."""
+
+    async def left(self, half: Half) -> None:
+        self._using.discard(half)
+        await self.closed()
+        if self.failure is not None:
+            raise self.failure
+
+    async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        await self.left("sink")
+
+    def _stop(self, cause: End) -> None:
+        self._using.clear()
+        if self._opening is not None:
+            self._ending = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        await settled(self._opening)
+        if self._transport is None or self._exit is None:
+            return
+        with suppress(ProcessLookupError):
+            self._transport.terminate()
+        await asyncio.wait({self._exit}, timeout=self._grace)
+        if not self._exit.done():
+            with suppress(ProcessLookupError):
+                self._transport.kill()
+
+    def abandon(self) -> None:
+        self._release()
+
+    async def closed(self) -> None:
+        """Wait until the process has ended, or never began; release its pipes if no half uses them."""
+        await settled(self._opening)
+        await settled(self._ending)
+        await settled(self._exit)
+        if not self._using:
+            self._release()
+
+    async def gone(self) -> None:
+        await settled(self._loss)
+
+    def _release(self) -> None:
+        """Close the pipes, and kill the process if it still runs."""
+        if self._transport is not None:
+            self._transport.close()

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import socket
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, SourceLocation
-from penstock.pull.io.byte_sink import writing
 from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, SinkHalf, SourceHalf, Streams, cut_off, loss
+from penstock.pull.io.connection import Connection, Half, Streams, cut_off, duplex
+from penstock.pull.io.octets import CHUNK
 from penstock.pull.module import Module
 from penstock.pull.options import port as check_port
 from penstock.pull.options import whole
-from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
+from penstock.pull.pieces import Duplex, Source
 from penstock.pull.protocol import End
 from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 if TYPE_CHECKING:
-    import asyncio
-    import socket
     from ssl import SSLContext
 
 
-CHUNK = 65536
-"""Bytes that are read at once where nothing is said."""
-
 PENDING = 16
-"""Connections that may wait to be accepted where nothing is said."""
+"""Connections that may wait to be accepted, by default."""
 
 TLS_CLOSE_WITHIN = 5.0
 """Seconds that the other side may take to confirm the end of a connection with TLS."""
 
 FULL = 1.0
-"""Seconds until it tries again where the process or the system has no room for another connection."""
+"""Seconds to wait before accepting again when the process or the system is out of descriptors or memory."""
 
 
 def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk: int = CHUNK) -> Duplex:
@@ -64,13 +63,10 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     owner = object()
 
     async def make() -> Streams:
-        import asyncio
-
         try:
-            if not ssl:
-                return await asyncio.open_connection(host, port, limit=chunk)
+            within = TLS_CLOSE_WITHIN if ssl else None
             return await asyncio.open_connection(
-                host, port, limit=chunk, ssl=ssl, ssl_shutdown_timeout=TLS_CLOSE_WITHIN
+                host, port, limit=chunk, ssl=ssl or None, ssl_shutdown_timeout=within
             )
         except (OSError, UnicodeError) as error:  # the latter of a name that is too long
             raise ConnectionFailed(
@@ -82,11 +78,9 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
             ) from error
 
     def connection(module: Module) -> SocketConnection:
-        return module.shared(owner, lambda: SocketConnection(name, location, make))
+        return module.shared(owner, lambda: SocketConnection(name, location, chunk, make))
 
-    source = Source.of("connect", reading(lambda module: SourceHalf(connection(module), chunk)), linear=True)
-    sink = Sink.of("connect", writing(lambda module: SinkHalf(connection(module))))
-    return Duplex(source, sink, "connect", location)
+    return duplex("connect", location, connection)
 
 
 def listen(
@@ -117,19 +111,8 @@ def listen(
     if ready is not None:
         ready = synchronous("listen", ready, fix=IN_A_TASK).calling(ready)
 
-    def accepted(connection: SocketConnection) -> Duplex:
-        name = connection.name
-        read = reading(lambda _module: SourceHalf(connection, chunk))
-        write = writing(lambda _module: SinkHalf(connection))
-        return Duplex(
-            Source(SourcePart(name, location, read, linear=True)),
-            Sink(SinkPart(name, location, write)),
-            name,
-            location,
-        )
-
-    def listener(_module: Module) -> Any:
-        return Listener(host, port, location, accepted, ssl=ssl, pending=pending, chunk=chunk, ready=ready)
+    def listener(_module: Module) -> Listener:
+        return Listener(host, port, ssl, pending, chunk, ready, location)
 
     return Source.of("listen", reading(listener), linear=True)
 
@@ -142,30 +125,23 @@ def address(host: str, port: int) -> str:
 class SocketConnection(Connection):
     """A TCP connection, which is closed when both of its halves have ended.
 
-    connect: makes it; raises an error of ours. discard: called where it is stopped before it was made.
+    connect: opens it, or raises one of our errors. discard: called if it is stopped before it was opened.
     """
 
     def __init__(
-        self,
-        name: str,
-        location: SourceLocation,
-        connect: Callable[[], Awaitable[Streams]],
-        discard: Callable[[], object] = lambda: None,
+        self, name: str, location: SourceLocation, chunk: int, connect: Callable[[], Awaitable[Streams]]
     ) -> None:
-        super().__init__(name, f"the connection {name}", location)
-        self.discard = discard
+        super().__init__(name, f"the connection {name}", location, chunk)
+        self.discard: Callable[[], object] = lambda: None
         self._connect = connect
         self._writer: asyncio.StreamWriter | None = None
-        self._lost: asyncio.Task[Exception | None] | None = None
 
     async def _open(self) -> Streams:
-        import asyncio
-
         reader, self._writer = await self._connect()
         # What was written is with the system, or is waited for: nothing is kept in between.
         # (With a limit of 0, TLS would hold back when there is nothing to wait for.)
         self._writer.transport.set_write_buffer_limits(high=1, low=0)
-        self._lost = asyncio.create_task(loss(self._writer))
+        self._watch(self._writer)
         return reader, self._writer
 
     async def left(self, half: Half) -> None:
@@ -193,19 +169,12 @@ class SocketConnection(Connection):
 
     async def closed(self) -> None:
         if not self._using or self.stopped:
-            await self._gone()
+            await self._closed()
 
     async def gone(self) -> None:
-        await self._gone()
+        await self._closed()
         if not self._is_closed_by_us:
-            raise self.broken(None if self._lost is None else self._lost.result())
-
-    async def _gone(self) -> None:
-        import asyncio
-
-        await self._opened()
-        if self._lost is not None:
-            await asyncio.wait({self._lost})
+            raise self.broken(None if self._loss is None else self._loss.result())
 
     @property
     def _is_closed_by_us(self) -> bool:
@@ -225,61 +194,47 @@ class SocketConnection(Connection):
         return self.failure
 
 
+@dataclass(eq=False)
 class Listener:
-    """Accepts connections when it is asked: the `ByteReader` of `listen`. accepted: the value for each."""
+    """The `Reader` of `listen`: accepts a connection each time it is asked."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        location: SourceLocation,
-        accepted: Callable[[SocketConnection], Any],
-        *,
-        ssl: SSLContext | None,
-        pending: int,
-        chunk: int,
-        ready: Callable[[str, int], object] | None,
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._location = location
-        self._accepted = accepted
-        self._ssl = ssl
-        self._pending = pending
-        self._chunk = chunk
-        self._ready = ready
-        self._socket: socket.socket | None = None
+    host: str
+    port: int
+    ssl: SSLContext | None
+    pending: int
+    chunk: int
+    ready: Callable[[str, int], object] | None
+    location: SourceLocation
+    _socket: socket.socket | None = None
 
-    async def read(self) -> Any:
+    async def read(self) -> Duplex:
         if self._socket is None:
             self._socket = await self._listen()
-            if self._ready is not None:
-                self._ready(*self._socket.getsockname()[:2])
-        connection, (host, port, *_rest) = await _accept(self._socket)
-        connection.setblocking(False)
-        return self._accepted(self._connection(connection, f"from {host}:{port}"))
+            if self.ready is not None:
+                self.ready(*self._socket.getsockname()[:2])
+        accepted, (host, port, *_rest) = await _accept(self._socket)
+        accepted.setblocking(False)
+        connection = self._connection(accepted, f"from {host}:{port}")
+        return duplex(connection.name, self.location, lambda _module: connection)
 
     async def _listen(self) -> socket.socket:
-        import asyncio
-        import socket
-
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
-                self._host or None,
-                self._port,
-                family=0 if self._host else socket.AF_INET,
+                self.host or None,
+                self.port,
+                family=0 if self.host else socket.AF_INET,
                 type=socket.SOCK_STREAM,
                 flags=socket.AI_PASSIVE,
             )
             family, _type, _protocol, _name, address = found[0]
-            listening = socket.create_server(address[:2], family=family, backlog=self._pending)
+            listening = socket.create_server(address[:2], family=family, backlog=self.pending)
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(
-                f"listen() cannot listen on {self._host}:{self._port}",
-                where=[self._location],
+                f"listen() cannot listen on {self.host}:{self.port}",
+                where=[self.location],
                 why=f"{type(error).__name__}: {error}",
                 fix="give an address of this machine and a free port; 0 finds one",
-                name=f"{self._host}:{self._port}",
+                name=f"{self.host}:{self.port}",
             ) from error
         listening.setblocking(False)
         return listening
@@ -295,27 +250,25 @@ class Listener:
                     raise
                 raise ConnectionFailed(
                     f"the connection {name} could not be begun",
-                    where=[self._location],
+                    where=[self.location],
                     why=f"{type(error).__name__}: {error}",
                     fix="with ssl, the other side must use TLS too, and know the certificate",
                     name=name,
                 ) from error
 
-        connection = SocketConnection(name, self._location, begin)
+        connection = SocketConnection(name, self.location, self.chunk, begin)
         unused = connection.discard = weakref.finalize(connection, accepted.close)
         return connection
 
     async def _streams(self, accepted: socket.socket) -> Streams:
-        import asyncio
-
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=self._chunk, loop=loop)
+        reader = asyncio.StreamReader(limit=self.chunk, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         transport, _ = await loop.connect_accepted_socket(
             lambda: protocol,
             accepted,
-            ssl=self._ssl,
-            ssl_shutdown_timeout=TLS_CLOSE_WITHIN if self._ssl else None,
+            ssl=self.ssl,
+            ssl_shutdown_timeout=TLS_CLOSE_WITHIN if self.ssl else None,
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
@@ -331,9 +284,6 @@ class Listener:
 
 async def _accept(listening: socket.socket) -> tuple[socket.socket, Any]:
     """The next connection. What is cancelled is the wait, never the taking: none gets lost."""
-    import asyncio
-    import errno
-
     while True:
         try:
             return listening.accept()
@@ -346,8 +296,6 @@ async def _accept(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 
 async def _readable(listening: socket.socket) -> None:
-    import asyncio
-
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(listening, lambda: ready.done() or ready.set_result(None))
