@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any
 
+from penstock.pull import pieces as callback
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.synchronous import AWAIT_BEFORE, refuse_async, synchronous
+from penstock.pull.fused import Kernel
+from penstock.pull.transformers import elementwise
+from penstock.pull.transformers.unique import unique as unique_values
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
@@ -21,48 +24,31 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
     [1, 4, 9]
     """
-    refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
-    return _relaying("map", lambda: lambda value: (function(value),))
+    return _with_kernel_of(elementwise.map(function))
 
 
 def filter(keep: Callable[[Any], object]) -> Transformer:
     """The values for which `keep(value)` is true."""
-    keep = synchronous("filter", keep, fix=AWAIT_BEFORE).calling(keep)
-    return _relaying("filter", lambda: lambda value: (value,) if keep(value) else ())
+    return _with_kernel_of(elementwise.filter(keep))
 
 
 def skip(count: int) -> Transformer:
     """All values but the first `count`."""
-
-    def begin() -> Callable[[Any], Iterable[Any]]:
-        first = iter(range(count))
-        return lambda value: (value,) if next(first, None) is None else ()
-
-    return _relaying("skip", begin)
+    return _with_kernel_of(elementwise.skip(count))
 
 
-def unique(key: Callable[[Any], Hashable] = lambda value: value) -> Transformer:
-    """Of the values with equal keys, the first."""
-    key = synchronous("unique", key, fix=AWAIT_BEFORE).calling(key)
-
-    def begin() -> Callable[[Any], Iterable[Any]]:
-        seen: set[Hashable] = set()
-
-        def step(value: Any) -> Iterable[Any]:
-            found = key(value)
-            if found in seen:
-                return ()
-            seen.add(found)
-            return (value,)
-
-        return step
-
-    return _relaying("unique", begin)
+def unique(key: Callable[[Any], Hashable] | None = None) -> Transformer:
+    """The first value of each key; without a function for keys, a value is its own key."""
+    return _with_kernel_of(unique_values(key))
 
 
-def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) -> Transformer:
+def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
+    """A synchronous transformer of the callback form, its kernel driven by the requests of this form."""
+    (part,) = transformer.then
+    assert isinstance(part, callback.KernelPart)
+
     async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
-        relay = _Relay(module, upstream, begin())
+        relay = _Relay(module, upstream, part.kernel())
         async for request in requests:
             if isinstance(request, Ask):
                 relay.ask(request)
@@ -71,16 +57,16 @@ def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) ->
                 module.when(upstream.stop(request.cause), request.answer.bind)
                 return
 
-    return Transformer.of(name, thread)
+    return Transformer.of(part.name, thread)
 
 
 class _Relay:
-    """Asks from downstream that wait, and values that wait for them: never both at once."""
+    """Pending asks from downstream, or values ready for the next ones."""
 
-    def __init__(self, module: Module, upstream: Edge, step: Callable[[Any], Iterable[Any]]) -> None:
+    def __init__(self, module: Module, upstream: Edge, kernel: Kernel) -> None:
         self._module = module
         self._upstream = upstream
-        self._step = step
+        self._kernel = kernel
         self._asks: deque[Ask] = deque()
         self._ready: deque[Any] = deque()
         self._asked = 0
@@ -92,7 +78,7 @@ class _Relay:
         self._serve()
 
     def leave(self) -> None:
-        """Answer nothing more: the edge does, by the end."""
+        """Drop pending asks and values; the edge answers them with the end."""
         self._asks.clear()
         self._ready.clear()
 
@@ -102,7 +88,7 @@ class _Relay:
             self._end = answer
         elif self._failure is None:
             try:
-                self._ready.extend(self._step(answer.value))
+                self._ready.extend(self._kernel((answer.value,)))
             except Exception as error:
                 self._failure = error
         self._serve()
