@@ -1,4 +1,4 @@
-"""from_stream, to_stream: the two kinds of streams of asyncio."""
+"""from_stream, to_stream: read and write streams of asyncio that the caller has opened."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from penstock.pull.protocol import End
 
 
 def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
-    """The bytes that come from a stream of asyncio, at most `chunk` of them at a time, read when asked for.
+    """Read bytes from a stream of asyncio when asked, at most `chunk` at a time.
 
-    An abort cancels a read that waits, and leaves the stream as it is, with what was not read: it is
-    its owner who closes it, and it may be read on. What it fails with is `ConnectionLost`. To be run in the
-    event loop of the stream.
+    An abort cancels a pending read and leaves the stream open, with everything unread, for its owner to read
+    on or close. If the stream breaks, it fails with `ConnectionLost`. Run it in the event loop of the stream.
     """
     whole("from_stream", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
@@ -30,14 +29,13 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
 
 
 def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
-    """Write bytes into a stream of asyncio; the result is how many.
+    """Write bytes to a stream of asyncio; the result is their number.
 
-    It asks for the next value when the buffer of the stream is below its limit. When it is done, the
-    stream is closed, and all of it handed over; where it fails or is stopped, it is cut off, so that the
-    other side does not take a part for the whole. A stream that breaks fails upstream with `ConnectionLost`.
+    It asks for the next value when the buffer of the stream is below its limit. At the end it flushes and
+    closes the stream. If it fails or is stopped, it resets the connection, so that the other side doesn't
+    take a part for the whole. A stream that breaks fails upstream with `ConnectionLost`.
 
-    close: False leaves the stream open in all cases: its end is for its owner to say. That it broke is then
-           noticed only by writing.
+    close: False leaves the stream open for its owner in all cases. A break is then noticed only by writing.
     """
     location = SourceLocation.of_caller()
     stream = (None, writer)

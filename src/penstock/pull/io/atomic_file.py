@@ -1,4 +1,4 @@
-"""AtomicFile: a file that is being written, and is there as a whole or not at all."""
+"""Target: a file being written, which appears as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from penstock.errors import UnwritableFile
 from penstock.pull.module import Module
 
 _BESIDE = 50
-"""Characters of the name of a file that its name beside repeats: the system bounds how long names are."""
+"""Characters of a file name repeated in that of its temporary file; the system limits the length of names."""
 
 
 class Target:
-    """Opened when it is made. Then `write`, and `commit` or `cancel` once.
+    """A file open for writing: `write` any number of times, then `commit` or `cancel` once.
 
-    append: what is written follows what is there.
-    atomic: all or nothing. It is written beside the file and renamed by `commit`, or, where it follows
-            what is there, is cut off again by `cancel`. Otherwise what was written stays.
+    append: add to the existing contents.
+    atomic: all or nothing. A temporary file in the same folder is renamed by `commit`; with `append`,
+            `cancel` truncates the file to its old size. Otherwise what was written stays.
 
-    What is no regular file (a device, a named pipe) can only be written in place.
-    All but `cancel` raise `UnwritableFile`.
+    Anything but a regular file (a device, a named pipe) is written in place.
+    All methods but `cancel` raise `UnwritableFile`, the constructor too.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Target:
         self._start: int | None = None
         self._file: BinaryIO | None = None
         try:
-            # The file that a link leads to is replaced, and not the link.
+            # Replace the file that a link leads to, not the link.
             self._path = Path(os.path.realpath(path))
             self._file = self._open(append, atomic)
         except (OSError, ValueError) as error:
@@ -54,7 +54,7 @@ class Target:
             self._start = file.tell()
             return file
         if self._path.exists() and not os.access(self._path, os.W_OK):
-            raise PermissionError(f"{self._path} is not to be written")
+            raise PermissionError(f"{self._path} is write-protected")
         self._aside = self._path.with_name(f".{self._path.name[:_BESIDE]}.{os.urandom(4).hex()}.tmp")
         file = _opened(self._aside, "xb")
         if self._path.exists():
@@ -62,14 +62,14 @@ class Target:
         return file
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of it."""
+        """Write all of the bytes."""
         try:
             self._out.write(data)
         except OSError as error:
             raise self._unwritable("write", error) from error
 
     def commit(self) -> None:
-        """It is whole: have it last, and be seen."""
+        """Sync the complete file to disk and make it visible."""
         file = self._file
         assert file is not None
         try:
@@ -86,7 +86,7 @@ class Target:
         self._file = None
 
     def cancel(self) -> None:
-        """Close it and, unless it was committed, take it back."""
+        """Close the file and, unless it was committed, roll it back."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -95,7 +95,7 @@ class Target:
             if self._zip is not None and in_place:
                 self._zip.close()
             elif self._zip is not None:
-                self._zip.fileobj = None  # or it would write its last bytes when it is collected
+                self._zip.fileobj = None  # it would write its trailer when it is collected
         with suppress(OSError):
             file.close()
         with suppress(OSError):
@@ -110,7 +110,7 @@ class Target:
             f"{name}() cannot {verb} {self._path}",
             where=[self._module.location],
             why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
-            fix="give a path in a folder that is there and may be written, on a disk with room",
+            fix="give a path in an existing, writable folder, on a disk with free space",
             sink=name,
             path=str(self._path),
         )

@@ -26,7 +26,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Connection(ABC):
     """A socket, a process or a stream, opened once, when a half first needs it.
 
-    name, called: its name, and what errors call it. location: the user's line. chunk: most bytes of one read.
+    name, called: its name, and how errors refer to it. location: the user's line.
+    chunk: most bytes of one read.
     """
 
     used_again: ClassVar[tuple[str, str, str]] = (
@@ -34,7 +35,7 @@ class Connection(ABC):
         "A connection that was accepted is one stream of bytes each way.",
         "use each half in one pipeline, once; tee() gives its values to several",
     )
-    """The words of the error for a half that is taken twice."""
+    """How often, why and the fix, for the error of a half that is taken twice."""
 
     def __init__(self, name: str, called: str, location: SourceLocation, chunk: int = CHUNK) -> None:
         self.name = name
@@ -42,14 +43,14 @@ class Connection(ABC):
         self.location = location
         self.chunk = chunk
         self.failure: Exception | None = None
-        """The error that it broke with or was stopped with."""
+        """The error it broke with or was stopped with."""
         self.stopped = False
-        """Whether one of the halves closed all of it, before both had ended."""
+        """Whether one half closed the whole connection before both had ended."""
         self._taken: set[Half] = set()
         self._using: set[Half] = set()
         self._opening: asyncio.Task[Streams] | None = None
         self._loss: asyncio.Task[Exception | None] | None = None
-        """The watch over the writer, where it has one; see `_watch`."""
+        """Ends when the writer is closed, with the error that closed it; see `_watch`."""
 
     def take(self, half: Half) -> None:
         """Reserve a half for a module. Raise `AlreadyUsed` the second time.
@@ -79,7 +80,7 @@ class Connection(ABC):
         return None
 
     def stop(self, cause: End) -> None:
-        """Close it at once; an error tells the other side that the stream is not whole."""
+        """Close the connection at once; if the cause is an error, let the other side see that it broke."""
         if self.failure is None and isinstance(cause, Exception):
             self.failure = cause
         if not self.stopped:
@@ -87,18 +88,18 @@ class Connection(ABC):
             self._stop(cause)
 
     def abandon(self) -> None:
-        """Close it without waiting for its end."""
+        """Close the connection without anybody to wait for it."""
         self.stop(True)
 
     def lost(
-        self, error: Exception | None, why: str = "The other side closed it before this one had ended."
+        self, error: Exception | None, why: str = "The other side closed it before this side had ended."
     ) -> ConnectionLost:
-        """The error of a connection that broke. why: the reason where there is no error."""
+        """Make the error of a broken connection. why: the reason if no `error` says it."""
         return ConnectionLost(
             f"{self.called} broke",
             where=[self.location],
             why=why if error is None else f"{type(error).__name__}: {error}",
-            fix="connect again where that is right; what was on its way is lost",
+            fix="connect again if that is safe; data in transit is lost",
             name=self.name,
         )
 
@@ -179,7 +180,7 @@ class SourceHalf:
 
 
 def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
-    """Make a source and a sink of the two halves of what `connection(module)` gives in a run."""
+    """Make a duplex of the two halves of the connection that `connection(module)` gives in a run."""
     read = reading(lambda module: SourceHalf(connection(module)))
     source = Source(SourcePart(name, location, read, linear=True))
     return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)

@@ -1,4 +1,4 @@
-"""from_file, to_file, from_lines, to_lines: bytes and lines of text from a file and into one."""
+"""from_file, to_file, from_lines, to_lines: read and write files as bytes or as lines of text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Readable(Protocol):
 def reading(
     path: FilePath, chunk: int, open_file: Callable[[FilePath], Readable]
 ) -> Callable[[Module], Read]:
-    """What opens the module in a run. The file is opened at the first ask."""
+    """Open the source in a run. The file is opened at the first ask."""
 
     def open(module: Module) -> Read:
         found = _Reading(module, path, chunk, open_file)
@@ -48,12 +48,12 @@ def reading(
 
 
 def plain(path: FilePath) -> Readable:
-    """A file as it is."""
+    """Open a file for reading, unbuffered."""
     return io.FileIO(path)
 
 
 def unzipped(path: FilePath) -> Readable:
-    """A file as it is, or what was compressed by gzip into it where it is called `.gz`."""
+    """Open a file for reading, decompressed if its name ends in `.gz`."""
     if not str(path).endswith(".gz"):
         return plain(path)
     import gzip
@@ -92,7 +92,7 @@ class _Reading:
                 f"{name}() cannot {'open' if self._file is None else 'read'} {self._path}",
                 where=[self._module.location],
                 why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
-                fix="give the path of a file that is there, whole, and may be read",
+                fix="give the path of an existing, undamaged file that this user may read",
                 source=name,
                 path=str(self._path),
             ) from error
@@ -107,9 +107,9 @@ class _Reading:
 def writing(
     module: Module, edge: Edge, target: Target, bytes_of: Callable[[Any], Octets], *, per_value: bool
 ) -> None:
-    """Write `bytes_of` each value. The result is how many values, or how many bytes, there were.
+    """Write `bytes_of` each value. The result is the number of values (`per_value`) or of bytes.
 
-    The target is committed when the stream is done, and taken back however else the sink ends.
+    The target is committed when the stream is done, and rolled back if the sink ends in any other way.
     """
     module.hold(target)
     written = 0
@@ -123,7 +123,7 @@ def writing(
 
     def over(end: End) -> None:
         if edge.stopped:
-            return  # from outside: what was written is not the whole, and the run goes on to its end
+            return  # stopped from outside: the file is incomplete, and closing the module rolls it back
         if end is True:
             target.commit()
             module.done(written)
@@ -134,12 +134,11 @@ def writing(
 
 
 def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
-    """The bytes of a file, `chunk` of them at a time, the last ones perhaps fewer.
+    """Read the bytes of a file in chunks of `chunk` bytes; the last one may be shorter.
 
-    It is opened at the first ask, each ask reads once, and it is closed before the end is answered or
-    an abort confirmed. It reads in the thread of the pipeline: what can keep one waiting (a pipe, a
-    terminal) is for `from_stream` and `process`. A file that cannot be opened or read fails the stream
-    with `UnreadableSource`.
+    The file is opened at the first ask, read once per ask, and closed before the end is answered or an
+    abort confirmed. Reading blocks the thread of the pipeline, so use `from_stream` or `process` for a pipe
+    or a terminal. A file that cannot be opened or read fails the stream with `UnreadableSource`.
 
     >>> import tempfile
     >>> from penstock.pull import collect, pull, to_file, values
@@ -154,19 +153,18 @@ def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
 
 
 def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sink:
-    """Write bytes into a file; the result is how many. It is opened when the run begins.
+    """Write bytes to a file; the result is their number. The file is opened when the run begins.
 
-    append: write behind what is there; by default that is replaced.
-    atomic: all or nothing: what is written stands aside under another name, which ends in `.tmp`, until the
-            stream is done, and takes the place of the file then, on disk. Where the stream fails or is
-            stopped it is removed, and with `append` cut off again (and with it what others appended).
-            Without it, the file is written in place, and what was written stays.
+    append: add to the existing contents instead of replacing them.
+    atomic: all or nothing. The bytes go to a temporary file, whose name ends in `.tmp`; when the stream is
+            done, it is synced to disk and renamed over the target. If the stream fails or is stopped, it is
+            removed; with `append`, the target is truncated to its old size (others' appends are lost too).
+            Without `atomic`, the file is written in place and keeps what was written.
 
-    What cannot be opened or written fails with `UnwritableFile`, a value that is no bytes with `WrongValue`;
-    upstream is failed with that. Where the stream fails, `Run.partial` is how many bytes came before.
-    A device or a named pipe is always written in place.
+    A file that cannot be opened or written fails upstream with `UnwritableFile`, a value other than bytes
+    with `WrongValue`. If the stream fails, `Run.partial` is the number of bytes before. Devices and named
+    pipes are always written in place.
     """
-
     file = local_path(path, "to_file")
 
     def open(module: Module, edge: Edge) -> None:
@@ -177,12 +175,12 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
 
 
 def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGEST) -> Source:
-    """The lines of a text file, without their ends; of a file called `.gz`, what was compressed into it.
+    """Read the lines of a text file, without their ends. A file named `.gz` is decompressed.
 
-    It is `from_file` with `lines` behind it: read as it is asked for, some kilobytes ahead,
-    and closed before an end is told. A line of more than `longest` characters fails the stream with
-    `LineTooLong` after the lines before it, bytes that are no text with `UndecodableText`, a file that
-    cannot be read, or is damaged, with `UnreadableSource`.
+    The same as `from_file` followed by `lines`: the file is read on demand, one chunk ahead, and closed
+    before the end is answered. A line of more than `longest` characters fails the stream with `LineTooLong`
+    after the lines before it, undecodable bytes with `UndecodableText`, and a file that is unreadable or
+    damaged with `UnreadableSource`.
 
     >>> import tempfile
     >>> from penstock.pull import collect, pull, take, to_lines, values
@@ -198,13 +196,12 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
 
 
 def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:
-    """Write lines of text into a file, each with its end; the result is how many. See `to_file` for the rest.
+    """Write lines of text to a file, each followed by a newline; the result is their number.
 
-    A file called `.gz` is compressed. A value that is no text, or none of the encoding, fails the stream
-    with `WrongValue`.
+    A file named `.gz` is compressed. A value that is not text, or cannot be encoded, fails the stream with
+    `WrongValue`. Otherwise it works like `to_file`.
     """
     check_encoding("to_lines", encoding)
-
     file = local_path(path, "to_lines")
 
     def open(module: Module, edge: Edge) -> None:

@@ -1,4 +1,4 @@
-"""lines, join_lines: chunks of bytes as lines of text, and lines as bytes."""
+"""lines, join_lines: decode chunks of bytes into lines of text, and encode lines as bytes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.pull.protocol import BatchRead
 
 
 def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
-    r"""Chunks of bytes as lines of text, without their ends (`\n` or `\r\n`).
+    r"""Decode chunks of bytes into lines of text, without their ends (`\n` or `\r\n`).
 
-    longest: characters of a line; a longer one fails the stream with `LineTooLong` after the lines
+    longest: most characters of a line; a longer one fails the stream with `LineTooLong` after the lines
              before it.
 
-    What is no text of the encoding fails the stream with `UndecodableText`, likewise. Everything else is as
-    for `split`.
+    Bytes that are not text in this encoding fail the stream with `UndecodableText`, also after the lines
+    before them. Otherwise it works like `split`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([b"caf\xc3", b"\xa9\r\nand\n", b"tea"]), lines(), collect()).run()
@@ -41,7 +41,7 @@ def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
 
 
 class _Decoding:
-    """Text of bytes that come in chunks which end anywhere, and its lines."""
+    """Incremental decoder of chunks that may end within a character, with a divider into lines."""
 
     def __init__(self, module: Module, encoding: str, longest: int) -> None:
         self._module = module
@@ -72,17 +72,17 @@ class _Decoding:
     def _undecodable(self, error: UnicodeDecodeError) -> UndecodableText:
         bad = error.object[error.start : error.end]
         return UndecodableText(
-            f"{self._module.name}(): line {self._divider.count + 1} is no {self._encoding}",
+            f"{self._module.name}(): line {self._divider.count + 1} is not valid {self._encoding}",
             where=[self._module.location],
             why=f"Bytes {bad!r}: {error.reason}.",
-            fix="say the encoding in which it was written; 'latin-1' reads any bytes",
+            fix="give the encoding it was written in; 'latin-1' decodes any bytes",
             line=self._divider.count + 1,
             encoding=self._encoding,
         )
 
 
 def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
-    r"""Each line of text as bytes, with `end` behind it. It works at once, and is fused with its neighbours.
+    r"""Encode each line of text, followed by `end`. Fused with its neighbours.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(["a", "b"]), join_lines(), collect()).run()
@@ -103,9 +103,9 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
 
 
 def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
-    """A function from lines to bytes. Raises `WrongValue` for what is no text, or none of the encoding.
+    """Make a function that encodes lines. It raises `WrongValue` for values that it cannot encode.
 
-    Encodings that begin with a mark do so once.
+    A byte order mark, where the encoding has one, is written once.
     """
     encoding_one = codecs.getincrementalencoder(encoding)()
 
@@ -115,7 +115,7 @@ def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Cal
                 f"{name}() was given {type(line).__name__}, and takes text",
                 where=[location],
                 why=f"The value is {line!r:.60}.",
-                fix="make text of the values first: map(str), or map(json.dumps)",
+                fix="convert the values to text first: map(str), or map(json.dumps)",
                 value_type=type(line).__name__,
             )
         try:
@@ -125,7 +125,7 @@ def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Cal
                 f"{name}(): {encoding} cannot write {error.object[error.start : error.end]!r}",
                 where=[location],
                 why=f"The line is {line!r:.60}: {error.reason}.",
-                fix="use 'utf-8', which can write all text",
+                fix="use 'utf-8', which can encode any text",
                 value_type="str",
             ) from None
 
@@ -133,7 +133,7 @@ def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Cal
 
 
 def check_encoding(name: str, encoding: str) -> None:
-    """Raises `BadOption` for an encoding that Python does not know, or that is none of text."""
+    """Raise `BadOption` unless Python knows a text encoding of this name."""
     try:
         known = codecs.lookup(encoding)
         "".encode(known.name)
@@ -141,6 +141,6 @@ def check_encoding(name: str, encoding: str) -> None:
         raise BadOption(
             f"{name}() cannot work with encoding={encoding!r}",
             where=[SourceLocation.of_caller()],
-            why="Python knows no encoding of text of that name.",
-            fix="'utf-8', 'latin-1', 'utf-16', ...: see the module codecs",
+            why="Python has no text encoding of that name.",
+            fix="use one listed for Python's codecs module, such as 'utf-8', 'latin-1' or 'utf-16'",
         ) from None

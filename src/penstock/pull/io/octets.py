@@ -1,4 +1,4 @@
-"""The values that files, sockets and processes take: bytes."""
+"""Bytes, the values that files, sockets and processes carry."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CHUNK = 65536
 
 
 def octets(module: Module, value: object) -> Octets:
-    """The value, where it is bytes. Raises `WrongValue` otherwise."""
+    """Return the value if it is bytes, as a view of single bytes where needed; else raise `WrongValue`."""
     if isinstance(value, memoryview):
-        # Event loops count the items of a view as bytes, and would lose what is wider.
+        # Event loops count the items of a view as bytes and would lose part of wider ones.
         return value.cast("B") if value.nbytes and value.c_contiguous else value.tobytes()
     if isinstance(value, bytes | bytearray):
         return value
@@ -24,6 +24,6 @@ def octets(module: Module, value: object) -> Octets:
         f"{module.name}() was given {type(value).__name__}, and takes bytes",
         where=[module.location],
         why=f"The value is {value!r:.60}.",
-        fix="join_lines() makes bytes of lines of text; map(str.encode) of any text",
+        fix="encode text first: join_lines() for lines, map(str.encode) for any text",
         value_type=type(value).__name__,
     )

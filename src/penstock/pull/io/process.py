@@ -24,7 +24,7 @@ TAIL = 4096
 """Bytes from the end of a process's standard error that an error repeats."""
 
 STRAGGLING = 1.0
-"""Seconds that its standard error may stay open after it has ended: processes of its own may hold it."""
+"""Seconds to wait, after the exit, for standard error to close: descendants may still hold it."""
 
 
 def process(
@@ -36,19 +36,18 @@ def process(
     grace: float = GRACE,
     chunk: int = CHUNK,
 ) -> Duplex:
-    r"""A program that runs beside: a sink of its standard input, a source of its standard output.
+    r"""Run a program as a duplex of bytes: a sink of its standard input, a source of its standard output.
 
-    Both are of bytes. Each run starts it once, when its source is first asked or its sink begins, without
-    a shell. Both ways go at the pace of the slower side, as for `connect`. A half that is not used is
-    connected with nothing.
+    Each run starts the program once, without a shell, when the source is first asked or the sink begins.
+    Both directions run at the pace of the slower side, as for `connect`. An unused half is the null device.
 
-    The source ends, and the result of the sink (how many bytes were written) is told, when the program has
-    ended. A sink that is done closes the standard input; a program that closes it itself wants no more, and
-    what the sink reads from is aborted. An exit code that is not one of `codes`, or a signal, fails both
-    with `ProcessFailed`, which has the last 4 kB of the standard error.
+    The source ends, and the sink gives its result (the number of bytes written), when the program has
+    exited. A sink that is done closes standard input. A program that closes it first wants no more, so
+    upstream of the sink is aborted. An exit code not in `codes`, or a signal, fails both halves with
+    `ProcessFailed`, which carries the last 4 kB of standard error.
 
-    A source that is aborted, and a sink that fails or is stopped, ask the program to end (SIGTERM), kill it
-    after `grace` seconds, and confirm when it has ended.
+    Aborting the source, or failing or stopping the sink, sends SIGTERM, then SIGKILL after `grace` seconds,
+    and is confirmed when the program has exited.
 
     >>> import sys
     >>> from penstock.pull import concat, pull, values
@@ -63,8 +62,8 @@ def process(
         raise BadOption(
             f"process() cannot start {args!r}",
             where=[location],
-            why="No shell divides a command into its words.",
-            fix="give them one by one: process(['sort', '-n'])",
+            why="There is no shell to split a command into words.",
+            fix="give the words as a list: process(['sort', '-n'])",
         )
     words = [fspath(word) for word in args]
     options = {"cwd": None if cwd is None else fspath(cwd), "env": None if env is None else dict(env)}
@@ -98,8 +97,8 @@ class Child(Connection):
 
     used_again = (
         "a second time in a run",
-        "A run starts the program once, and it is one stream of bytes each way.",
-        "call process() for each place, within the function that makes the streams",
+        "A run starts the program once, and each half is a single stream of bytes.",
+        "call process() once per use, within the function that makes the streams",
     )
 
     def __init__(
@@ -155,7 +154,11 @@ class Child(Connection):
         if code not in self._codes and not self.stopped and self.failure is None:
             how = f"ended with code {code}" if code >= 0 else f"was ended by signal {-code}"
             said = self._tail.decode(errors="replace").strip()
-            self.failure = self._failed(how, f"It said last:\n{said}" if said else "It said nothing.", code)
+            self.failure = self._failed(
+                how,
+                f"Its standard error ends with:\n{said}" if said else "Its standard error is empty.",
+                code,
+            )
 
     async def _keep_tail(self, process: Process) -> None:
         assert process.stderr is not None
@@ -167,7 +170,7 @@ class Child(Connection):
             f"{self.called} {how}",
             where=[self.location],
             why=why,
-            fix="run it by hand to see; codes=... says which exit codes are no failure",
+            fix="run it by hand to reproduce this; codes=... lists exit codes that count as success",
             args_of=tuple(self._args),
             exit_code=code,
             stderr=self._tail.decode(errors="replace"),
@@ -179,7 +182,7 @@ class Child(Connection):
         return self._failed("cannot be read from", f"{type(error).__name__}: {error}")
 
     def refused(self, error: OSError) -> None:
-        """It has closed its input and wants no more, see `gone`."""
+        """Ignore it: the program closed its input and wants no more, which `gone` reports."""
 
     async def left(self, half: Half) -> None:
         self._using.discard(half)
@@ -222,6 +225,6 @@ class Child(Connection):
         await settled(self._loss)
 
     def _release(self) -> None:
-        """Close the pipes, and kill the process if it still runs."""
+        """Close the pipes, and kill the process if it is still running."""
         if self._transport is not None:
             self._transport.close()

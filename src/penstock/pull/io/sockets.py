@@ -1,4 +1,4 @@
-"""connect, listen: connections over TCP, with TLS on demand."""
+"""connect, listen: TCP connections, with optional TLS."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ PENDING = 16
 """Connections that may wait to be accepted, by default."""
 
 TLS_CLOSE_WITHIN = 5.0
-"""Seconds that the other side may take to confirm the end of a connection with TLS."""
+"""Seconds the other side may take to confirm the end of a TLS connection."""
 
 FULL = 1.0
 """Seconds to wait before accepting again when the process or the system is out of descriptors or memory."""
 
 
 def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk: int = CHUNK) -> Duplex:
-    """A connection to a server: a source of the bytes that come, in chunks, and a sink of those to be sent.
+    """Connect to a server: a source of the bytes received, in chunks, and a sink for the bytes to send.
 
-    Each run makes one connection, when its source is first asked or its sink begins. Both ways go at
-    the pace of the slower side: the source reads when it is asked, and what comes faster fills the
-    buffer (some times `chunk`, at most 256 kB more) and then waits at the other side; the sink asks for
-    the next value when the system has taken the last one. Its result is how many bytes were sent.
+    Each run opens one connection, when the source is first asked or the sink begins. Both directions run at
+    the pace of the slower side. The source reads when asked; faster input fills a buffer (twice `chunk`, and
+    at most 256 kB more) and then waits on the other side. The sink asks for the next value when the system
+    has taken the last one. Its result is the number of bytes sent.
 
-    The halves end one by one: a sink that is done tells the other side so and the source reads on;
-    a source that has ended leaves the sink to send on. When both have, the connection is closed, and
-    the later one's end is told after that. A half that is not used counts as ended. An abort of the source
-    closes the connection and is confirmed then; the sink aborts what it reads from. An error on
-    either side closes it too, and the other side of the connection sees that it broke.
+    The halves end independently: after the sink is done (a half-close), the source reads on; after the source
+    has ended, the sink sends on. When both have ended, the connection is closed, and only then the later end
+    is answered. An unused half counts as ended. Aborting the source closes the connection, then confirms; the
+    sink aborts its upstream. An error on either half resets the connection, so that the
+    other side sees that it broke.
 
-    ssl:   True, or a context, for TLS. That cannot end one way only: a sink that is done while the
-           source is not leaves the connection open, and the other side has to know by what it was sent.
-    chunk: the most bytes of a value.
+    ssl:   True or a context for TLS, which has no half-close: a sink that is done before the source leaves
+           the connection open, and the other side must know the end from the data.
+    chunk: most bytes of a value.
 
-    Fails with `ConnectionFailed` where it cannot be made, `ConnectionLost` where it breaks, or where the
-    other side closes it while the sink sends.
+    Fails with `ConnectionFailed` if it cannot connect, and with `ConnectionLost` if the connection breaks or
+    the other side closes it while the sink is sending.
     """
     check_port("connect", port)
     whole("connect", "chunk", chunk, least=1)
@@ -73,7 +73,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
                 f"connect() cannot reach {name}",
                 where=[location],
                 why=f"{type(error).__name__}: {error}",
-                fix="see that the server listens there, and that its certificate is known where ssl is said",
+                fix="check that a server is listening there and, with ssl, that its certificate is trusted",
                 name=name,
             ) from error
 
@@ -92,17 +92,18 @@ def listen(
     chunk: int = CHUNK,
     ready: Callable[[str, int], object] | None = None,
 ) -> Source:
-    """The connections that come to an address of this machine, as duplexes like those of `connect`.
+    """Listen on an address of this machine: a source of connections, which are duplexes as of `connect`.
 
-    It listens from the first ask on, and accepts one connection for each ask; `pending` more may wait in the
-    system, which turns others away. An abort stops listening, and is confirmed then; connections that
-    were answered before go on. Each of these can be used once (else `AlreadyUsed`), in any pipeline
-    and at any time; it is closed when its halves have ended, or when nobody has it any more.
-    Where it cannot listen, it fails with `ConnectionFailed`.
+    It listens from the first ask on and accepts one connection per ask; up to `pending` more wait in the
+    system, which refuses others. An abort is confirmed when it no longer listens; accepted connections go on.
+    Each connection can be used once (else `AlreadyUsed`), in any pipeline and at any time; it is closed when
+    both halves have ended, or when it is garbage-collected unused.
 
-    host:  by default only programs on this machine reach it; "" is all of its addresses (of IPv4).
-    port:  0 for a free one. ready: `ready(host, port)` is called when it listens, with the real ones.
-    ssl:   a context with a certificate, for TLS; it is agreed on when the connection is first used.
+    Fails with `ConnectionFailed` if it cannot listen.
+
+    host:  by default only reachable from this machine; "" is all IPv4 addresses.
+    port:  0 picks a free one. ready: `ready(host, port)` is called with the actual address once it listens.
+    ssl:   a context with a certificate, for TLS; the handshake takes place when a connection is first used.
     """
     check_port("listen", port)
     whole("listen", "pending", pending, least=1)
@@ -118,12 +119,12 @@ def listen(
 
 
 def address(host: str, port: int) -> str:
-    """As it is written in errors."""
+    """Format an address for errors."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class SocketConnection(Connection):
-    """A TCP connection, which is closed when both of its halves have ended.
+    """A TCP connection, closed when both halves have ended.
 
     connect: opens it, or raises one of our errors. discard: called if it is stopped before it was opened.
     """
@@ -138,15 +139,15 @@ class SocketConnection(Connection):
 
     async def _open(self) -> Streams:
         reader, self._writer = await self._connect()
-        # What was written is with the system, or is waited for: nothing is kept in between.
-        # (With a limit of 0, TLS would hold back when there is nothing to wait for.)
+        # Keep nothing between the sink and the system: the sink waits until it has taken everything.
+        # (With a limit of 0, TLS would pause with nothing to wait for.)
         self._writer.transport.set_write_buffer_limits(high=1, low=0)
         self._watch(self._writer)
         return reader, self._writer
 
     async def left(self, half: Half) -> None:
         if half == "source" and self.stopped:
-            raise self.broken(None)  # it looks like an end and is none
+            raise self.broken(None)  # looks like an end, but this side cut the stream off
         self._using.discard(half)
         if not self._using:
             if self._writer is not None:
@@ -178,7 +179,7 @@ class SocketConnection(Connection):
 
     @property
     def _is_closed_by_us(self) -> bool:
-        """Whether the other half closed it without an error: nothing more is wanted."""
+        """Whether the other half closed the connection without an error."""
         return self.stopped and self.failure is None
 
     def refused(self, error: OSError) -> Exception | None:
@@ -233,7 +234,7 @@ class Listener:
                 f"listen() cannot listen on {self.host}:{self.port}",
                 where=[self.location],
                 why=f"{type(error).__name__}: {error}",
-                fix="give an address of this machine and a free port; 0 finds one",
+                fix="give an address of this machine and a free port; port 0 picks one",
                 name=f"{self.host}:{self.port}",
             ) from error
         listening.setblocking(False)
@@ -252,7 +253,7 @@ class Listener:
                     f"the connection {name} could not be begun",
                     where=[self.location],
                     why=f"{type(error).__name__}: {error}",
-                    fix="with ssl, the other side must use TLS too, and know the certificate",
+                    fix="with ssl, the other side must use TLS too and trust the certificate",
                     name=name,
                 ) from error
 
@@ -283,7 +284,7 @@ class Listener:
 
 
 async def _accept(listening: socket.socket) -> tuple[socket.socket, Any]:
-    """The next connection. What is cancelled is the wait, never the taking: none gets lost."""
+    """Accept the next connection. Cancelling it interrupts only the wait, so no connection is lost."""
     while True:
         try:
             return listening.accept()

@@ -1,4 +1,4 @@
-"""split: chunks of bytes, divided at a separator."""
+"""split: divide chunks of bytes at a separator."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from penstock.pull.protocol import BatchRead
 T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`
 
 LONGEST = 2**20
-"""Bytes, or characters, that a line may have where nothing is said."""
+"""Longest line in bytes, or characters, by default."""
 
 _FEW = 256
-"""Chunks without a separator that are held one by one; more are joined, for each has a price."""
+"""Chunks without a separator to hold one by one; more are joined, to save the cost of each."""
 
 
 class Divider(Generic[T]):
-    """Finds separators in what comes chunk by chunk, whatever its size, in time proportional to it."""
+    """Incremental split at a separator, in time proportional to the input however it is cut into chunks."""
 
     def __init__(self, module: Module, separator: T, longest: int) -> None:
         self._module = module
         self._separator: Any = separator
         self._nothing: Any = separator[:0]
         self._longest = longest
-        self._parts: list[Any] = []  # without a separator until now
+        self._parts: list[Any] = []  # the incomplete last piece
         self._size = 0
         self.count = 0
-        """Pieces that were complete until now."""
+        """Pieces completed so far."""
 
     def feed(self, chunk: T) -> Iterator[T]:
-        """The pieces that this chunk completes. Raises `LineTooLong` after those before such a one."""
+        """Give the pieces that this chunk completes; raise `LineTooLong` at the first long one."""
         separator, parts = self._separator, self._parts
         parts.append(chunk)
         self._size += len(chunk)
@@ -53,14 +53,14 @@ class Divider(Generic[T]):
         return self._bounded(pieces)
 
     def rest(self) -> Iterator[T]:
-        """What follows the last separator; no piece where that is nothing."""
+        """Give the text after the last separator as a piece, unless it is empty."""
         rest = self._nothing.join(self._parts)
         self._parts.clear()
         self._size = 0
         return self._bounded([rest] if rest else [])
 
     def _last(self, count: int) -> Any:
-        """At least the last `count` of what is held, or all of it."""
+        """At least the last `count` bytes or characters held, or all of them."""
         parts = self._parts
         at, found = len(parts), 0
         while at and found < count:
@@ -84,21 +84,21 @@ class Divider(Generic[T]):
         raise LineTooLong(
             f"{self._module.name}(): line {self.count + 1} is longer than {longest:,} {unit}",
             where=[self._module.location],
-            why="A line is held until its end has come; without a bound it could fill the memory.",
-            fix="say longest=... where lines are that long, or read chunks of bytes instead",
+            why="A line is held in memory until its end arrives, so its length is bounded.",
+            fix="raise longest=... if lines are that long, or read chunks of bytes instead",
             line=self.count + 1,
             longest=longest,
         )
 
 
 def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
-    """Chunks of bytes, of any size, divided at each separator; the separators are left out.
+    """Divide chunks of bytes, of any size, at each separator, and leave the separators out.
 
-    What follows the last separator is a piece too, unless it is empty. A piece of more than `longest` bytes
-    fails the stream with `LineTooLong` after the pieces before it: no more than that and a chunk
-    for each request in flight is ever held. Where upstream fails, that is answered after the pieces
-    before, and what has no separator yet is dropped. It asks upstream only when it has no piece
-    left, and at most once for each ask; an abort goes upstream and drops the pieces that are left.
+    The bytes after the last separator are a piece too, unless there are none. A piece of more than `longest`
+    bytes fails the stream with `LineTooLong` after the pieces before it, so memory holds at most that much
+    and one chunk per request in flight. If upstream fails, the complete pieces are answered first and the
+    incomplete one is dropped. It asks upstream only when it has no piece left, and at most once for each
+    ask; an abort goes upstream and drops the pieces that are left.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([b"a;b", b"c;;d"]), split(b";"), collect()).run()
@@ -109,8 +109,8 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
         raise BadOption(
             "split() cannot work with an empty separator",
             where=[SourceLocation.of_caller()],
-            why="It would be found everywhere.",
-            fix="give one or more bytes; chunks of a certain size: from_file(path, chunk=SIZE)",
+            why="An empty separator occurs between any two bytes.",
+            fix="give one or more bytes; for chunks of a fixed size: from_file(path, chunk=SIZE)",
         )
 
     def open(module: Module, edge: Edge) -> BatchRead:
