@@ -38,6 +38,11 @@ def test_importing_penstock_and_writing_a_flow_load_no_heavy_package(use: str) -
     assert [m for m in modules if m.split(".")[0] in HEAVY] == []
 
 
+def test_pull_streams_load_asyncio_when_something_needs_it() -> None:
+    assert "asyncio" not in imported(use="import penstock.pull")["modules"]
+    assert "asyncio" in imported(use="from penstock.pull import connect")["modules"]
+
+
 def test_importing_penstock_needs_no_java_and_no_program_on_the_path(tmp_path: Path) -> None:
     assert imported(path=str(tmp_path), use=FLOW)["modules"]
 

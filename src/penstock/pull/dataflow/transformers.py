@@ -18,7 +18,7 @@ from penstock.pull.transformers.unique import unique as unique_values
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
-    """`function(value)` for each value, in order. What it raises fails upstream, then downstream.
+    """Apply `function(value)` to each value, in order. What it raises fails upstream, then downstream.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
@@ -28,22 +28,22 @@ def map(function: Callable[[Any], Any]) -> Transformer:
 
 
 def filter(keep: Callable[[Any], object]) -> Transformer:
-    """The values for which `keep(value)` is true."""
+    """Keep the values for which `keep(value)` is true."""
     return _with_kernel_of(elementwise.filter(keep))
 
 
 def skip(count: int) -> Transformer:
-    """All values but the first `count`."""
+    """Drop the first `count` values."""
     return _with_kernel_of(elementwise.skip(count))
 
 
 def unique(key: Callable[[Any], Hashable] | None = None) -> Transformer:
-    """The first value of each key; without a function for keys, a value is its own key."""
+    """Keep the first of the values with equal keys. By default, a value is its own key."""
     return _with_kernel_of(unique_values(key))
 
 
 def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
-    """A synchronous transformer of the callback form, its kernel driven by the requests of this form."""
+    """Drive the kernel of a synchronous transformer of the callback form by the requests of this form."""
     (part,) = transformer.then
     assert isinstance(part, callback.KernelPart)
 
@@ -78,7 +78,7 @@ class _Relay:
         self._serve()
 
     def leave(self) -> None:
-        """Drop pending asks and values; the edge answers them with the end."""
+        """Stop answering: the edge answers with the end."""
         self._asks.clear()
         self._ready.clear()
 
@@ -109,7 +109,7 @@ class _Relay:
 
 
 def take(count: int) -> Transformer:
-    """The first `count` values (0 or less: none). It asks upstream for no more than these.
+    """Keep the first `count` values (0 or less: none). It asks upstream for no more than these.
 
     The ask after the last value aborts upstream, once; what closing fails with is its answer.
 
