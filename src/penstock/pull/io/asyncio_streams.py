@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.io.byte_sink import writing
 from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, SourceHalf, Streams, cut_off
+from penstock.pull.io.connection import Connection, Half, Streams, cut_off
+from penstock.pull.io.halves import SourceHalf, writing
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.options import whole
 from penstock.pull.pieces import Sink, Source

@@ -6,16 +6,11 @@ import asyncio
 import socket
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar, Literal
 
 from penstock.errors import AlreadyUsed, ConnectionLost, SourceLocation
-from penstock.pull.io.byte_sink import writing
-from penstock.pull.io.byte_source import reading
 from penstock.pull.io.octets import CHUNK
-from penstock.pull.module import Module
-from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import End
 
 Half = Literal["source", "sink"]
@@ -147,43 +142,6 @@ class Connection(ABC):
     @abstractmethod
     async def closed(self) -> None:
         """Wait until everything is closed that closes with the half that has ended."""
-
-
-class SourceHalf:
-    """The `Reader` of a connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._ended = False
-        connection.take("source")
-
-    async def read(self) -> bytes:
-        connection = self._connection
-        streams = await connection.streams()
-        try:
-            data = b"" if streams is None else await streams[0].read(connection.chunk)
-        except OSError as error:
-            raise connection.broken(error) from error
-        if not data:
-            self._ended = True
-            await connection.left("source")
-        return data
-
-    async def close(self, cause: End) -> None:
-        self._ended = True
-        self._connection.stop(cause)
-        await self._connection.closed()
-
-    def cancel(self) -> None:
-        if not self._ended:
-            self._connection.abandon()
-
-
-def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
-    """Make a duplex of the two halves of the connection that `connection(module)` gives in a run."""
-    read = reading(lambda module: SourceHalf(connection(module)))
-    source = Source(SourcePart(name, location, read, linear=True))
-    return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)
 
 
 async def settled(task: asyncio.Task[object] | None) -> None:

@@ -10,7 +10,8 @@ from os import PathLike, fspath
 from typing import Any, cast
 
 from penstock.errors import BadOption, ProcessFailed, SourceLocation
-from penstock.pull.io.connection import Connection, Half, Streams, duplex, settled
+from penstock.pull.io.connection import Connection, Half, Streams, settled
+from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, SourceLocation
 from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, Streams, cut_off, duplex
+from penstock.pull.io.connection import Connection, Half, Streams, cut_off
+from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.module import Module
 from penstock.pull.options import port as check_port

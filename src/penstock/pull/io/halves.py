@@ -1,19 +1,57 @@
-"""Sink module that writes bytes into a connection."""
+"""Halves of a connection: the source and the sink that read it and write it."""
 
 from __future__ import annotations
 
 from asyncio import StreamWriter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
+from penstock.pull.io.byte_source import reading
+from penstock.pull.io.connection import Connection, Streams
 from penstock.pull.io.octets import octets
 from penstock.pull.module import Module
+from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import End
 from penstock.pull.sinks.reading import Working
 
-if TYPE_CHECKING:
-    from penstock.pull.io.connection import Connection, Streams
+
+def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
+    """Make a duplex of the two halves of the connection that `connection(module)` gives in a run."""
+    read = reading(lambda module: SourceHalf(connection(module)))
+    source = Source(SourcePart(name, location, read, linear=True))
+    return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)
+
+
+class SourceHalf:
+    """The `Reader` of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._ended = False
+        connection.take("source")
+
+    async def read(self) -> bytes:
+        connection = self._connection
+        streams = await connection.streams()
+        try:
+            data = b"" if streams is None else await streams[0].read(connection.chunk)
+        except OSError as error:
+            raise connection.broken(error) from error
+        if not data:
+            self._ended = True
+            await connection.left("source")
+        return data
+
+    async def close(self, cause: End) -> None:
+        self._ended = True
+        self._connection.stop(cause)
+        await self._connection.closed()
+
+    def cancel(self) -> None:
+        if not self._ended:
+            self._connection.abandon()
 
 
 def writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edge], None]:
@@ -24,12 +62,12 @@ def writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edg
     """
 
     def open(module: Module, edge: Edge) -> None:
-        _Writing(module, edge, connection(module)).start()
+        _SinkHalf(module, edge, connection(module)).start()
 
     return open
 
 
-class _Writing:
+class _SinkHalf:
     _writer: StreamWriter
 
     def __init__(self, module: Module, edge: Edge, connection: Connection) -> None:
