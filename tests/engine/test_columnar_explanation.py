@@ -11,8 +11,8 @@ pytest.importorskip("polars")
 import penstock as ps
 from penstock import col
 from penstock.analysis import explain
-from penstock.engine.columnar import explanation
-from penstock.engine.columnar.explanation import told_of_large_ticks
+from penstock.engine.columnar import choice
+from penstock.engine.columnar.choice import explain_large_ticks
 
 
 class Bid(NamedTuple):
@@ -25,7 +25,7 @@ def lines(*streams: ps.Stream) -> list[str]:
     flow = streams[0].flow
     for at, stream in enumerate(streams):
         flow.sink(f"out{at}", stream)
-    return list(told_of_large_ticks(flow.graph()))
+    return list(explain_large_ticks(flow.graph()))
 
 
 def bids() -> ps.Stream:
@@ -64,12 +64,12 @@ def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
 
 
 def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanation, "find_spec", lambda name: None)
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
     assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]
 
 
 def test_the_explanation_has_a_section_for_it() -> None:
     flow = ps.Flow("bids")
     flow.sink("out", flow.source("bids", Bid).filter(col.price > 3))
-    text = explain(flow, large_ticks=list(told_of_large_ticks(flow.graph())))
+    text = explain(flow, large_ticks=list(explain_large_ticks(flow.graph())))
     assert "\nLarge ticks\n  on frames: filter, sink 'out'" in text

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine import memory
-from penstock.engine.memory import StateInMemory, bytes_of, estimated_bytes
-from penstock.engine.sharded_slot import ShardedSlot
+from penstock.engine.memory import ShardedSlot, StateInMemory, bytes_of, estimated_bytes
 from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
 from penstock.errors import BadInput
 from penstock.state.local_store import SpilledSlot, SpillFile

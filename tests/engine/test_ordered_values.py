@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.runtime import order_value, settle
+from penstock.engine.runtime_library import order_value, settle
 from penstock.expr.order import order_key
 from penstock.expr.runtime import NAN
 from penstock.expr.types import FLOAT64, INT64

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
-from penstock.engine.columnar.column_types import polars_type
+from penstock.engine.columnar.column_types import NotLowered, from_series, polars_type, to_series
 from penstock.engine.columnar.expressions import LOWERINGS, lower, unknown_columns
-from penstock.engine.columnar.lowered import Lowered, NotLowered
-from penstock.engine.columnar.values import from_series, to_series
+from penstock.engine.columnar.lowered import Lowered
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
 from penstock.expr.functions import CATALOGUE

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.engine.signals.machine import SignalMachine
+from penstock.engine.signals.signal_machine import SignalMachine
 from penstock.engine.signals.statistics import FUNCTIONS, Inputs, kernel_of, stepped
 from penstock.engine.signals.statistics import SILENT as NO_ANSWER
 from penstock.engine.signals.watchers import Subscription

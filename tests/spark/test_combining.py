@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
-from penstock.engine.runtime import float_add, float_merge
+from penstock.engine.runtime_library import float_add, float_merge
 from penstock.expr.types import DecimalType
 from penstock.spark.placing.combining import combined, combined_nodes
 from penstock.spark.placing.stages import cut

@@ -16,8 +16,8 @@ from penstock.engine.event_time import ends_of
 from penstock.engine.failure import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
-from penstock.engine.runtime import consolidate
-from penstock.engine.signals.tick_context import TickContext
+from penstock.engine.runtime_library import consolidate
+from penstock.engine.signals.signal_part import TickContext
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:

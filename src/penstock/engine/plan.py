@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.engine.schedule import Schedule
-from penstock.engine.signals.levels import is_among_signals, levels
 from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.signals.last_row import LastRow
+from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.facts import Delay
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
 
     from penstock.analysis import Analysis
     from penstock.graph.node import Edge, FlowGraph, Node
+
+
+class Schedule(Enum):
+    """In which pieces a flow is compiled, and which of them a tick runs.
+
+    HYBRID:  a piece per region, those that have something to read.
+    DYNAMIC: a piece per operator, those that have something to read.
+    STATIC:  a piece per operator, all of them.
+
+    The answers and what is activated are the same; the last two are there to compare with.
+    """
+
+    HYBRID = "hybrid"
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
 
 Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 """Per node, the edges that leave it."""
@@ -162,3 +180,27 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
     runs_each_tick = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
     return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), runs_each_tick, begins, signals)
+
+
+def is_among_signals(graph: FlowGraph, node: Node) -> bool:
+    """Whether an operator is run by the machine of signals: signals, and where their values leave."""
+    if isinstance(node.operator, SignalOperator | ValueRows):
+        return True
+    return isinstance(node.operator, Sink) and isinstance(
+        graph.nodes[node.inputs[0]].operator, SignalOperator
+    )
+
+
+def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
+    """Per node, how often streams turned into signals and back on the way to it. order: of execution."""
+    among = [is_among_signals(graph, node) for node in graph.nodes]
+    found = [0] * len(among)
+    if not any(among):
+        return found
+    for node_id in order:
+        node = graph.nodes[node_id]
+        for port, source in zip(node.operator.ports(), node.inputs, strict=True):
+            if port.delay is Delay.NONE:
+                turns = among[source] is not among[node_id] or isinstance(node.operator, LastRow)
+                found[node_id] = max(found[node_id], found[source] + turns)
+    return found

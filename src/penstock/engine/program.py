@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.engine.constants import Constants
 from penstock.engine.event_time import end_slots
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
-from penstock.engine.runtime import RUNTIME
+from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
 from penstock.engine.signals.signal_part import signal_part_of
 from penstock.engine.slot import Slot, as_list
-from penstock.engine.source_code import Purpose
+from penstock.engine.source_code import Constants, Purpose
+from penstock.errors import BadInput
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
-    from penstock.engine.signals.signal_part import SignalPart
-    from penstock.engine.signals.tick_context import TickContext
+    from penstock.engine.signals.signal_part import SignalPart, TickContext
     from penstock.engine.slot import SlotMapping
-    from penstock.graph.node import FlowGraph
+    from penstock.graph.node import FlowGraph, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +184,21 @@ def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, 
 
 
 __all__ = ["Delayed", "Program", "compile_program"]
+
+
+def bound_loops(graph: FlowGraph, max_iterations: int | None) -> FlowGraph:
+    """The same flow, its feedbacks bound to so many rounds per tick; None: as they are.
+
+    Raises `BadInput` for a bound below 1.
+    """
+    if max_iterations is None:
+        return graph
+    if max_iterations < 1:
+        raise BadInput(f"max_iterations is {max_iterations}", fix="give 1 or more")
+    return replace(graph, nodes=tuple(_bound(node, max_iterations) for node in graph.nodes))
+
+
+def _bound(node: Node, max_iterations: int) -> Node:
+    if not isinstance(node.operator, Feedback | BagFeedback):
+        return node
+    return replace(node, operator=replace(node.operator, max_iterations=max_iterations))

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.loops.differential import write_nested
 from penstock.engine.loops.netting import NettedStep, may_meet_what_never_was
-from penstock.engine.loops.semi_naive import write_rounds
+from penstock.engine.loops.semi_naive import ClosingStep, write_rounds
 from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.step_writer import StepWriter
-from penstock.engine.steps.feedback import ClosingStep
 from penstock.engine.steps.step import step_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.analysis import Analysis
-    from penstock.engine.constants import Constants
     from penstock.engine.plan import Consumers, Part
     from penstock.engine.slot import Slot
+    from penstock.engine.source_code import Constants
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Edge, FlowGraph, Node
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.metrics import Metrics, combine_observers, exported
-from penstock.engine.options import RunOptions
 from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
-from penstock.engine.started import Started
+from penstock.engine.started import RunOptions, Started
 from penstock.errors import BadInput, LoopRunsAlready
 from penstock.pull.options import check_confirm_within
 from penstock.pull.run import CONFIRM_WITHIN

@@ -22,8 +22,8 @@ from penstock.io.pull.sinks import Prepare, Publish
 
 if TYPE_CHECKING:
     from penstock.engine.checkpointed import CheckpointedState
+    from penstock.engine.endpoints import Inlet, Outlet
     from penstock.engine.engine import Engine
-    from penstock.engine.inlet import Inlet, Outlet
     from penstock.engine.interrupt import Interrupt
     from penstock.pull.module import Module
     from penstock.pull.protocol import AnswerTo, End

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+
 INDENT = "    "
 
 
@@ -79,3 +80,19 @@ class SourceCode:
         before, self._purpose = self._purpose, Purpose(node, row)
         yield
         self._purpose = before
+
+
+class Constants:
+    """Names for values; the same object gets the same name. Lowering adds to `values` too."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        self._names: dict[int, str] = {}
+
+    def name(self, prefix: str, value: object) -> str:
+        name = self._names.get(id(value))
+        if name is None:
+            name = f"{prefix}_{len(self.values)}_"
+            self.values[name] = value
+            self._names[id(value)] = name
+        return name

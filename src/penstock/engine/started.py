@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.endpoints import (
     AnySink,
     AnySource,
+    Inlet,
     OpenSink,
     OpenSource,
+    Outlet,
     held_back_by,
     open_sinks,
     open_sources,
+    readers_of,
 )
 from penstock.engine.engine import Engine
-from penstock.engine.inlet import Inlet, Outlet, readers_of
 from penstock.engine.progress import RunResult
 from penstock.engine.running import RunModule
 from penstock.errors import CallCancelled, SourceLocation
@@ -31,10 +35,24 @@ from penstock.pull.stop_once import StopOnce
 if TYPE_CHECKING:
     from penstock.engine.checkpointed import CheckpointedState
     from penstock.engine.interrupt import Interrupt
-    from penstock.engine.options import RunOptions
+    from penstock.engine.progress import Progress
+    from penstock.engine.queue import PerSource
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
     from penstock.pull.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `penstock.run`, which says what they mean."""
+
+    tick_rows: PerSource
+    checkpoint: str | PathLike[str] | None
+    follow: bool
+    on_tick: Callable[[Progress], object] | None
+    max_iterations: int | None
+    end: bool | None
+    confirm_within: float | None
 
 
 class Started:

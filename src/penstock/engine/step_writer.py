@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from penstock.analysis import Analysis
-    from penstock.engine.constants import Constants
     from penstock.engine.plan import Consumers, Part
+    from penstock.engine.source_code import Constants
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import FlowGraph, Node

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
 from penstock.analysis.names import label
-from penstock.engine.partials import PartialAggregate, PartialWindow
+from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.program import compile_program
 from penstock.errors import NotOnSpark
 from penstock.flow.operators.end_of_input import EndOfInput

@@ -12,9 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by
+from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
 from penstock.engine.engine import Engine
-from penstock.engine.inlet import table_sources
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.progress import Progress

@@ -1,18 +1,27 @@
-"""When ticks run on Polars, which is not imported before a first tick is large enough."""
+"""When ticks run on Polars, and what `explain` says about it.
+
+Polars is not imported before a first tick is large enough, or a flow is explained.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.engine.plan import Schedule
+from penstock.analysis import analyse
+from penstock.analysis.names import label
+from penstock.engine.plan import Schedule, live_consumers, plan_parts
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
+    from penstock.graph.node import FlowGraph
+
 
 ColumnarName = Literal["auto", "always", "never"]
 
@@ -58,3 +67,28 @@ def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Colu
     if name == "always":
         return Columnar(rows or 1, always=True, lazily=lazily)
     return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
+
+
+def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
+    """Lines on the parts of a flow, for `penstock.analysis.explain`."""
+    if find_spec("polars") is None:
+        yield "none: Polars is not installed, every tick runs in rows"
+        return
+    from penstock.engine.columnar.columnar_plan import shape_of
+
+    analysis = analyse(graph)
+    consumers = live_consumers(graph)
+    for part in plan_parts(graph, analysis, consumers):
+        yield from _lines(graph, shape_of(graph, analysis, consumers, part))
+
+
+def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
+    names = [label(graph, graph.nodes[n]) for n in shape.columnar]
+    if names:
+        yield f"on frames: {', '.join(names)}{'' if shape.pays else ' (where rows come in frames)'}"
+    for feed in shape.feeds:
+        if feed.reduction is not None:
+            readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]
+            yield f"summed up on frames: {', '.join(label(graph, node) for node in readers)}"
+    for node_id, reason in shape.reasons.items():
+        yield f"in rows: {label(graph, graph.nodes[node_id])}: {reason}"

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from penstock.engine.columnar.functions import arithmetic, casts, comparison, logic, strings, time
-from penstock.engine.columnar.lowered import Lowered, Lowering, NotLowered, dtype_of, either
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
+from penstock.engine.columnar.lowered import Lowered, Lowering, either
 from penstock.expr.catalogue import Strict
 from penstock.expr.check import elaborate
 from penstock.expr.functions.arithmetic import RANGES
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 LOWERINGS: Mapping[str, Lowering] = {
     **arithmetic.LOWERINGS,
     **casts.LOWERINGS,
-    **comparison.LOWERINGS,
     **logic.LOWERINGS,
     **strings.LOWERINGS,
     **time.LOWERINGS,

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.engine.change import Change
+from penstock.engine.columnar.column_types import dtype_of, to_series
 from penstock.engine.columnar.columns import WEIGHT, Columns
-from penstock.engine.columnar.lowered import dtype_of
-from penstock.engine.columnar.values import to_series
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.types import (
     INT64,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
+from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered import Lowered, NotLowered
+from penstock.engine.columnar.lowered import Lowered
 from penstock.engine.columnar.stream import (
     Stream,
     decline_weight_overflow,
@@ -25,7 +26,6 @@ from penstock.engine.columnar.stream import (
     stream_of,
     unknown_stream,
 )
-from penstock.engine.columnar.values import from_series
 from penstock.engine.retraction_order import pair_schema
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.check import check

@@ -9,17 +9,12 @@ from typing import TypeAlias
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import polars_type
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm, LiteralTerm, Term
 from penstock.expr.types import DataType
 
 Bounds: TypeAlias = tuple[int, int]
 """The least and the greatest integer that a column may hold; nulls aside."""
-
-
-class NotLowered(Exception):
-    """An expression, or a type, that has no columnar form. The message is for `explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +47,6 @@ def either(*conditions: pl.Expr | None) -> pl.Expr | None:
 def where(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
     """Failures that count only on rows where `condition` is true."""
     return None if fails is None else condition & fails
-
-
-def dtype_of(type: DataType) -> pl.DataType:
-    """The Polars type. Raises `NotLowered` where there is none."""
-    found = polars_type(type)
-    if found is None:
-        raise NotLowered(f"values of type {type} stay in rows")
-    return found
 
 
 def one_zero(value: pl.Expr) -> pl.Expr:

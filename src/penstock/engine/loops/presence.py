@@ -14,8 +14,8 @@ from penstock.engine.loops.inner_join import NestedInnerJoinStep
 from penstock.engine.loops.matched_join import NestedMatchedJoinStep
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.ranks import Ranks
+from penstock.engine.loops.round_runtime import RANK
 from penstock.engine.loops.round_side import RoundSide, round_side
-from penstock.engine.loops.runtime import RANK
 from penstock.engine.loops.step import NestedStep, copies, nested_step_for
 from penstock.engine.row_codegen import Row, negated, times
 from penstock.engine.slot import Slot

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.runtime import RANK
+from penstock.engine.loops.round_runtime import RANK
 from penstock.engine.slot import Slot
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.outside_side import Side
-from penstock.engine.loops.runtime import RANK
+from penstock.engine.loops.round_runtime import RANK
 from penstock.engine.loops.step import copies
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.expr.tree import Column

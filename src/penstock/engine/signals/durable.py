@@ -18,7 +18,7 @@ from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.machine import SignalMachine
+    from penstock.engine.signals.signal_machine import SignalMachine
     from penstock.engine.slot import SlotMapping
     from penstock.expr.types import Schema
     from penstock.graph.node import FlowGraph, Node

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.constants import Constants
-from penstock.engine.source_code import SourceCode
+from penstock.engine.source_code import Constants, SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection

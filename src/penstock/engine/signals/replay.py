@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engine.signals.values import ValueCheck
+from penstock.engine.signals.signal_part import ValueCheck
 from penstock.errors import BadInput, SourceLocation
 from penstock.flow.columns import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.machine import Leaving
+    from penstock.engine.signals.signal_machine import Leaving
     from penstock.engine.signals.signal_part import SignalPart
     from penstock.graph.node import FlowGraph
 

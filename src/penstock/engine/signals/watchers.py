@@ -16,7 +16,7 @@ from penstock.graph.node import Node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engine.signals.machine import Leaving, SignalMachine
+    from penstock.engine.signals.signal_machine import Leaving, SignalMachine
     from penstock.flow.flow import Flow
     from penstock.flow.signal import Signal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, as_dict
 from penstock.engine.steps.step import Step, step_of
-from penstock.engine.windows import before_all, mark_of
+from penstock.engine.window_runtime import before_all, mark_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, Field, Schema
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.least_watermark import LeastWatermark

@@ -11,7 +11,7 @@ from penstock.engine.slot import Slot, as_list
 from penstock.engine.steps.joins import SIDES, JoinedRows
 from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.windows import Calendar, WatermarkInput
-from penstock.engine.windows import bucket_of, is_first, still_near
+from penstock.engine.window_runtime import bucket_of, is_first, still_near
 from penstock.expr.types import FLOAT64
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.first_within import FirstWithin

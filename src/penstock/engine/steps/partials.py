@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.mapping_code import MappingCode
-from penstock.engine.partials import (
+from penstock.engine.partial_operators import (
     MergedAggregate,
     MergedWindow,
     PartialAggregate,

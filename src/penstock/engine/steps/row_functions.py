@@ -1,24 +1,130 @@
-"""Row by row: what users' functions and values say of each row. No state, no waiting."""
+"""Steps that work row by row, on expressions or users' functions: filter, map, select, explode, union."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
-from penstock.engine.steps.rows import OpaqueStep
 from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.user_rows import users_view, write_received
-from penstock.expr.tree import Expr
+from penstock.expr.rows import from_user
+from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered
 from penstock.flow.operators.explode import Explode
+from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.map import Map
 from penstock.flow.operators.partition import Partition
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.union import Union
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
+
+
+class FilterStep(Step):
+    def __init__(self, node: Node, writer: StepWriter, predicate: object) -> None:
+        super().__init__(node, writer)
+        self.predicate = predicate
+
+    def consume(self, port: int, row: Row) -> None:
+        schema = self.writer.input_schema(self.node, port)
+        if isinstance(self.predicate, Expr):
+            condition = self.writer.predicate(self.predicate, schema, row.columns)
+        else:
+            function = self.writer.constant("f", self.predicate)
+            condition = f"{function}({users_view(self.writer, schema, row)})"
+        with self.code.block(f"if {condition}:"):
+            self.emit(row)
+
+
+class OpaqueStep(Step):
+    """A user's function called on each row; what it gives is checked as rows of the output."""
+
+    def __init__(self, node: Node, writer: StepWriter, function: Callable[..., object]) -> None:
+        super().__init__(node, writer)
+        what = f"a row made by {node.name!r}"
+        self._function = writer.constant("f", function)
+        self._checked = writer.constant("rows", from_user(node.schema, what=what))
+
+    def call(self, port: int, row: Row) -> str:
+        """Source of the call of the function on a row."""
+        return f"{self._function}({users_view(self.writer, self.writer.input_schema(self.node, port), row)})"
+
+
+class MapStep(OpaqueStep):
+    """One row for one: a result that is exactly a row goes on at once, any other is made right or refused."""
+
+    def consume(self, port: int, row: Row) -> None:
+        call = self.call(port, row)
+        self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
+
+
+class FlatMapStep(OpaqueStep):
+    def consume(self, port: int, row: Row) -> None:
+        out = self.writer.fresh("row")
+        with self.code.block(f"for {out} in {self._checked}(list({self.call(port, row)})):"):
+            columns = self.writer.unpack(self.node.schema, out)
+            self.emit(Row(columns, out, row.weight))
+
+
+class SelectStep(Step):
+    def consume(self, port: int, row: Row) -> None:
+        assert isinstance(self.node.operator, Select)
+        schema = self.writer.input_schema(self.node, port)
+        columns: list[str] = []
+        for name, expr in self.node.operator.columns:
+            source = self.writer.value(expr, schema, row.columns)
+            if not isinstance(expr, Column):
+                variable = self.writer.fresh(name)
+                self.code.line(f"{variable} = {source}")
+                source = variable
+            columns.append(source)
+        self.emit(Row(tuple(columns), None, row.weight))
+
+
+class UnionStep(Step):
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.sites = len(node.inputs)
+
+    def takes_where_made(self, port: int) -> bool:
+        # Where the ticks are given, their order means something: that of the ports.
+        return port == 0 or not self.writer.graph.given_ticks
+
+    def consume(self, port: int, row: Row) -> None:
+        self.emit(row)
+
+
+@step_for.register(Filter)
+def _filter(operator: Filter, node: Node, writer: StepWriter) -> Step:
+    return FilterStep(node, writer, operator.predicate)
+
+
+@step_for.register(Map)
+def _map(operator: Map, node: Node, writer: StepWriter) -> Step:
+    return MapStep(node, writer, operator.function)
+
+
+@step_for.register(FlatMap)
+def _flat_map(operator: FlatMap, node: Node, writer: StepWriter) -> Step:
+    return FlatMapStep(node, writer, operator.function)
+
+
+@step_for.register(Select)
+def _select(operator: Select, node: Node, writer: StepWriter) -> Step:
+    return SelectStep(node, writer)
+
+
+@step_for.register(Union)
+def _union(operator: Union, node: Node, writer: StepWriter) -> Step:
+    return UnionStep(node, writer)
 
 
 class FilterMapStep(OpaqueStep):

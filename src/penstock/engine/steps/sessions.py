@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.sessions import GROUP, LAST, NUMBER, START, SessionRule
+from penstock.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
 from penstock.engine.slot import Slot, Thaw, as_list
 from penstock.engine.steps.group import ANSWER
 from penstock.engine.steps.step import Step, step_for
@@ -33,7 +33,7 @@ def thaw_sessions(thaw_group: Thaw) -> Thaw:
 
 
 class SessionStep(WindowStep):
-    """Slots: sessions, key -> list of sessions; and their calendar (see `penstock.engine.sessions`).
+    """Slots: sessions, key -> list of sessions; and their calendar (see `penstock.engine.session_runtime`).
 
     `touched`: number -> key and session; `absorbed`: the sessions that became part of others.
     """

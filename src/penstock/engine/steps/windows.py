@@ -8,7 +8,7 @@ from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.steps.group import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.windows import before_all, closing, note, windows_of
+from penstock.engine.window_runtime import before_all, closing, note, windows_of
 from penstock.expr.check import check
 from penstock.expr.types import FLOAT64, TIMESTAMP
 from penstock.flow.operators.window import Emit, Window
@@ -40,7 +40,7 @@ class WatermarkInput:
 
 
 class Calendar:
-    """Writes what is to be closed at which time (see `penstock.engine.windows`).
+    """Writes what is to be closed at which time (see `penstock.engine.window_runtime`).
 
     prefix: tells several of a node apart.
     """

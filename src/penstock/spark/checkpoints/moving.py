@@ -14,8 +14,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
-from penstock.engine.sessions import NUMBER
-from penstock.engine.windows import note
+from penstock.engine.session_runtime import NUMBER
+from penstock.engine.window_runtime import note
 from penstock.errors import NotOnSpark
 from penstock.graph.facts import CalendarSlots, KeyedSlot, PendingSlot, SessionSlots, SlotLayout
 from penstock.spark.checkpoints.state_ownership import Home, StateOwnership

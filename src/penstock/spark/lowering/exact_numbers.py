@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from penstock.engine.runtime import float_add
-from penstock.engine.runtime import float_sum as rounded_float_sum
+from penstock.engine.runtime_library import float_add
+from penstock.engine.runtime_library import float_sum as rounded_float_sum
 
 if TYPE_CHECKING:
     import pyarrow as pa

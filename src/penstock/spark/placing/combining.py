@@ -15,7 +15,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.engine.partials import (
+from penstock.engine.partial_operators import (
     PANE,
     MergedAggregate,
     MergedWindow,

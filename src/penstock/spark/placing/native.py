@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.engine.partials import PartialAggregate
+from penstock.engine.partial_operators import PartialAggregate
 from penstock.expr.tree import Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select

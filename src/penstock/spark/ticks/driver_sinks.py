@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.change import Changes
-from penstock.engine.endpoints import as_sink
-from penstock.engine.inlet import table_sources
+from penstock.engine.endpoints import as_sink, table_sources
 from penstock.expr.rows import to_user
 from penstock.io import Writer, open_sink
 from penstock.io.delivery.outbox import Delivered

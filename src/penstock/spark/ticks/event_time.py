@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.event_time import awaited_ends, more_after_the_end
-from penstock.engine.windows import EARLIEST
+from penstock.engine.window_runtime import EARLIEST
 from penstock.expr.runtime import EPOCH
 
 if TYPE_CHECKING:

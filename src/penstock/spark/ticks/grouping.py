@@ -34,7 +34,7 @@ from penstock.io.source import WEIGHT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engine.partials import PartialAggregate
+    from penstock.engine.partial_operators import PartialAggregate
     from penstock.expr.types import Schema
 
 Rows: TypeAlias = list[tuple[Any, ...]]

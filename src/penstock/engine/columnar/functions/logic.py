@@ -1,13 +1,39 @@
-"""Truth with three values, nulls, and choice; what is not chosen does not fail."""
+"""Comparisons, logic with nulls, and conditional expressions.
+
+Polars compares as Spark does: NaN equals NaN and is greater than every number. Branches that
+are not taken do not fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 import polars as pl
 
 from penstock.engine.columnar.lowered import Lowered, Lowering, either, hull, where
 from penstock.expr.typed import CallTerm
+
+
+def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
+    def lowering(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+        one, other = arguments
+        return Lowered(compared(one.value, other.value))
+
+    return lowering
+
+
+def _same(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    one, other = arguments
+    return Lowered(one.value.eq_missing(other.value), None, either(one.fails, other.fails))
+
+
+def _is_in(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    value, *options = arguments
+    fails = either(*(a.fails for a in arguments))
+    if not options:
+        return Lowered(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
+    return Lowered(reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails)
 
 
 def _and(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
@@ -58,6 +84,14 @@ def _when(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
 
 
 LOWERINGS: Mapping[str, Lowering] = {
+    "eq": _compare(lambda a, b: a == b),
+    "ne": _compare(lambda a, b: a != b),
+    "lt": _compare(lambda a, b: a < b),
+    "le": _compare(lambda a, b: a <= b),
+    "gt": _compare(lambda a, b: a > b),
+    "ge": _compare(lambda a, b: a >= b),
+    "eq_null_safe": _same,
+    "is_in": _is_in,
     "and": _and,
     "or": _or,
     "not": _not,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from penstock.engine.columnar.lowered import Lowered, Lowering, NotLowered, constant
+from penstock.engine.columnar.column_types import NotLowered
+from penstock.engine.columnar.lowered import Lowered, Lowering, constant
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import BYTES, STR
 

@@ -2,9 +2,8 @@
 
 from penstock.engine.signals.statistics import ewm, moments, ordering, pace, steps
 from penstock.engine.signals.statistics.functions import FUNCTIONS
-from penstock.engine.signals.statistics.inputs import Inputs
+from penstock.engine.signals.statistics.inputs import Inputs, kernel_of
 from penstock.engine.signals.statistics.kernel import SILENT, Kernel, Variable, renamed, stepped
-from penstock.engine.signals.statistics.kernels import kernel_of
 
 __all__ = [
     "FUNCTIONS",

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import in_order, inside, spans
+from penstock.engine.signals.statistics.inputs import in_order, inside, kernel_of, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.engine.signals.statistics.kernels import kernel_of
 from penstock.engine.signals.statistics.rounding import NO_WEIGHT, WHOLE
 from penstock.flow.statistics.ewm import Ewm, EwmMean, EwmStd, EwmVar
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.rounding import GREATEST, LEAST, WHOLE
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from penstock.engine.signals.statistics.aggregates import Aggregate
-    from penstock.engine.signals.statistics.kernel import Variable
+    from penstock.engine.signals.statistics.kernel import Kernel, Variable
+    from penstock.flow.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +126,9 @@ def spans(span: timedelta) -> dict[str, object]:
     """The constants that `Inputs.span` names."""
     seconds = span.total_seconds()
     return {"span": span, "seconds": int(seconds) if seconds.is_integer() else seconds}
+
+
+@singledispatch
+def kernel_of(statistic: Statistic, inputs: Inputs) -> Kernel:
+    """How `statistic` is computed; every class of statistics registers one."""
+    raise NotImplementedError(f"no kernel for {type(statistic).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
-from penstock.engine.signals.statistics.kernels import kernel_of
+from penstock.engine.signals.statistics.inputs import kernel_of
 from penstock.engine.signals.statistics.sorted_windows import order_of, sorted_window
 from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties

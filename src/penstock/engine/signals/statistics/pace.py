@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import in_order, inside, spans
+from penstock.engine.signals.statistics.inputs import in_order, inside, kernel_of, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.engine.signals.statistics.kernels import kernel_of
 from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engine.signals.statistics.inputs import kernel_of
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.engine.signals.statistics.kernels import kernel_of
 from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:

@@ -1,8 +1,4 @@
-"""Functions that generated ticks call: state that is more than one plain value.
-
-All of them work on plain data (numbers, lists, dicts), so that state can be
-stored, read by people and moved between processes.
-"""
+"""Runtime library of generated ticks: functions over state that is more than one plain value."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any, cast
 
-from penstock.engine.loops.runtime import RUNTIME as LOOPS
+from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from penstock.expr.order import any_key
 from penstock.expr.runtime import NAN

@@ -1,4 +1,4 @@
-"""What generated loops call. A history is `{round: weight}`, with the rank under `RANK`."""
+"""Runtime library of generated loops. A history is `{round: weight}`, with the rank under `RANK`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.engine.failure import explain_in_signals, raise_explained
-from penstock.engine.schedule import Schedule
+from penstock.engine.plan import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
 from penstock.engine.signals.module import Module
