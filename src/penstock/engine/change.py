@@ -1,4 +1,4 @@
-"""Changes at the borders of an engine: rows with weights."""
+"""Rows with weights, as an engine takes and returns them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Change(NamedTuple, Generic[T]):
-    """A row and how many copies of it came (positive) or went (negative)."""
+    """A row with its weight: copies inserted (positive) or deleted (negative)."""
 
     row: T
     weight: int
@@ -28,7 +28,7 @@ def insert(row: T) -> Change[T]:
 
 
 def delete(row: T) -> Change[T]:
-    """One copy of `row` less, for a table source."""
+    """One copy fewer of `row`, for a table source."""
     return Change(row, -1)
 
 

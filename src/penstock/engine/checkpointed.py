@@ -1,4 +1,4 @@
-"""The state of a run in this process that has a checkpoint, under the names that its program uses."""
+"""State of an in-process run with a checkpoint, under the slot names of its program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CheckpointedState:
 
     @property
     def bytes(self) -> int:
-        """What the files of the last commit's state take on disk."""
+        """Size on disk of the state files of the last commit."""
         return self.directory.bytes
 
     @property
@@ -50,7 +50,7 @@ class CheckpointedState:
         return skipped_files(self.folder)
 
     def commit(self, positions: Mapping[str, Any]) -> int:
-        """Make the next tick count; its number. Raises `CheckpointInUse`."""
+        """Commit the next tick and return its number. Raises `CheckpointInUse`."""
         return self.directory.commit(positions=positions)
 
     def __enter__(self) -> CheckpointedState:
@@ -63,7 +63,7 @@ class CheckpointedState:
 
 
 def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) -> CheckpointedState:
-    """The state in `folder`, for the flow to go on with.
+    """Open the state in `folder`, from which the flow resumes.
 
     Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
     """

@@ -1,4 +1,4 @@
-"""The ends of a run in this process, as pull-streams: what its sources bring, where its changes go.
+"""Endpoints of an in-process run as pull-streams: its sources and its sinks.
 
 Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
 (`penstock.io.pull.sinks`); whatever the user gave is made into one of these.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def ignore(_end: End | None, _value: Any = None, /) -> None:
-    """For asks that are not made yet."""
+    """Placeholder callback while no ask is pending."""
 
 
 @dataclass(eq=False, slots=True)
@@ -95,12 +95,12 @@ class Outlet:
 
 
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
-    """Those of the sinks that rows of a source can reach."""
+    """The sinks that rows of a source can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
 
 def table_sources(graph: FlowGraph, append: Mapping[str, bool], sink: str) -> tuple[str, ...]:
-    """The sources that reach a sink and may take rows back. append: by source whether it does not."""
+    """The sources that reach a sink and may retract rows. append: per source, whether it never does."""
     upstream = _upstream(graph, graph.sinks[sink])
     return tuple(name for name, node in graph.sources.items() if node in upstream and not append[name])
 
@@ -120,21 +120,21 @@ AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIter
 AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object] | pull.Sink
 
 TICK_ROWS = 1000
-"""How many rows a tick of a run takes from a source where nothing is said."""
+"""Default number of rows that a tick of a run takes from a source."""
 
 
 def is_async(source: object) -> bool:
-    """Whether an event loop must bring the rows of a source."""
+    """Whether the rows of a source need an event loop."""
     return isinstance(source, AsyncIterable) or isasyncgenfunction(source)
 
 
 def positions_slot(source: str) -> str:
-    """The name of the state slot that holds how far a source was taken."""
+    """Name of the state slot with the position of a source."""
     return f"source.{source}"
 
 
 def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
-    """Raises `BadInput` for names that the flow does not have, and for sources that are not given.
+    """Raise `BadInput` for unknown names and for missing sources.
 
     A sink may be left out: nobody reads those changes.
     """
@@ -169,7 +169,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
 
 
 def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:
-    """Raises `BadInput` for an iterator that two sources would draw from: each would get some of the rows."""
+    """Raise `BadInput` for an iterator that two sources would draw from: each would get some of the rows."""
     drawn: dict[int, str] = {}
     for name, source in sources.items():
         if isinstance(source, Iterator | AsyncIterator):
@@ -193,7 +193,7 @@ class OpenSource:
 
     stream:    answers the batch of a tick to each ask.
     bounded:   all its rows belong to the first tick.
-    positions: where those of a batch are noted when a tick takes it; None where nobody goes on from them.
+    positions: where those of a batch are noted when a tick takes it; None if nobody goes on from them.
     """
 
     name: str
@@ -268,7 +268,7 @@ def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters 
 
 
 def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
-    """Raises `BadInput` for two sinks of one place."""
+    """Raise `BadInput` for two sinks of one place."""
     taken: dict[object, str] = {}
     for name, sink in sinks.items():
         place = sink.destination if isinstance(sink, SinkTarget) else None
@@ -328,13 +328,13 @@ def open_sinks(
 
 
 def held_back_by(writers: Mapping[str, Writer]) -> dict[str, HeldBack]:
-    """By sink what tables hold back, those that hold something."""
+    """Rows held back per table sink; sinks without any are left out."""
     found = {name: writer.held_back() for name, writer in writers.items()}
     return {name: held for name, held in found.items() if held is not None}
 
 
 def as_sink(sink: AnySink) -> object:
-    """Lists and functions as what they stand for."""
+    """Convert lists and functions to sinks."""
     if isinstance(sink, list):
         collected = cast("list[Any]", sink)
         return Call(lambda _tick, changes: collected.extend(changes))

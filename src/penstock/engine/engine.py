@@ -36,11 +36,11 @@ TickOutput: TypeAlias = dict[str, Changes]
 """The changes of one tick per sink, empty ones included."""
 _NO_ROWS: Rows = []
 _TICKS_BETWEEN_LOOKS = 32
-"""How many ticks pass between two looks at how large the state has become."""
+"""Ticks between two measurements of the size of the state."""
 
 
 class Engine(RunsSignals):
-    """A flow that runs in this process, tick by tick.
+    """A flow running in this process, tick by tick.
 
     `tick` takes the rows of a tick and runs it. Or `feed` queues rows as they come, and
     `run_tick` and `run_available` make ticks of what is queued. One thread uses an engine.
@@ -153,7 +153,7 @@ class Engine(RunsSignals):
 
     @property
     def activations(self) -> dict[str, int]:
-        """Per operator name the number of ticks so far in which a row reached it.
+        """Activations per operator name: the ticks so far in which a row reached it.
 
         Sources and delays count ticks in which they had rows. All are 0 without `count_activations`.
         Of signals: how often their function was called; of those without one, how often they fired.
@@ -182,12 +182,15 @@ class Engine(RunsSignals):
 
     @property
     def pending(self) -> bool:
-        """Whether deferred rows wait that start a next tick. Those of a lazy delay start none."""
+        """Whether deferred rows are waiting that will start another tick.
+
+        Those of a lazy delay start none.
+        """
         return self._machine.pending
 
     @property
     def queued(self) -> dict[str, int]:
-        """Per source how many rows were fed and not yet taken by a tick."""
+        """Per source, the rows that were fed and not yet taken by a tick."""
         return self._queues.lengths()
 
     # -- a tick with its rows ---------------------------------------------------------------
@@ -233,7 +236,7 @@ class Engine(RunsSignals):
         return rows
 
     def _in_columns(self, name: str, given: Any) -> Any:
-        """What is given to a source, in columns; None where it has to go by rows."""
+        """Convert input of a source to columns; None if it must be checked row by row."""
         large = self._machine.large_ticks()
         if large is None or self._event_time.ended:
             return None
@@ -276,12 +279,12 @@ class Engine(RunsSignals):
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """Per operator that watches for late rows, by name, how many it has seen so far."""
+        """Number of late rows so far, by name of the operator that detects them."""
         return self._event_time.late_rows()
 
     @property
     def watermarks(self) -> dict[str, Time]:
-        """Per operator that watches for late rows, by name, where its watermark stands, if it saw a row."""
+        """Current watermarks, by name of the operator that detects late rows; none before its first row."""
         return self._event_time.watermarks()
 
     # -- rows that wait for ticks -------------------------------------------------------------
@@ -427,7 +430,10 @@ class Engine(RunsSignals):
                 )
 
     def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
-        """From rows of a source to those that `tick_rows` takes. It raises `BadRow` as `tick` does."""
+        """The function from user rows of a source to those that `tick_rows` takes.
+
+        It raises `BadRow` as `tick` does.
+        """
         return self._intake[name]
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
@@ -447,7 +453,7 @@ class Engine(RunsSignals):
 
 
 def _check_iterable(name: str, rows: object) -> None:
-    """Raises `BadInput` for what is no collection of rows; text is one row, not one of letters."""
+    """Raise `BadInput` unless given a collection of rows; a text is one row, not a collection of letters."""
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         raise BadInput(
             f"source {name!r} takes an iterable of rows, got {type(rows).__name__} {rows!r}",
@@ -461,7 +467,7 @@ def _is_bounded(operator: object) -> bool:
 
 
 def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
-    """From what users give to internal rows."""
+    """The function from user input to internal rows."""
     if isinstance(operator, SignalSource):
         return rows_of_signal(operator)
     assert isinstance(operator, Source)

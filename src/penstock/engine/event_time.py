@@ -1,4 +1,4 @@
-"""What an engine knows of event time beside its ticks: ended sources, and how many rows were late."""
+"""Event-time bookkeeping of an engine outside of ticks: ended sources, late rows, watermarks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Rows = list[tuple[Any, ...]]
 
 
 def ends_of(graph: FlowGraph) -> dict[str, int]:
-    """By name the nodes that are given a row when their sources have ended."""
+    """The nodes that receive a row when their sources have ended, by name."""
     return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
 
 
 def awaited_ends(graph: FlowGraph) -> dict[str, int]:
-    """Those of `ends_of` that lead to a sink or null: an end that nothing shows starts no tick."""
+    """The nodes of `ends_of` that lead to a sink or null: an end that nothing shows starts no tick."""
     consumers = live_consumers(graph)
     return {name: node for name, node in ends_of(graph).items() if consumers[node]}
 
@@ -50,11 +50,11 @@ class EventTime:
 
     @property
     def awaited(self) -> set[str]:
-        """The sources whose end means something and has not come."""
+        """Sources that have not ended, and whose end some operator waits for."""
         return {source for name in self._slots for source in self._sources(name)} - self.ended
 
     def end(self, sources: Iterable[str]) -> dict[str, Rows]:
-        """Note that `sources` have ended. The rows that tell it, by name of the node that is given them."""
+        """Mark `sources` as ended. The rows that tell it, by name of the node that is given them."""
         rows: dict[str, Rows] = {}
         self.ended |= set(sources)
         for name, slot in self._slots.items():
@@ -67,18 +67,18 @@ class EventTime:
         return rows
 
     def check(self, inputs: Mapping[str, Rows]) -> None:
-        """Raises `BadInput` for rows of a source that has ended."""
+        """Raise `BadInput` for rows of a source that has ended."""
         for name, rows in inputs.items():
             if rows and name in self.ended:
                 raise more_after_the_end(self._graph, name)
 
     def late_rows(self) -> dict[str, int]:
-        """By name of each operator that parts rows, how many of them were late."""
+        """Number of late rows, by name of the operator that detects them."""
         clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
         return {name: 0 if clock is None else clock[2] for name, clock in clocks.items()}
 
     def watermarks(self) -> dict[str, Time]:
-        """By name of each operator that parts rows where its watermark stands; none before its first row."""
+        """Current watermarks, by name of the operator that detects late rows; none before its first row."""
         clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
         return {name: clock[1] for name, clock in clocks.items() if clock is not None}
 

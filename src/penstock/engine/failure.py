@@ -1,4 +1,4 @@
-"""From an exception in generated code to the user's line, the operator, its input and the tick."""
+"""Explanation of exceptions in generated code: the user's line, the operator, its input and the tick."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 Nodes: TypeAlias = "Sequence[Node] | Mapping[int, Node]"
 PurposesOf: TypeAlias = "Callable[[str], Sequence[Purpose] | None]"
-"""From a file name to the purpose of each of its lines; None unless the file is generated."""
+"""Function from a file name to the purpose of each line; None unless the file is generated."""
 
 Values = tuple[Any, ...]
 
 
 def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -> Exception:
-    """The same failure with operator, location and row; errors from elsewhere as they are."""
+    """Add operator, location and row to a failure; return errors from elsewhere unchanged."""
     found = _failing_operator(error, nodes, purposes_of)
     if found is None:
         return error
@@ -37,7 +37,7 @@ def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -
 
 
 def explain_in_signals(error: Exception, nodes: Nodes, purposes_of: PurposesOf, tick: int) -> Exception:
-    """The same failure with operator, location, values and tick; errors from elsewhere as they are.
+    """Add operator, location, values and tick to a failure; return errors from elsewhere unchanged.
 
     tick: below 0 where a subscription runs operators on the current values.
     """
@@ -113,7 +113,7 @@ def _failing_operator(
 
 
 def _values(frame: FrameType, sources: tuple[str, ...]) -> Values | None:
-    """What a line worked on: sources over the frame's variables."""
+    """Values that a line worked on: sources over the frame's variables."""
     try:
         return tuple(eval(source, frame.f_globals, frame.f_locals) for source in sources) or None
     except NameError:

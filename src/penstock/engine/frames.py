@@ -1,4 +1,4 @@
-"""Frames that users give and take: tables with named columns, of Polars, pyarrow, or what speaks Arrow."""
+"""Frames in user input and output: tables of Polars, pyarrow, or any library with the Arrow interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT_COLUMN = "weight"
 
 
 class InColumns(Protocol):
-    """Internal rows that stand in columns (`penstock.engine.columnar`)."""
+    """Internal rows in columns (`penstock.engine.columnar`)."""
 
     def __len__(self) -> int: ...
 
@@ -33,12 +33,12 @@ class InColumns(Protocol):
 
 
 def is_frame(given: object) -> bool:
-    """Whether it is a table with columns: a Polars `DataFrame`, a pyarrow `Table`, or one of their kind."""
+    """Whether the value is a table: a Polars `DataFrame`, a pyarrow `Table`, or a similar one."""
     return hasattr(given, "__arrow_c_stream__")
 
 
 def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
-    """A frame as users give rows, to be checked as they are.
+    """Convert a frame to user rows, which are checked like any other.
 
     change: the class of a row with its weight, for a table; the weights are in a column
             `weight`, where the rows themselves have none of that name.
@@ -63,7 +63,7 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
 
 
 def read_whole(given: Any) -> Any:
-    """The same rows as a table that may be read again. Raises `BadInput` where it cannot be read."""
+    """Read a frame completely, so that it can be read again. Raises `BadInput` where it cannot be read."""
     if hasattr(given, "__len__"):
         return given
     make = _polars_frame_class(given)
@@ -100,7 +100,7 @@ def _polars_frame_class(frame: object) -> Any:
 
 @contextmanager
 def _read(frame: object) -> Generator[None]:
-    """Inside, what goes wrong is about the values of a frame, or about how they stand in it."""
+    """Open a block whose errors are reported as invalid values or an invalid layout of a frame."""
     try:
         yield
     except BaseException as error:

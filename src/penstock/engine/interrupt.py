@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to end: noted, and followed between two ticks."""
+"""Graceful stop on Ctrl-C and SIGTERM, between two ticks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """While entered, the first SIGINT or SIGTERM is noted in `signal`; a second one acts as it did before.
+    """Context in which the first SIGINT or SIGTERM is recorded, and a second one has its usual effect.
 
-    Only the main thread can ask for signals: entered in another one, it notes nothing.
+    Only the main thread can ask for signals: entered in another one, it records nothing.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Interrupt:
 
     @property
     def woken(self) -> int:
-        """A file descriptor that can be read as soon as a signal was noted, for event loops."""
+        """A file descriptor that becomes readable when a signal arrives, for event loops."""
         return self._woken
 
     def wait(self, seconds: float) -> None:
-        """Sleep, at most until a signal comes."""
+        """Sleep until the time is over or a signal arrives."""
         # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
         select.select([self._woken], [], [], seconds)
 

@@ -1,4 +1,4 @@
-"""A program over state: it runs ticks.
+"""Execution of a program's ticks over its state.
 
 Parts run in the order of (stratum, rank) of their heads, and only those that
 have something to read: the order is static inside a part and dynamic between
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
-"""A part's function from its inputs to its outputs, and the nodes whose rows those are."""
+"""A part's function from inputs to outputs, with the nodes that these belong to."""
 
 _NOTHING: Rows = []
 
@@ -82,17 +82,17 @@ class Machine:
         self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
-        """Let the functions use another mapping for a slot, with the same values. Not for a delay's."""
+        """Replace the mapping of a slot by another one with the same values. Not for a delay's."""
         self._names.update(slot_names(slot, mapping))
 
     @property
     def pending(self) -> bool:
-        """Whether deferred rows wait that start a next tick."""
+        """Whether deferred rows are waiting that will start another tick."""
         return any(slot.get(()) for slot in self._deferred)
 
     @property
     def waiting(self) -> bool:
-        """Whether deferred rows wait for the next tick, whoever starts it."""
+        """Whether any deferred rows are waiting for the next tick."""
         return any(slot.get(()) for _, _, slot, _ in self._delayed)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -125,7 +125,7 @@ class Machine:
         return outputs
 
     def large_ticks(self) -> LargeTicks | None:
-        """How large ticks run; None where they run as all others."""
+        """The columnar form for large ticks; None if they run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
             self._large = self._columnar.ticks(self.program, self._names)
             if self._large is None:
@@ -133,7 +133,7 @@ class Machine:
         return self._large
 
     def settle(self) -> None:
-        """Bring all state into the slots: what large ticks left in frames is poured into them."""
+        """Move all state into slots: what large ticks left in frames is poured into them."""
         if self._large is not None:
             self._large.settle()
         self._holding = False
@@ -146,7 +146,7 @@ class Machine:
         return outputs
 
     def _explained(self, error: Exception) -> Exception:
-        """The error with the operator, the row and the location that it is about."""
+        """Add operator, row and location to an error."""
         nodes = self.program.graph.nodes
         if self._large is not None:
             explained = explain_in_stream(error, nodes, self._large.program.purposes_of)

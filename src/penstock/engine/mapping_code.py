@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class MappingCode:
-    """Writes what is done with a mapping.
+    """Writer of the code for a mapping.
 
     name: the variable of it. get: source of its method `get`, which may have a variable of its own.
     """
@@ -21,13 +21,13 @@ class MappingCode:
         self._code = writer.code
 
     def get_or_add(self, variable: str, key: str, empty: str) -> None:
-        """Write that `variable` gets the value of a key, which is `empty` where there was none."""
+        """Write code that assigns the value of a key to `variable`, adding `empty` if there was none."""
         self._code.line(f"{variable} = {self.get}({key})")
         with self._code.block(f"if {variable} is None:"):
             self._code.line(f"{variable} = {self.name}[{key}] = {empty}")
 
     def append(self, key: str, item: str) -> None:
-        """Write that `item` is appended to the list of a key."""
+        """Write code that appends `item` to the list of a key."""
         own = self._writer.fresh("own")
         self._code.line(f"{own} = {self.get}({key})")
         with self._code.block(f"if {own} is None:"):
@@ -36,7 +36,7 @@ class MappingCode:
             self._code.line(f"{own}.append({item})")
 
     def add_count(self, key: str, copies: str, before: str = "") -> tuple[str, str]:
-        """Write that `copies` are added to the count of a key; the variables of its old and new count.
+        """Write code that adds `copies` to the count of a key; return the variables of the old and new count.
 
         No count of 0 is kept. before: a dict that gets the count of each key as it was at first.
         """
@@ -53,7 +53,7 @@ class MappingCode:
         return old, new
 
     def add_weight(self, key: str, row: Row) -> None:
-        """Write that the weight of a row, which is a tuple in a variable, is added to {row: weight} of a key.
+        """Write code that adds the weight of a row, a tuple in a variable, to the {row: weight} of a key.
 
         No weight of 0 is kept, and no empty dict.
         """

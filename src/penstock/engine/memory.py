@@ -74,7 +74,7 @@ class ShardedSlot(MutableMapping[Any, Any]):
             yield from shard
 
     def move(self, count: int) -> None:
-        """Take over up to `count` entries that are not yet in a shard."""
+        """Move up to `count` entries into their shards."""
         old, shards = self._old, self._shards
         for _ in range(min(count, len(old))):
             key, value = old.popitem()
@@ -214,7 +214,7 @@ class StateInMemory:
         self._rebind(name, spilled)
 
     def _share(self, bound: int) -> None:
-        """Let slots in files have a fourth of the bound in memory together, by how large values are now."""
+        """Divide a quarter of the bound among the slots in files, by the present size of their values."""
         each = bound // (4 * max(1, len(self._spilled)))
         for slot in self._spilled.values():
             count = slot.entries_in_memory
@@ -224,7 +224,7 @@ class StateInMemory:
 
 
 def estimated_bytes(mapping: Any) -> int:
-    """About how much memory a mapping takes with its keys and values, from a few of them."""
+    """Estimate the memory of a mapping from a sample of its keys and values."""
     count = len(mapping)
     if not count:
         return 0

@@ -1,4 +1,4 @@
-"""A run's progress as metrics of Prometheus, served over HTTP while the run lasts.
+"""Prometheus metrics of a run's progress, served over HTTP while it lasts.
 
 Names and units are by its conventions: seconds, bytes, `_total` for what only
 grows, times as seconds since 1970 (so that an age is `time() - x` where it is asked for).
@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 _TICK_SECONDS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 Metrics: TypeAlias = "int | str | Any"
-"""Where metrics go: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere."""
+"""Destination of metrics: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere."""
 
 
 class RunMetrics:
@@ -83,7 +83,7 @@ class RunMetrics:
             metric.labels(flow)
 
     def observe(self, done: Progress) -> None:
-        """Note a tick."""
+        """Record a tick."""
         flow = self._flow
         self._ticks.labels(flow).inc()
         self._aside.labels(flow).inc(done.set_aside)
@@ -114,19 +114,19 @@ class RunMetrics:
                 self._backlog.labels(self._flow, name, key).set(float(value))
 
     def phases(self, seconds: Mapping[str, float]) -> None:
-        """Note how long the steps of a batch took, by Spark's names of them."""
+        """Record the durations of a batch's phases, under Spark's names."""
         for phase, took in seconds.items():
             self._phases.labels(self._flow, phase).observe(took)
 
     def close(self) -> None:
-        """Leave the registry to the next run."""
+        """Unregister the metrics, so that another run can register its own."""
         for metric in self._made:
             self._registry.unregister(metric)
 
 
 @contextmanager
 def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
-    """The metrics of a run of `flow`, served until the block ends; None where none are wanted.
+    """Serve the metrics of a run of `flow` until the block ends; None if none are wanted.
 
     Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
     """
@@ -156,7 +156,7 @@ def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]
 def combine_observers(
     on_tick: Callable[[Progress], object] | None, metrics: RunMetrics | None
 ) -> Callable[[Progress], object] | None:
-    """What to call after each tick, so that both hear of it."""
+    """Combine two observers of ticks into one."""
     if metrics is None:
         return on_tick
     if on_tick is None:

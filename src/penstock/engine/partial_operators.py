@@ -1,4 +1,4 @@
-"""Operators that do part of another one's work where the rows are, so that fewer travel.
+"""Operators that an engine substitutes to aggregate rows before they travel, and to merge the results.
 
 Nobody writes them: an engine whose rows lie in several places puts a partial
 operator before its exchange. It answers each piece of a tick for itself and
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Division(Operator):
-    """Base of the operators that an engine puts in the place of one that users wrote."""
+    """Base of the operators that an engine substitutes for one of the user's."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Division(Operator):
 
 @dataclass(frozen=True, slots=True)
 class PartialAggregate(Division):
-    """One row per group of a piece of a tick: its keys, its rows, and what its aggregates sum up.
+    """One row per group of a chunk of a tick: its keys, its rows, and what its aggregates sum up.
 
     of:   the aggregate that this is a part of, over the columns of what this reads.
     said: what that one describes itself as.
@@ -63,7 +63,7 @@ class PartialAggregate(Division):
 
     @property
     def keys(self) -> tuple[tuple[str, Expr], ...]:
-        """The keys as the output names them, and what they are in the input: both are columns."""
+        """The keys under their names in the output, with their input expressions: both are columns."""
         return tuple((expr.name, expr) for _, expr in self.of.keys if isinstance(expr, Column))
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
@@ -81,9 +81,9 @@ class PartialAggregate(Division):
 
 @dataclass(frozen=True, slots=True)
 class MergedAggregate(Division):
-    """The answer of an aggregate, from the rows of partial ones. It keeps what the aggregate keeps.
+    """Aggregate over the rows of partial aggregates. It keeps what the aggregate keeps.
 
-    of:      the aggregate. rows: the schema of what that reads. appends: whether these are never taken back.
+    of:      the aggregate. rows: the schema of what that reads. appends: whether these are never retracted.
     keys:    its keys, in the rows that come here.
     said:    what it described itself as, before it was divided.
     """
@@ -123,9 +123,9 @@ class MergedAggregate(Division):
 
 @dataclass(frozen=True, slots=True)
 class PartialTopK(Division):
-    """Of each group of a piece of a tick the rows that `of` would answer: no other can be among its first.
+    """Top k of each group over a chunk of a tick's rows: no other can be among its first.
 
-    Right only of rows that are never taken back.
+    Right only of rows that are never retracted.
     """
 
     kind: ClassVar[str] = "candidates"
@@ -161,13 +161,13 @@ PANE = "pane"
 
 
 def panes_of(grid: Grid) -> Grid:
-    """The panes of windows on a grid, as windows side by side."""
+    """The panes of windows on a grid, as tumbling windows."""
     return Grid(grid.every, grid.every, grid.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialWindow(Division):
-    """One row per group and pane of a piece of a tick: keys, pane, rows, and what the aggregates sum up."""
+    """One row per group and pane of a chunk of a tick: keys, pane, rows, and what the aggregates sum up."""
 
     kind: ClassVar[str] = "partial window"
     of: Window
@@ -190,7 +190,7 @@ class PartialWindow(Division):
 
 @dataclass(frozen=True, slots=True)
 class MergedWindow(Division):
-    """The answer of a window, from the rows of partial ones. It keeps what the window keeps.
+    """Windowed aggregate over the rows of partial ones. It keeps what the window keeps.
 
     of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.
     """

@@ -1,4 +1,10 @@
-"""From regions to parts: what is compiled to one function each, and what flows between them."""
+"""Division of a flow into parts, each compiled to one function.
+
+Signals and streams may follow each other any number of times. The *level* of an operator counts
+how often one turned into the other on the way to it. The signals of one level are a *signal part*:
+for the streams around it one part, which reads and emits rows; inside it has parts of its own.
+Levels never decrease, so signal parts form no cycle.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Schedule(Enum):
-    """In which pieces a flow is compiled, and which of them a tick runs.
+    """Granularity of the parts of a flow, and the choice of those that a tick runs.
 
-    HYBRID:  a piece per region, those that have something to read.
-    DYNAMIC: a piece per operator, those that have something to read.
-    STATIC:  a piece per operator, all of them.
+    HYBRID:  a part per region; those with input run.
+    DYNAMIC: a part per operator; those with input run.
+    STATIC:  a part per operator; all run.
 
     The answers and what is activated are the same; the last two are there to compare with.
     """
@@ -43,7 +49,7 @@ Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A function to be: operators with one activation condition, and its borders.
+    """Operators that become one function, with one activation condition.
 
     nodes:   in the order in which they run.
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
@@ -63,7 +69,7 @@ class Part:
 
 
 def is_given(node: Node) -> bool:
-    """Whether a node's rows are there when the tick begins: a source's, and what a delay kept."""
+    """Whether a node's rows are known when the tick begins: a source's, and what a delay kept."""
     return isinstance(node.operator, Source | SignalSource | EndOfInput) or is_delay(node)
 
 
@@ -73,7 +79,7 @@ def is_delay(node: Node) -> bool:
 
 
 def is_lazy(node: Node) -> bool:
-    """Whether what a delay holds starts no tick."""
+    """Whether rows held by a delay do not start a tick."""
     return any(port.delay is Delay.LAZY for port in node.operator.ports())
 
 
@@ -105,7 +111,7 @@ def plan_parts(
 def _part_from_signals(
     graph: FlowGraph, analysis: Analysis, level: Sequence[int], home: dict[int, int]
 ) -> None:
-    """Let the signals of one level be one part, and what reads rows of them be others."""
+    """Make one part of the signals of each level, and separate parts of their readers."""
     parts: dict[int, int] = {}
     shores: dict[tuple[int, int], int] = {}
     for node in sorted(home, key=analysis.ranks.__getitem__):
@@ -117,7 +123,9 @@ def _part_from_signals(
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
-    """Per node, the edges that leave it towards an end. A node that leads to no sink and no null has none."""
+    """Edges that leave each node towards a sink or null. A node that leads to no sink and no null has
+    none.
+    """
     live = {*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams)}
     waiting = list(live)
     while waiting:
@@ -129,7 +137,7 @@ def live_consumers(graph: FlowGraph) -> Consumers:
 
 
 def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Per compiled node, the head of the region it is compiled into."""
+    """Head of the region that each node is compiled into."""
     home: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
@@ -150,7 +158,7 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[i
 
 
 def _own_homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Per compiled node itself; the nodes of a loop have one home."""
+    """Head of each node's own part; the nodes of a loop share one."""
     loop_of = {node: loop[0] for loop in analysis.loops for node in loop}
     return {n.id: loop_of.get(n.id, n.id) for n in graph.nodes if _is_compiled(n, consumers)}
 
@@ -192,7 +200,9 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
 
 
 def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
-    """Per node, how often streams turned into signals and back on the way to it. order: of execution."""
+    """Level of each node: how often streams turned into signals and back on the way to it. order: of
+    execution.
+    """
     among = [is_among_signals(graph, node) for node in graph.nodes]
     found = [0] * len(among)
     if not any(among):

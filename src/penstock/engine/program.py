@@ -46,7 +46,7 @@ class Delayed:
 
 @dataclass(frozen=True)
 class Program:
-    """What a flow was compiled to. It holds no state: `bind` makes the functions over some.
+    """A compiled flow. It holds no state: `bind` makes the functions over some.
 
     file:        the name that tracebacks show for the generated source.
     purposes:    per line of the source, what it is for.
@@ -74,7 +74,7 @@ class Program:
         return self.purposes if file == self.file else None
 
     def signal_parts(self, moment: TickContext) -> dict[str, SignalPart]:
-        """The parts that are signals, at work, by function."""
+        """Running signal parts, by function name."""
         return {
             part.function: signal_part_of(
                 self.graph, part, moment, schedule=self.schedule, counting=self.counting
@@ -84,7 +84,7 @@ class Program:
         }
 
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
-        """The generated functions, by name, over these slots (one mapping per name of any slot)."""
+        """Bind the generated functions to these slots (one mapping per slot name)."""
         namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
         for slot in (*self.slots, *self.transient):
             namespace.update(slot_names(slot.name, state[slot.name]))
@@ -96,7 +96,7 @@ class Program:
 def compile_program(
     graph: FlowGraph, *, schedule: Schedule = Schedule.HYBRID, counting: bool = False
 ) -> Program:
-    """Compile a flow, in pieces as `schedule` says.
+    """Compile a flow, divided as `schedule` says.
 
     counting: the functions count activations in `x_activations`, which `bind` makes.
 
@@ -166,7 +166,7 @@ def _compiled(source_code: str, file: str) -> CodeType:
 
 
 def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
-    """The names under which generated code knows a slot's mapping."""
+    """The names of a slot's mapping and its `get` in generated code."""
     name = slot.replace(".", "_")
     return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
@@ -187,7 +187,7 @@ __all__ = ["Delayed", "Program", "compile_program"]
 
 
 def bound_loops(graph: FlowGraph, max_iterations: int | None) -> FlowGraph:
-    """The same flow, its feedbacks bound to so many rounds per tick; None: as they are.
+    """Limit the feedbacks of a flow to so many rounds per tick; None leaves them unchanged.
 
     Raises `BadInput` for a bound below 1.
     """

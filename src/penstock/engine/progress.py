@@ -1,4 +1,4 @@
-"""What a run tells: after each tick, and in the end."""
+"""Progress of a run after each tick, and its result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Time: TypeAlias = datetime | int | float
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """What a tick took of a source, and what is known to wait behind it.
+    """Input that a tick took from a source, and the known backlog.
 
     rows:    taken in this tick.
-    waiting: files, or batches of given rows, that were found and not taken yet; None where nobody tells.
-    newest:  when the newest input was found, in seconds since 1970; None where nobody tells.
+    waiting: files, or batches of given rows, that were found and not taken yet; None if unknown.
+    newest:  when the newest input was found, in seconds since 1970; None if nobody tells.
     backlog: what the connector of a DataFrame says of itself, as Spark words it (Kafka's
              `maxOffsetsBehindLatest`, say). Of the batch before.
     """
@@ -34,7 +34,7 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a tick did, and where the run stands after it.
+    """Report of a tick, and the state of the run after it.
 
     tick:        its number, from 1, counting on after a restart.
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
@@ -46,7 +46,7 @@ class Progress:
     watermarks:  per watermark, by the name of its operator, where it stands; those that have
                  seen no row are left out.
     late:        per watermark, how many rows were late so far.
-    state_bytes: size of the files that hold the state; None where it is in memory only.
+    state_bytes: size of the files that hold the state; None if it is in memory only.
     """
 
     tick: int
@@ -67,20 +67,20 @@ class Progress:
 
     @property
     def waiting(self) -> int | None:
-        """Arrivals that wait, of all sources that tell; None where none does."""
+        """Backlog of all sources that report one; None if none does."""
         told = [source.waiting for source in self.sources.values() if source.waiting is not None]
         return sum(told) if told else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run did, this time.
+    """Result of a run.
 
     last_tick:  the number of the last tick; with a checkpoint, what it holds.
     ticks:      how many there were. The sums are over them.
-    stopped_by: the signal that ended the run; None where the input ended, or all sinks had enough.
+    stopped_by: the signal that ended the run; None if the input ended, or all sinks had enough.
     results:    of the sinks that are pull-streams what each ended with, by name.
-    held_back:  by table sink the rows that were taken back more often than they came, with the
+    held_back:  by table sink the rows that were retracted more often than they came, with the
                 sources that they come of. Empty where there are none.
     """
 

@@ -1,4 +1,4 @@
-"""Rows that were fed to a source and wait for a tick."""
+"""Queues of rows fed to sources, waiting for a tick."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ PerSource = int | Mapping[str, int] | None
 """A number of rows for every source, or per name; None, or a name left out, where there is no such number."""
 
 QUEUE_ROWS = 100_000
-"""How many rows of a source may wait where nothing is said."""
+"""Default capacity of a source's queue, in rows."""
 
 
 class SourceQueue:
-    """First in, first out. limit: how many rows may wait, None for any number. location: of the source."""
+    """First-in, first-out queue of one source.
+
+    limit: its capacity in rows, None if unlimited. location: of the source.
+    """
 
     def __init__(self, source: str, limit: int | None, location: SourceLocation) -> None:
         self.source = source
@@ -35,11 +38,11 @@ class SourceQueue:
 
     @property
     def room(self) -> int | None:
-        """How many more rows may wait; None for any number."""
+        """Free capacity in rows; None if unlimited."""
         return None if self.limit is None else self.limit - len(self._rows)
 
     def check_room(self, rows: Rows) -> None:
-        """Raises `QueueFull` if these rows are more than may be added."""
+        """Raise `QueueFull` if these rows exceed the capacity."""
         if self.limit is not None and len(self._rows) + len(rows) > self.limit:
             raise QueueFull(
                 f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
@@ -70,12 +73,12 @@ class SourceQueue:
 
 
 def limit_of(given: PerSource, source: str) -> int | None:
-    """The number that holds for a source; None where none is said."""
+    """The number set for a source; None if unset."""
     return given.get(source) if isinstance(given, Mapping) else given
 
 
 def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> None:
-    """Raises `BadInput` for a number below 1 and for a name that is no source. what: the argument's name."""
+    """Raise `BadInput` for a number below 1 and for an unknown source. what: the argument's name."""
     numbers = given if isinstance(given, Mapping) else {} if given is None else {"": given}
     for name, number in numbers.items():
         at = f"{what}[{name!r}]" if name else what
@@ -131,14 +134,14 @@ class Queues:
             self._queues[name].add(rows)
 
     def add_some(self, name: str, rows: Rows) -> Rows:
-        """Queue as many rows as there is room for; the others."""
+        """Queue as many rows as fit; return the others."""
         queue = self._queues[name]
         now = len(rows) if queue.room is None else queue.room
         queue.add(rows[:now])
         return rows[now:]
 
     def take(self) -> dict[str, Rows]:
-        """Remove and return the rows of a tick; who waits for room hears of it."""
+        """Remove and return the rows of a tick, waking those that wait for capacity."""
         taken = {name: queue.take(self._tick_rows[name]) for name, queue in self._queues.items() if queue}
         self.wake()
         return taken

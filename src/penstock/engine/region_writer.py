@@ -1,4 +1,4 @@
-"""Writes one region of a flow as one straight-line Python function.
+"""Writer of one region of a flow as a straight-line Python function.
 
 Rows are pushed: a loop over a buffer carries the code of all that follows it,
 up to where something must be remembered. A buffer is made only where a stream
@@ -33,7 +33,7 @@ _LONGEST_RUN = 12
 
 
 class RegionWriter(StepWriter):
-    """Puts the steps of a part together. slots: state of the operators in it."""
+    """Writer that composes the steps of a part. slots: state of the operators in it."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class RegionWriter(StepWriter):
         return inlined
 
     def _handed_on(self, node: int) -> Sequence[Edge]:
-        """The edges over which a node's rows go where they are made."""
+        """Edges whose reader's code is written where a node's rows are made."""
         step = self._steps[node]
         if isinstance(step, NestedStep) and step.makes_set:
             # Outside of the loop its change is known when the last round is over.

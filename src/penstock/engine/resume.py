@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: whether a flow may, and where its state is.
+"""Resume compatibility of a flow with a checkpoint, and the layout of its state.
 
 Both engines ask here. What is compared is what operators are and read
 (`penstock.analysis.state_compatibility`); so parts without state, other names, and another
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
 
 Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]
-"""From the names of state, by node, to where state lies, as JSON: `on` what, and by name its `places`."""
+"""Function from names of state, by node, to its location, as JSON: `on` what, and by name its `places`."""
 
 IN_ONE_PROCESS = "one process"
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeBinding:
-    """What a run brings. Called as a `penstock.state.manifest.Bind`.
+    """Properties of a run that must agree with the checkpoint it resumes from. Called as a
+    `penstock.state.manifest.Bind`.
 
     keeps:  per node its slots. layout: where they lie; must stay so for state that is kept.
     shards: None means as many as there are.
@@ -103,7 +104,7 @@ class ResumeBinding:
 
 
 def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
-    """What each node keeps, from the slots of a program."""
+    """State of each node, from the slots of a program."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")
@@ -125,7 +126,7 @@ def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def check_engine(folder: Path, last: Manifest, layout: Mapping[str, Any]) -> None:
-    """Raises `FlowChanged` for a checkpoint of another engine."""
+    """Raise `FlowChanged` for a checkpoint of another engine."""
     was_on, is_on = last.layout["on"], layout["on"]
     if was_on != is_on:
         raise FlowChanged(
@@ -138,7 +139,7 @@ def check_engine(folder: Path, last: Manifest, layout: Mapping[str, Any]) -> Non
 
 
 def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
-    """Raises `FlowChanged` where state that there is would be looked for in another place."""
+    """Raise `FlowChanged` if existing state would be sought in another location."""
     then: dict[str, Any] = last.layout["places"]
     places: dict[str, Any] = now.layout["places"]
     moved = [name for name, location in places.items() if then.get(name, location) != location]
@@ -161,7 +162,7 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
 def kept_sinks(
     graph: FlowGraph, description: list[dict[str, Any]], sinks: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Of the sinks that keep what they are given: name, where it is, and what they read."""
+    """Sinks that accumulate their input: name, where it is, and what they read."""
     known = identities(description)
     found: list[dict[str, Any]] = []
     for name, sink in sinks.items():
@@ -173,7 +174,7 @@ def kept_sinks(
 
 
 def check_sinks(folder: Path, last: Manifest, now: Manifest, tick: int) -> None:
-    """Raises `FlowChanged` for a sink whose content would not be the sum of all changes."""
+    """Raise `FlowChanged` for a sink whose content would miss earlier changes."""
     for sink in now.sinks:
         # The place tells what is in it; a place that is new may be the old one under another name.
         same = [s for s in last.sinks if s["target"] == sink["target"]] or [

@@ -1,4 +1,4 @@
-"""A row inside generated code: the Python source of each column and of the weight."""
+"""Rows in generated code: Python source of each column and of the weight."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def negated(weight: str | None) -> str:
 
 
 class Only(Enum):
-    """Which rows of a table's changes a loop is about."""
+    """Selection of a table's changes in a loop: all, insertions or retractions."""
 
     ALL = ""
     GOES = "<"

@@ -1,4 +1,4 @@
-"""Run a flow in this process, from sources to sinks."""
+"""In-process runs of a flow, from sources to sinks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(
     acts at once. Sources, sinks and the checkpoint are closed in every case.
 
     returns: what was done, what each sink of `penstock.pull` ended with, and the rows that tables hold
-    back because they were taken back more often than they came.
+    back because they were retracted more often than they came.
 
     Raises what the analysis of the flow raises; `BadInput`, `BadRow`,
     `UnreadableSource` for input, before its tick began, and whatever an iterable raises;
@@ -131,7 +131,7 @@ def check_ends(
     sinks: Mapping[str, AnySink] | None,
     tick_rows: PerSource,
 ) -> None:
-    """Raises `BadInput` for names that the flow does not have, and for limits that are none."""
+    """Raise `BadInput` for unknown source or sink names and invalid limits."""
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
     check_limits("tick_rows", tick_rows, graph.sources)

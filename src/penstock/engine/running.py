@@ -1,4 +1,4 @@
-"""A running flow as a module among others: it reads from its sources, and its sinks read from it.
+"""A running flow as a pull-stream module: it reads from its sources, and its sinks read from it.
 
 A tick begins when every sink has asked for more. It is, in this order: ask the
 sources; compute; have the sinks prepare the output; commit; have them publish it. So
@@ -89,7 +89,7 @@ class RunModule:
     # -- sinks ----------------------------------------------------------------------------------
 
     def read(self, outlet: Outlet, abort: End | None, answer: AnswerTo) -> None:
-        """What a sink asks the flow for."""
+        """Answer an ask of a sink."""
         if isinstance(abort, Exception):
             self._module.crash(abort)
         elif abort:
@@ -103,7 +103,7 @@ class RunModule:
                 then()
 
     def _leave(self, outlet: Outlet, answer: AnswerTo) -> None:
-        """A sink has enough: stop the sources that nobody else reads."""
+        """Handle the abort of a sink: stop the sources that nobody else reads."""
         outlet.left = True
         if outlet.ask is None:
             self._busy -= 1
@@ -146,7 +146,7 @@ class RunModule:
             self._look_at_rest()
 
     def _came(self, inlet: Inlet, end: End | None, batch: Any = None, /) -> None:
-        """What a source answers."""
+        """Handle the answer of a source."""
         inlet.asked = False
         self._waits -= 1
         if end is None:
@@ -172,7 +172,7 @@ class RunModule:
         self._look()
 
     def _look(self) -> None:
-        """Run a tick, if there is input, something deferred, or nothing that came at all."""
+        """Run a tick if there is input or something deferred, or if the run has had no tick."""
         if not self._gathering:
             return
         if self._waits and any(i.bounded and i.asked for i in self._inlets):
@@ -233,7 +233,7 @@ class RunModule:
             self._go_on()
 
     def _note(self, taken: Sequence[Inlet]) -> None:
-        """The batches were taken: note positions, and what was set aside."""
+        """Record the batches taken: note positions, and what was set aside."""
         for inlet in taken:
             batch, inlet.batch = inlet.batch, None
             assert batch is not None
@@ -266,7 +266,7 @@ class RunModule:
         ask(None, step)
 
     def _tell(self) -> None:
-        """The tick is over."""
+        """Report the end of a tick."""
         took, set_aside, given = self._done
         self.ticks += 1
         self.rows_in += took
@@ -297,13 +297,13 @@ class RunModule:
     # -- the end --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the run after the tick at work; at once, where it waits for sources."""
+        """End the run after the current tick, or at once if it waits for sources."""
         self._ending = True
         if self._gathering:
             self._stop()
 
     def _stop(self) -> None:
-        """Stop what has not ended, and then tell the sinks."""
+        """Stop the sources that have not ended, then end the sinks."""
         self._gathering = False
         self._next = None
         self._stop_inlets([inlet for inlet in self._inlets if not inlet.ended], self._finish)
@@ -332,7 +332,7 @@ class RunModule:
         self._module.done()
 
     def _watch_interrupt(self) -> None:
-        """Hear of a signal while the event loop waits."""
+        """React to a signal while the event loop waits."""
         if self._interrupt is not None and self._runtime.has_loop and not self._watched:
             self._watched = True
             self._runtime.loop.add_reader(self._interrupt.woken, self._woken)

@@ -31,7 +31,7 @@ def consolidate(rows: Rows) -> Rows:
 
 
 def int64_overflow() -> int:
-    """A sum of integers has left the range of its type."""
+    """Raise for a sum of integers beyond the range of its type."""
     raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
 
 
@@ -61,7 +61,7 @@ def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
 def float_merge(
     group: list[Any], at: int, numerator: int, denominator: int, nan: int, up: int, down: int
 ) -> None:
-    """Add another such sum to the one at `group[at:]`."""
+    """Merge another such sum into the one at `group[at:]`."""
     common = group[at + 1]
     if denominator > common:
         total = group[at] * (denominator // common) + numerator
@@ -75,7 +75,7 @@ def float_merge(
 
 
 def float_sum(group: list[Any], at: int, count: int = 1) -> float:
-    """The sum at `group[at:]` divided by `count`, rounded once."""
+    """Divide the sum at `group[at:]` by `count`, rounding once."""
     numerator, denominator, nan, up, down = group[at : at + 5]
     if nan > 0 or (up > 0 and down > 0):
         return NAN
@@ -120,7 +120,7 @@ def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: i
 
 
 def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
-    """Add `weight` copies of `value`; +1 if it became present, -1 if it ceased to be, else 0."""
+    """Add `weight` copies of `value`; return +1 if it became present, -1 if it ceased to be, else 0."""
     before = counts.get(value, 0)
     after = before + weight
     if after:
@@ -195,7 +195,7 @@ def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict
 
 
 def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
-    """Forget what can never be among the first `k` again, as no row is ever taken back."""
+    """Drop rows that can never be among the first `k` again, given that no row is ever retracted."""
     kept = 0
     for at, row in enumerate(rows):
         if kept >= k:
@@ -237,7 +237,7 @@ def _in_order(members: frozenset[Any]) -> Any:
 
 
 def unknown_port(tag: object, ports: dict[Any, int]) -> None:
-    """A row of a partition belongs to none of its ports."""
+    """Raise for a row of a partition that belongs to none of its ports."""
     raise UnknownPort(
         f"{tag!r:.100} is no port of this partition",
         fix=f"its ports are {', '.join(map(repr, ports))}",
@@ -246,7 +246,7 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
 
 
 def no_pair(made: object) -> None:
-    """What a scan's function gave is no plain tuple of two: a NamedTuple or a list may be a pair, too."""
+    """Raise if the result of a scan's function is no pair. A NamedTuple or a list may be one, too."""
     given: Any = made
     if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
         return
@@ -261,7 +261,7 @@ def no_pair(made: object) -> None:
 
 
 def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None:
-    """A loop has run for `rounds`, which is longer than its bound allows.
+    """Raise for a loop that has exceeded its limit of rounds.
 
     growth:  how many new rows each of the last rounds made, the latest last.
     closing: per feedback of the loop (its node) how many of the latest it got; `failure.explained`
@@ -281,7 +281,7 @@ def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None
 
 
 def sort(pending: list[tuple[Any, Any]]) -> None:
-    """Sort pairs of sort key and row by the keys; what is equal stays in its order."""
+    """Sort pairs of sort key and row by key; the sort is stable."""
     try:
         pending.sort(key=itemgetter(0))
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What generated ticks call for sessions: which session a row belongs to, and which have ended.
+"""Runtime library of session windows: the session of a row, and the sessions that have ended.
 
 A session is [start, last time, number, group]; it ends `gap` after its last time. Its
 number tells in which order sessions were first seen. The calendar holds each under the
@@ -26,7 +26,7 @@ Session = list[Any]
 
 
 class SessionRule:
-    """The rule by which rows of a key make sessions.
+    """Rule that divides the rows of a key into sessions.
 
     empty: makes the list of a group without rows. merge: adds the second list to the first.
     """
@@ -52,7 +52,7 @@ class SessionRule:
         time: Any,
         absorbed: list[Session],
     ) -> Session:
-        """The session of a row at `time`, which may be new, or make one of several.
+        """Find the session of a row at `time`, creating or merging sessions as needed.
 
         sessions: key -> sessions, by start. One that became part of it is put in `absorbed`.
         """
@@ -82,7 +82,7 @@ class SessionRule:
         return session
 
     def _join(self, session: Session, after: Session) -> Session:
-        """Let a session be one with that after it, under the lesser number. The other, under the greater."""
+        """Merge a session with its successor, under the lesser number. The other, under the greater."""
         self._merge(session[GROUP], after[GROUP])
         session[LAST] = after[LAST]
         numbers = session[NUMBER], after[NUMBER]
@@ -92,7 +92,7 @@ class SessionRule:
     def closing(
         self, sessions: SlotMapping, calendar: SlotMapping, due: SlotMapping, mark: Any
     ) -> Iterator[tuple[Any, Any, Session]]:
-        """Take out and give (key, end, session) of all that end by `mark`, by end, then as first seen.
+        """Remove and yield (key, end, session) of all that end by `mark`, ordered by end, then by first row.
 
         mark: None is the end of time.
         """

@@ -1,4 +1,4 @@
-"""Sides of joins that are kept elsewhere: an index that a join reads where it stands, instead of a copy.
+"""Sides of joins stored elsewhere: an index that a join reads in place, instead of a copy.
 
 A side of an inner join is a slot, key -> rows. Where the side is a source, read as it is and joined on some
 of its columns, and somebody keeps these rows by just those columns, the slot can be a window on them. Who
@@ -24,7 +24,7 @@ from penstock.graph.node import FlowGraph, Node
 
 Row: TypeAlias = tuple[Any, ...]
 There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
-"""From a key to the rows that are there, with their counts."""
+"""Function from a key to its rows with their multiplicities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class JoinSide:
 
 
 def join_sides(program: Program) -> list[JoinSide]:
-    """The sides of joins that may be kept elsewhere."""
+    """The join sides that can be stored elsewhere."""
     graph = program.graph
     looping = {node for loop in find_loops(graph) for node in loop}
     slots = {slot.name for slot in program.slots}
@@ -76,7 +76,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide
 
 
 def _plain_column(key: Expr, source: Source) -> str | None:
-    """The column that a key is, where its values are keys as they are."""
+    """The column that is the key, if its values serve as dict keys unchanged."""
     if not isinstance(key, Column):
         return None
     field = next(f for f in source.schema.fields if f.name == key.name)
@@ -85,7 +85,7 @@ def _plain_column(key: Expr, source: Source) -> str | None:
 
 
 def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | None:
-    """Where a source is read, as (node, port), if it is read by joins alone; else None."""
+    """The readers of a source as (node, port), if all of them are joins; else None."""
     graph = program.graph
     edges = graph.consumers()[graph.sources[source]]
     joins = all(isinstance(graph.nodes[edge.target].operator, Join) for edge in edges)
@@ -93,7 +93,7 @@ def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | N
 
 
 class SharedSide:
-    """The slot of a side that is kept elsewhere: what was there before the time at hand, and what came since.
+    """Slot of a side that is stored elsewhere: what was there before the time at hand, and what came since.
 
     It is what the code of an inner join asks of a slot, and no other mapping. there: what was there before.
     """
@@ -104,12 +104,12 @@ class SharedSide:
         self._news: dict[Hashable, Any] = {}
 
     def settle(self) -> None:
-        """The time at hand is over: from now on `there` tells its changes, too."""
+        """End the current time: from now on `there` tells its changes, too."""
         if self._news:
             self._news = {}
 
     def get(self, key: Hashable) -> Any:
-        """The rows of a key, which may be changed; None where there are none."""
+        """The rows of a key, which may be changed; None if there are none."""
         there, news = self._there(key), self._news.get(key)
         if not there and news is None:
             return None
@@ -123,7 +123,7 @@ class SharedSide:
 
 
 class _Rows:
-    """The rows of a key that only come: those that were there, then the news."""
+    """Rows of a key, without retractions: those that were there, then the news."""
 
     __slots__ = ("_all_news", "_key", "_news", "_there")
 
@@ -157,7 +157,7 @@ class _Weights:
         self._news: dict[Row, int] | None = news
 
     def items(self) -> Collection[tuple[Row, int]]:
-        """All rows, with the sum of their weights, which is not 0."""
+        """All rows with their summed weights, none of which is 0."""
         if not self._news:
             return self._there
         weights = dict(self._there)

@@ -1,4 +1,4 @@
-"""Slots: the named, typed pieces of an operator's state."""
+"""Slots: the named mappings that hold an operator's state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Divides = Literal["nothing", "value", "fields"]
 
 
 def as_it_is(value: Any) -> Any:
-    """Thaw of values that are never mutated in place, or come back as they were."""
+    """Thaw of values that are never mutated in place, or are stored in their mutable form."""
     return value
 
 
@@ -27,16 +27,15 @@ def as_dict(value: Any) -> dict[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A mapping from key to value that an operator keeps.
+    """A named mapping from key to value in an operator's state.
 
     name: "<node id>.<what>", stable for a given flow.
-    thaw: makes the mutable form of a stored value, where a store gives back
-          tuples for lists.
-    divides: what of a value a store may keep in pieces, so that a large one is not read and written
-          whole: "value", a dict or a list of rows; "fields", those of a list's fields that are dicts
-          or lists. Then it need not be a dict or list of Python's own, but behaves like one.
-    transient: it is emptied when the tick ends, and so belongs to no state: it is
-          always a dict, and may be iterated.
+    thaw: makes the mutable form of a stored value, if a store returns tuples for lists.
+    divides: what of a value a store may divide into chunks, so that a large one is not read and
+          written whole: "value", a dict or a list of rows; "fields", those of a list's fields that
+          are dicts or lists. Then it need not be a plain dict or list, but behaves like one.
+    transient: it is emptied when the tick ends, and so belongs to no state: it is always a dict,
+          and may be iterated.
     """
 
     name: str
@@ -46,9 +45,9 @@ class Slot:
 
 
 class SlotMapping(Protocol):
-    """What generated code asks of a slot: a dict, or a mapping that loads what it is asked for.
+    """Interface of a slot for generated code: a dict, or a mapping that loads entries on demand.
 
-    `get` gives None where there is nothing; a value that was got may be
+    `get` gives None if there is nothing; a value that was got may be
     mutated in place. Nothing iterates a slot.
     """
 

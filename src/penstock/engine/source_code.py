@@ -1,4 +1,4 @@
-"""A writer of Python source that remembers which operator each line belongs to."""
+"""Generated Python source, with the operator that each line belongs to, and the constants it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a line is for. node: the operator's id. row: source of each column of its input row."""
+    """Purpose of a generated line. node: the operator's id. row: source of each column of its input row."""
 
     node: int | None = None
     row: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class SourceCode:
         self.purposes.extend(other.purposes)
 
     def drop_unused(self, at: int, name: str, header: str) -> None:
-        """Let the loop at line `at` have this header, if `name` is used in the first line of its body alone.
+        """Replace the header of the loop at line `at`, if `name` is used in the first line of its body alone.
 
         That line, which unpacks `name` as the header then does, goes.
         """
@@ -59,7 +59,7 @@ class SourceCode:
 
     @contextmanager
     def block(self, header: str) -> Generator[None]:
-        """Lines written inside stand one level deeper under `header`."""
+        """Open a block under `header`, one level deeper."""
         self.line(header)
         with self.deeper():
             yield
@@ -76,7 +76,7 @@ class SourceCode:
 
     @contextmanager
     def working_for(self, node: int, row: tuple[str, ...] = ()) -> Generator[None]:
-        """Lines written inside belong to `node` and work on the row with these column sources."""
+        """Attribute the lines written inside to `node`, and to the row with these column sources."""
         before, self._purpose = self._purpose, Purpose(node, row)
         yield
         self._purpose = before

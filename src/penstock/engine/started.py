@@ -1,4 +1,4 @@
-"""A run of a flow: its ends, its checkpoint and the flow itself, connected and started."""
+"""A started run: endpoints, checkpoint and flow, connected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `penstock.run`, which says what they mean."""
+    """Options of `penstock.run`, where they are documented."""
 
     tick_rows: PerSource
     checkpoint: str | PathLike[str] | None
@@ -56,7 +56,7 @@ class RunOptions:
 
 
 class Started:
-    """Opens everything, has the sinks recover, and starts. What is opened is closed by `closing`, too.
+    """A run with open endpoints and recovered sinks, under way. `closing` closes what it opens.
 
     Raises what `run` does before its first tick.
     """
@@ -128,7 +128,7 @@ class Started:
         return outlet
 
     def _named(self, end: str, open: Callable[[], Any]) -> Any:
-        """Open modules that say in errors to which end they belong."""
+        """Open modules whose errors name their endpoint."""
         before = set(self._run.modules)
         opened = open()
         for module in self._run.modules:
@@ -139,7 +139,7 @@ class Started:
     # -- to the end -----------------------------------------------------------------------------
 
     def wait(self) -> RunResult:
-        """Work until every source and sink has confirmed its end."""
+        """Run until every source and sink has confirmed its end."""
         self._run.wait()
         return self._result()
 

@@ -1,4 +1,4 @@
-"""The writer of generated code as an operator's step sees it: names, expressions, and rows of one region.
+"""Writer of generated code for the steps of one region: names, expressions and rows.
 
 Steps write through it and know neither each other nor how a region is put together;
 `RegionWriter`, which knows both, is the one subclass that is used.
@@ -37,11 +37,11 @@ _NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count"
 
 
 class StepWriter(ABC):
-    """Code of one part of a plan, and what its steps ask about their place in it.
+    """Writer of the code of one part, and queries about a step's surroundings in it.
 
     code: what has been written. functions: module-level functions that it calls.
     at: source of the round in which the rows are there that are worked on, in a loop whose rows may
-        be taken back.
+        be retracted.
     counting: write, too, what counts per operator the ticks in which rows reached it.
     """
 
@@ -74,7 +74,7 @@ class StepWriter(ABC):
 
     @abstractmethod
     def emit(self, node: int, row: Row) -> None:
-        """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
+        """Write the code for one row of a node's output: its consumer's code, or a buffer."""
 
     @abstractmethod
     def handed_on(self, node: int) -> Edge | None:
@@ -86,7 +86,7 @@ class StepWriter(ABC):
 
     @abstractmethod
     def merges(self, node: int) -> bool:
-        """Whether a node makes one of equal rows of its inputs, also where none is taken back."""
+        """Whether a node merges equal rows of its inputs, even if none is retracted."""
 
     # -- the place of a node -----------------------------------------------------------------------
 
@@ -107,11 +107,11 @@ class StepWriter(ABC):
         return self._loop_of.get(one) != self._loop_of.get(other)
 
     def reads_buffer(self, edge: Edge) -> bool:
-        """Whether an edge's rows stand in a buffer: its target's code is not written where they are made."""
+        """Whether an edge's rows are buffered: its target's code is not written where they are made."""
         return self.handed_on(edge.source) != edge
 
     def has_buffer(self, node: int) -> bool:
-        """Whether a node's rows stand in a buffer, for others to read."""
+        """Whether a node's rows are buffered for other readers."""
         return any(self.reads_buffer(edge) for edge in self._consumers[node])
 
     def entries(self, node: int) -> tuple[Edge, ...]:
@@ -131,23 +131,23 @@ class StepWriter(ABC):
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:
-        """The variable with the number of the next round, in a loop whose rows may be taken back."""
+        """The variable with the number of the next round, in a loop whose rows may be retracted."""
         return f"next_{self._loop_of[node][0]}"
 
     def times(self, node: int) -> str:
-        """The variable with the heap of the rounds that are still to come, likewise."""
+        """The variable with the heap of future rounds, in such a loop."""
         return f"times_{self._loop_of[node][0]}"
 
     @contextmanager
     def at_round(self, source: str) -> Generator[None]:
-        """What is written inside works on rows that are there in the round `source`: `at` tells it."""
+        """Open a block that works on rows that are there in the round `source`: `at` tells it."""
         before, self.at = self.at, source
         yield
         self.at = before
 
     @contextmanager
     def at_later(self, one: str, other: str) -> Generator[None]:
-        """What is written inside works on rows that are there from the later of two rounds on."""
+        """Open a block that works on rows that are there from the later of two rounds on."""
         at = self.fresh("at")
         self.code.line(f"{at} = {one} if {one} > {other} else {other}")
         with self.at_round(at):
@@ -155,7 +155,7 @@ class StepWriter(ABC):
 
     @contextmanager
     def in_first_round(self, node: int) -> Generator[None]:
-        """What is written inside runs once per tick, also where the node is in a loop."""
+        """Open a block that runs once per tick, also where the node is in a loop."""
         if not self.is_in_loop(node):
             yield
             return
@@ -254,7 +254,7 @@ class StepWriter(ABC):
     def null_key_test(
         self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
     ) -> str | None:
-        """Source of whether a part of the key is null; None where none can be."""
+        """Source of whether a part of the key is null; None if none can be."""
         schema = self.input_schema(node, port)
         scope = self._scope(schema, columns)
         tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
@@ -281,7 +281,7 @@ class StepWriter(ABC):
         return names
 
     def must_take_back_first(self, node: Node) -> bool:
-        """Whether what goes must go before what comes (see `transients`)."""
+        """Whether retractions must be applied before insertions (see `retraction_order`)."""
         appends = tuple(self.is_append(source) for source in node.inputs)
         return must_take_back_first(self.graph, self._consumers, appends, node)
 
@@ -293,7 +293,7 @@ class StepWriter(ABC):
 
     @contextmanager
     def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
-        """Loop over the buffer of an input, or what goes or comes of it; the body is written inside."""
+        """Open a loop over the buffer of an input, or over its insertions or retractions."""
         source = node.inputs[port]
         edge = Edge(source, node.id, port)
         schema = self.graph.nodes[source].schema
@@ -321,14 +321,14 @@ class StepWriter(ABC):
                     yield self._as_taken(edge, Row(names, None, weight))
 
     def _as_taken(self, edge: Edge, row: Row) -> Row:
-        """A row that comes over an edge, with 0.0 for -0.0 where its reader makes one of equal rows."""
+        """Replace -0.0 by 0.0 in a row if the reader of its edge merges equal rows."""
         merged = self.merges(edge.target) and not self.analysis.zeros.one[edge.source]
         if not merged and not self.is_as_given(edge.source):
             return row
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
 
     def is_as_given(self, node: int) -> bool:
-        """Whether rows of a node are those that a table source was given, and no step has seen them yet."""
+        """Whether rows of a node come straight from a table source, unseen by any step."""
         if not self.graph.nodes[node].inputs:
             return node in self.analysis.zeros.made
         return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
@@ -343,7 +343,7 @@ class StepWriter(ABC):
         return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
 
     def as_whole(self, row: Row) -> Row:
-        """The same row, also as a tuple in a variable."""
+        """Assign a row to a variable as a tuple as well."""
         if row.whole is not None:
             return row
         name = self.fresh("row")
@@ -361,12 +361,12 @@ class StepWriter(ABC):
     # -- activations -------------------------------------------------------------------------------
 
     def note_activations(self, node: int, sources: Sequence[int]) -> None:
-        """Write that a node was activated if a buffer that it reads has rows."""
+        """Write code that counts an activation of a node if a buffer that it reads has rows."""
         if self._counting and sources:
             with self.code.block(f"if {' or '.join(map(self.buffer, sources))}:"):
                 self.note_activation(node)
 
     def note_activation(self, node: int) -> None:
-        """Write that a node was activated."""
+        """Write code that counts an activation of a node."""
         if self._counting:
             self.code.line(f"{self.named('ran', node)} = True")

@@ -1,4 +1,4 @@
-"""What generated ticks call for event time: where windows lie, and which of them have ended.
+"""Runtime library of windows: the windows of a time, and those that have ended.
 
 Nothing iterates a slot, so what is to be dropped is found in a calendar: the ends of open
 windows in a heap, and under each end the windows in chunks, so that a window more
@@ -30,7 +30,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def before_all(type: DataType) -> Any:
-    """A value that no time of this type is below."""
+    """A lower bound of all times of this type."""
     return EARLIEST if type == TIMESTAMP else -inf
 
 
@@ -123,7 +123,7 @@ _CHUNK = 256
 
 
 def note(calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, end: Any, window: Any) -> None:
-    """Note that `window` is to be closed at `end`.
+    """Schedule `window` to be closed at `end`.
 
     calendar: () -> heap of ends. counts: end -> how many windows. due: (end, chunk) -> windows.
     """
@@ -146,7 +146,7 @@ def note(calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, end: Any,
 def closing(
     calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, mark: Any
 ) -> Iterator[tuple[Any, Any]]:
-    """Take out and give (end, window) of all that end by `mark`, in order of ends, then of noting.
+    """Remove and yield (end, window) of all windows that end by `mark`, ordered by end, then by insertion.
 
     mark: None is the end of time.
     """
@@ -179,5 +179,5 @@ def is_first(kept: list[Any], time: Any, within: Any) -> bool:
 
 
 def still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
-    """The times that a row which is still to come may be near to. mark: None is the end of time."""
+    """The times that a future row may be near. mark: None is the end of time."""
     return [] if mark is None else [time for time in kept if time + within > mark]

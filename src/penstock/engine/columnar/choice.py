@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ColumnarName = Literal["auto", "always", "never"]
 
 COLUMNAR_ROWS = 20_000
-"""Rows from which on a tick is large. See docs/columnar.md for what was measured."""
+"""Rows at which a tick counts as large. See docs/columnar.md for what was measured."""
 
 NEVER = sys.maxsize
 """More rows than any tick has."""
@@ -47,7 +47,7 @@ class Columnar:
     lazily: bool = False
 
     def ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
-        """How `program` runs in large ticks; None where it does not, or Polars is not installed."""
+        """Build the large ticks of `program`; None if it has none, or Polars is not installed."""
         if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
             return None
         from penstock.engine.columnar.large_ticks import LargeTicks
@@ -57,7 +57,7 @@ class Columnar:
 
 
 def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
-    """What a user asks for. Raises `BadInput` for a name or a number that means nothing."""
+    """Convert the user's options. Raises `BadInput` for an unknown name or a number below 1."""
     if name not in ("auto", "always", "never"):
         raise BadInput(f"columnar={name!r} means nothing", fix='it is "auto", "always" or "never"')
     if rows is not None and rows < 1:
@@ -70,7 +70,7 @@ def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Colu
 
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
-    """Lines on the parts of a flow, for `penstock.analysis.explain`."""
+    """Lines about large ticks, one per part and operator, for `penstock.analysis.explain`."""
     if find_spec("polars") is None:
         yield "none: Polars is not installed, every tick runs in rows"
         return

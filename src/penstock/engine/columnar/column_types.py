@@ -24,7 +24,7 @@ from penstock.expr.types import (
 
 
 class NotLowered(Exception):
-    """An expression, or a type, that has no columnar form. The message is for `explain`."""
+    """Raised for an expression or a type without a columnar form. The message is for `explain`."""
 
 
 @singledispatch

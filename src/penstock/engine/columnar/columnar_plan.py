@@ -1,4 +1,4 @@
-"""Which operators of a part run on frames in a large tick, and why others do not.
+"""Choice of the operators that run on frames in a large tick, with a reason for each that does not.
 
 Those that do are closed upwards: what they read comes from outside the part or
 from others of them. What they make for the rest of the part is given to it as
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What the rest of a part is given: the rows of `source`, as `reduction` makes them if there is one."""
+    """Input of the row-wise rest of a part: the rows of `source`, reduced if there is a `reduction`."""
 
     source: int
     reduction: Reduction | None
@@ -33,7 +33,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarPlan:
-    """How a part runs in a large tick.
+    """Division of a part for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
     joins:    of the columnar nodes those that remember.
@@ -50,7 +50,7 @@ class ColumnarPlan:
 
     @property
     def pays(self) -> bool:
-        """Whether many rows become few before they are rows again, or are matched: worth a conversion."""
+        """Whether the conversion pays: rows are reduced or joined before they become rows again."""
         return bool(self.joins) or any(feed.reduction is not None for feed in self.feeds)
 
     @property
@@ -60,7 +60,7 @@ class ColumnarPlan:
 
 
 def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
-    """The shape of a part."""
+    """Divide a part into columnar nodes and the rest."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
     joins: dict[int, JoinPlan] = {}

@@ -1,4 +1,4 @@
-"""Rows of a stream that stand in columns."""
+"""Rows of a stream in columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILS = "f"
 
 
 class Columns:
-    """Rows of `schema` as a frame, and as rows when somebody asks for them.
+    """Rows of `schema` as a frame, converted to tuples on demand.
 
     append: they come without weights.
     rows:   how to make the internal rows, where that is cheaper than from the frame.
@@ -53,7 +53,7 @@ class Columns:
         return self._rows
 
     def for_user(self) -> pl.DataFrame:
-        """The rows with the names of their columns; the weights, where there are any, in one of their own."""
+        """The rows under their column names, with a column of weights unless append."""
         taken: dict[str, pl.Series] = {}
         for at, field in enumerate(self.schema.fields):
             series = self.frame[str(at)]
@@ -73,11 +73,11 @@ class Columns:
 
 
 class Declined(Exception):
-    """A tick that has to run row by row: something in it fails, or Polars cannot tell."""
+    """Raised for a tick that must run row by row: something in it fails, or Polars cannot decide."""
 
 
 def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
-    """Internal rows in columns. Raises `Declined` for a value that Polars cannot hold."""
+    """Convert internal rows to columns. Raises `Declined` for a value that Polars cannot hold."""
     try:
         taken = {str(at): to_series(f.type, [row[at] for row in rows]) for at, f in enumerate(schema.fields)}
         if not append:
@@ -88,7 +88,7 @@ def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
 
 
 def can_hold(schema: Schema) -> bool:
-    """Whether rows of a schema can stand in columns."""
+    """Whether Polars has a type for every column of the schema."""
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 

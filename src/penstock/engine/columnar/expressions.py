@@ -38,7 +38,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **strings.LOWERINGS,
     **time.LOWERINGS,
 }
-"""Per function of the catalogue that has a columnar form, how it is lowered."""
+"""Lowering of each catalogue function that has a columnar form."""
 
 
 def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
@@ -47,12 +47,12 @@ def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
 
 
 def reads_columns(expr: Expr) -> bool:
-    """Whether its value depends on the row. What does not has one value in Polars, and not one per row."""
+    """Whether the value depends on the row. Polars gives a constant one value, not one per row."""
     return any(isinstance(part, Column) for part in expr.walk())
 
 
 def unknown_columns(schema: Schema) -> list[Lowered]:
-    """Columns of a schema of which nothing is known, to ask whether something can be lowered."""
+    """Columns without known bounds, to test whether an expression can be lowered."""
     return [Lowered(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
 

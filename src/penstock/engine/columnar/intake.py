@@ -1,4 +1,4 @@
-"""From what users give to columns, where every value is plainly right; all else goes by rows.
+"""Fast conversion of user input to columns, where every value is plainly valid.
 
 Rows are checked one by one, with a message for each mistake. Here whole columns
 are asked whether they hold what their type says. If one does not, or might not,
@@ -55,7 +55,7 @@ _CLASSES: dict[type[DataType], type] = {
 def columns_of_list(
     schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]
 ) -> Columns | None:
-    """A list of rows, or of changes of a table, in columns; None where one is not plainly right.
+    """Convert a list of rows or changes to columns; None unless every one is plainly valid.
 
     checked: makes the internal rows of the list, should they be needed.
     """
@@ -90,7 +90,7 @@ def columns_of_list(
 
 
 def _values(schema: Schema, given: list[Any]) -> list[list[Any]] | None:
-    """The columns of the rows; None where a row is not of the usual kind."""
+    """Transpose the rows; None if one is not an instance of the row class or a tuple of its length."""
     if schema.scalar:
         return [given]
     wanted = schema.row_class
@@ -117,7 +117,7 @@ def _is_right(field: Field, column: list[Any]) -> bool:
 
 
 def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None:
-    """A frame in columns as they are inside; None where one is not plainly right."""
+    """Convert a frame to internal columns; None unless every value is plainly valid."""
     try:
         frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
         return _columns_of(schema, append, frame)
@@ -150,7 +150,7 @@ def _columns_of(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns | 
 
 @singledispatch
 def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
-    """The column as it is inside; None where its Polars type says that some value might not be right."""
+    """The column as it is inside; None if its Polars type says that some value might not be right."""
     return series if series.dtype == dtype_of(type) else None
 
 

@@ -1,4 +1,4 @@
-"""Inner joins of large ticks, and what they remember.
+"""Inner joins in large ticks, and their state.
 
 With L, R before a tick of new rows l, r the answer is  l x R  +  (L + l) x r.
 Between large ticks both sides stand in frames as they came. A small tick looks
@@ -66,7 +66,7 @@ class JoinPlan:
         return self.operator.left_keys, self.operator.right_keys
 
     def keyed(self, port: int, stream: Stream) -> Stream:
-        """A side with its keys in "k0", ..., without the rows of which one is null."""
+        """Add the keys of a side as "k0", ..., and drop rows with a null key."""
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
         keyed = noted.frame.with_columns(*(one.value.alias(f"k{at}") for at, one in enumerate(lowered)))
@@ -80,7 +80,7 @@ class JoinPlan:
         return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
 
     def pair(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
-        """The pairs of two sides. driver: the side whose order they have."""
+        """Pair the rows of two sides. driver: the side whose order they have."""
         width = len(self.schemas[0].fields)
         moved = {str(at): str(width + at) for at in range(len(self.schemas[1].fields))}
         right = right.rename({**moved, **({} if self.appends[1] else {WEIGHT: "w2"})})
@@ -96,7 +96,7 @@ class JoinPlan:
         )
 
     def output(self, pairs: Stream) -> Stream:
-        """The rows of the join, from its pairs."""
+        """Make the output rows from pairs."""
         residual = self.operator.residual
         if residual is not None:
             lowered = pairs.lower(residual)
@@ -115,7 +115,7 @@ class JoinPlan:
 
 
 def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: bool) -> JoinPlan:
-    """How a join runs on frames. Raises `NotLowered`."""
+    """Plan a join on frames. Raises `NotLowered`."""
     operator = node.operator
     assert isinstance(operator, Join)
     if operator.how is not How.INNER:
@@ -151,11 +151,11 @@ class HeldJoin:
 
     @property
     def is_held(self) -> bool:
-        """Whether its state stands in frames, and not in its slots."""
+        """Whether the state is held in frames rather than in slots."""
         return self._held is not None
 
     def take(self, rows: int, *, lazily: bool) -> bool:
-        """Bring the state into frames, for a tick of so many rows. False where that is not worth it.
+        """Move the state into frames, for a tick of so many rows. False where that is not worth it.
 
         lazily: the state may stay in frames; else none is brought there that is in the slots.
         """
@@ -187,7 +187,7 @@ class HeldJoin:
         return [self.plan.keyed(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
 
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
-        """The rows that new rows on either side make, before `add`.
+        """Output rows caused by new rows on either side; call before `add`.
 
         computed_on: whether expressions follow, which want to know the bounds of integers.
         """
@@ -218,14 +218,14 @@ class HeldJoin:
         return plan.output(replace(unknown, frame=frame.lazy(), most=frame.height))
 
     def add(self, news: Sequence[pl.DataFrame | None]) -> None:
-        """Remember the new rows of a tick that has gone well."""
+        """Add the new rows of a successful tick to the state."""
         assert self._held is not None
         for held, frame in zip(self._held, news, strict=True):
             if frame is not None:
                 held.append(frame)
 
     def settle(self) -> None:
-        """Pour what stands in frames into the slots."""
+        """Move the state from frames into slots."""
         held, self._held = self._held, None
         if held is None:
             return

@@ -1,4 +1,4 @@
-"""All parts of a flow as they run in a large tick."""
+"""Large ticks of a whole flow, and the generated code for the operators that stay in rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ReducedAggregateStep(AggregateStep):
-    """An aggregate whose input are groups: a key, a number of rows, partial values."""
+    """Aggregate over reduced input: per group a key, a number of rows, and partial values."""
 
     takes_rows = False
 
@@ -67,7 +67,7 @@ class ReducedAggregateStep(AggregateStep):
 
 
 class RestWriter(RegionWriter):
-    """Writes the rest of a part as a function of its feeds."""
+    """Writer of the row-wise rest of a part, as a function of its feeds."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
 class LargeTicks:
-    """The parts of a program, each as it runs when many rows come.
+    """The parts of a program, in the form in which they run in large ticks.
 
     names: of the generated code: functions and slots. The code that large ticks need is added to it.
     least: with fewer rows a part runs in rows.
@@ -167,7 +167,7 @@ class LargeTicks:
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
 
     def columns(self, name: str, given: object, checked: Callable[[], Rows]) -> Columns | None:
-        """What a user gives a source, in columns; None where it has to go by rows.
+        """Convert user input of a source to columns; None if it must be checked row by row.
 
         checked: makes the internal rows of it.
         """
@@ -181,16 +181,16 @@ class LargeTicks:
 
     @property
     def is_holding(self) -> bool:
-        """Whether state stands in frames, and not in its slots."""
+        """Whether any state is held in frames rather than in slots."""
         return any(join.is_held for runner in self._runners for join in runner.joins.values())
 
     def settle(self) -> None:
-        """Bring all state into the slots."""
+        """Move all state into slots."""
         for runner in self._runners:
             runner.settle()
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
-        """The rows of a tick per source, as rows where a delay keeps them."""
+        """Input of a tick per source, as rows where a delay keeps them."""
         return {
             name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
             for name, rows in given.items()
@@ -198,7 +198,7 @@ class LargeTicks:
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part that knows nothing of columns."""
+    """Wrap a part that takes rows only."""
     return lambda *inputs: function(*[as_rows(given) for given in inputs])
 
 

@@ -1,4 +1,4 @@
-"""What a row expression becomes in Polars: a value, and where the row path would raise."""
+"""Lowered row expressions: a Polars expression, and a condition under which the row path would raise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Lowered:
     """An expression over the columns of a frame.
 
     bounds: of an integer, else None.
-    fails:  true on each row on which the row path might raise; None where it cannot.
+    fails:  true on each row on which the row path might raise; None if it cannot.
     """
 
     value: pl.Expr
@@ -31,7 +31,7 @@ class Lowered:
 
 
 Lowering: TypeAlias = Callable[[CallTerm, Sequence[Lowered]], Lowered]
-"""How a function of the catalogue is lowered, from its lowered arguments.
+"""Lowering of a catalogue function, from its lowered arguments.
 
 Of a strict function the failures of its arguments are added by the caller; a
 lazy one says itself on which rows an argument is evaluated at all.
@@ -39,7 +39,7 @@ lazy one says itself on which rows an argument is evaluated at all.
 
 
 def either(*conditions: pl.Expr | None) -> pl.Expr | None:
-    """Whether one of them is true; None where there is none."""
+    """Disjunction of the conditions; None if there is none."""
     given = [c for c in conditions if c is not None]
     return reduce(lambda a, b: a | b, given) if given else None
 
@@ -55,7 +55,7 @@ def one_zero(value: pl.Expr) -> pl.Expr:
 
 
 def constant(term: Term) -> object:
-    """The value of a constant; None where the term is none."""
+    """The value of a constant term; None for any other term."""
     return term.value if isinstance(term, LiteralTerm) else None
 
 
@@ -66,7 +66,7 @@ def bounds_of(lowered: Lowered) -> Bounds:
 
 
 def hull(lowered: Sequence[Lowered]) -> Bounds | None:
-    """Bounds of whichever of them is taken; None where they are no integers."""
+    """Smallest bounds that enclose those of all; None for anything but integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 

@@ -1,4 +1,9 @@
-"""What a large tick comes to before an operator with state sees it: groups, or rows without their copies."""
+"""Reduction of a large tick before a stateful operator: to groups, or to distinct rows.
+
+An accumulator keeps the same fields however rows arrive. In a large tick Polars aggregates each
+group's rows first; generated code then adds these few partial values to the fields, so that a small
+tick may follow.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,7 @@ _ROOM = 2**62
 
 @dataclass(frozen=True)
 class Partial:
-    """Base of the partial answers of one accumulator."""
+    """Base of the partial aggregates of one accumulator."""
 
     accumulator: Accumulator
 
@@ -55,12 +60,12 @@ class Partial:
         return ()
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
-        """Write how the partial values in these variables are added to the group's fields."""
+        """Write code that adds the partial values in these variables to the group's fields."""
 
 
 @singledispatch
 def partial_of(accumulator: Accumulator) -> Partial | None:
-    """The partial form of an accumulator; None where it has none."""
+    """The partial form of an accumulator; None if it has none."""
     return None
 
 
@@ -153,7 +158,7 @@ _HEIGHT = "rows"
 
 
 class Reduction:
-    """Base: fewer rows that do to an operator's state what all of a tick would."""
+    """Base: fewer rows with the same effect on an operator's state as all rows of a tick."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         """The reduced rows. Raises `NotLowered`."""
@@ -166,7 +171,7 @@ class Reduction:
 
 @singledispatch
 def reduction_of(operator: Operator, schema: Schema, append: bool) -> Reduction:
-    """How the input of an operator, rows of `schema`, is reduced. Raises `NotLowered`."""
+    """The reduction of an operator's input, rows of `schema`. Raises `NotLowered`."""
     raise NotLowered
 
 

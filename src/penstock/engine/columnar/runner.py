@@ -1,4 +1,4 @@
-"""One part of a flow in a large tick: on frames as far as its shape says, then in rows."""
+"""Run of one part in a large tick: columnar nodes on frames, then the rest in rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Function = Callable[..., tuple[Rows, ...]]
 
 
 class OnFrames(NamedTuple):
-    """What a tick comes to on frames, before anything is changed.
+    """Results of a tick on frames, before any state changes.
 
     leaving: rows of columnar nodes. feeds: what the rest reads. news: what joins are to remember.
     """
@@ -36,7 +36,7 @@ class OnFrames(NamedTuple):
 
 
 class PartRunner:
-    """Runs a part on rows or columns, whichever come; what leaves it may be either, too.
+    """A part that takes and returns rows or columns.
 
     function: the part in rows. rest: what its shape leaves to rows.
     slot:     the mapping of a slot, by name, as it is at the time.
@@ -102,7 +102,7 @@ class PartRunner:
         return tuple(leaving[n] for n in part.outputs)
 
     def settle(self) -> None:
-        """Bring all state into the slots."""
+        """Move all state into slots."""
         for join in self.joins.values():
             join.settle()
 
@@ -187,5 +187,5 @@ class PartRunner:
 
 
 def as_rows(given: Given) -> Rows:
-    """The rows, whatever they stand in."""
+    """Convert to rows if needed."""
     return given.rows() if isinstance(given, Columns) else given

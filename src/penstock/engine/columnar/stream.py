@@ -1,4 +1,4 @@
-"""A stream in a large tick: a lazy frame, what is known of its columns, and the operators on it."""
+"""Streams in a large tick: a lazy frame with known column bounds, and the operators on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.flow.operators.union import Union
 from penstock.graph.node import Operator
 
 _MOST_COPIES = 2**53
-"""Leaves room for the sums of as many streams as a flow may unite."""
+"""Limit that leaves room for the sums of as many streams as a flow may unite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Stream:
         return lower(expr, self.schema, self.columns)
 
     def noting(self, *failures: pl.Expr | None) -> Stream:
-        """The same rows; those that make one of `failures` true are marked."""
+        """Mark the rows for which one of `failures` is true."""
         fails = either(*failures)
         if fails is None:
             return self
@@ -63,7 +63,7 @@ class Stream:
         return replace(self, frame=self.frame.with_columns(marks.alias(FAILS)), checked=True)
 
     def collected(self) -> pl.DataFrame:
-        """Its rows, without the marks. Raises `Declined` where one is marked."""
+        """Collect the rows, without the marks. Raises `Declined` where one is marked."""
         frame = self.frame.collect()
         if not self.checked:
             return frame
@@ -71,12 +71,12 @@ class Stream:
         return frame.drop(FAILS)
 
     def kept(self) -> Stream:
-        """The same, computed once for several readers."""
+        """Compute the stream once, for several readers."""
         return replace(self, frame=self.frame.collect().lazy())
 
 
 def refuse_marked(frame: pl.DataFrame) -> None:
-    """Raises `Declined` where a row is marked."""
+    """Raise `Declined` where a row is marked."""
     if frame[FAILS].any():
         raise Declined
 
@@ -89,13 +89,13 @@ def heaviest(frame: pl.DataFrame) -> int:
 
 
 def decline_weight_overflow(frame: pl.DataFrame) -> None:
-    """Raises `Declined` where the weights of a frame might sum to more than 64 bits hold."""
+    """Raise `Declined` where the weights of a frame might sum to more than 64 bits hold."""
     if heaviest(frame) * frame.height >= _MOST_COPIES:
         raise Declined
 
 
 def stream_of(columns: Columns) -> Stream:
-    """Given rows as a stream. Raises `Declined` where their weights are too large to be summed."""
+    """Make a stream of given rows. Raises `Declined` where their weights are too large to be summed."""
     if not columns.append:
         decline_weight_overflow(columns.frame)
     known = known_columns(columns.schema, columns.frame)
@@ -103,7 +103,7 @@ def stream_of(columns: Columns) -> Stream:
 
 
 def unknown_stream(schema: Schema, append: bool) -> Stream:
-    """A stream without rows, to ask what can be done with it.
+    """An empty stream, to test which operators can be lowered.
 
     Raises `NotLowered` for a type that stays in rows.
     """
@@ -176,7 +176,7 @@ def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]
 
 
 def with_one_zero(stream: Stream) -> Stream:
-    """The same rows, with 0.0 for -0.0."""
+    """Replace -0.0 by 0.0."""
     floats = [str(at) for at, field in enumerate(stream.schema.fields) if field.type == FLOAT64]
     made = [one_zero(pl.col(name)).alias(name) for name in floats]
     return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream

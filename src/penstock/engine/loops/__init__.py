@@ -1,4 +1,4 @@
-"""Loops within a tick: how the operators of a cycle are run until nothing new is found."""
+"""Loops within a tick: evaluation of the operators of a cycle up to a fixpoint."""
 
 from penstock.engine.loops import feedback, presence, semi_naive, union
 

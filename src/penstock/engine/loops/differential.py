@@ -1,4 +1,4 @@
-"""A loop whose rows may be taken back: differences by tick and round.
+"""Differential evaluation of loops whose rows may be retracted: differences by tick and round.
 
 Each stream of the loop is a sequence of bags, one per round: what enters is the same
 in all of them, a feedback is empty in round 0 and then what closed it in the round
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from penstock.engine.steps.step import Step
 
 _SHOWN_ROUNDS = 10
-"""How many of the last rounds an error tells the growth of."""
+"""Number of last rounds whose growth an error shows."""
 
 
 def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
-    """Write the loop; afterwards the buffers of its nodes have what leaves it, as rows with weights."""
+    """Write the loop. Afterwards the buffers of its nodes hold the rows that leave it, with weights."""
     code = writer.code
     round_, next_, times = writer.round(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
     growth = writer.fresh("growth")
@@ -83,7 +83,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
 
 
 def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
-    """What does not go round is there from round 0 on."""
+    """Write the loop-invariant inputs, which are present from round 0 on."""
     node = step.node
     with writer.code.working_for(node.id):
         for port, source in enumerate(node.inputs):
@@ -112,7 +112,7 @@ def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: 
 
 
 def _write_sum(writer: StepWriter, node: int) -> None:
-    """What leaves is the sum over the rounds."""
+    """Write the sum over all rounds of the rows that leave."""
     code, row, weight = writer.code, writer.fresh("row"), writer.fresh("weight")
     with code.block(f"for *{row}, {weight}, _ in {writer.buffer(node)}:"):
         code.line(f"{row} = tuple({row})")

@@ -1,4 +1,4 @@
-"""Feedbacks and distinct in a loop whose rows may be taken back.
+"""Feedbacks and distinct in a loop whose rows may be retracted.
 
 A feedback of sets remembers from which round on each row is there. One of bags lets the change of a
 round go round as it is: what a row that goes made, goes a round later.
@@ -72,7 +72,7 @@ class SetStep(NestedStep):
 
 @nested_step_of(BagFeedback)
 class NestedBagFeedbackStep(NestedStep):
-    """It remembers nothing from tick to tick."""
+    """Feedback of bags, without state between ticks."""
 
     is_feedback = True
 

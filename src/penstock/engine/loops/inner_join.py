@@ -1,4 +1,4 @@
-"""Inner join in a loop whose rows may be taken back.
+"""Inner join in a loop whose rows may be retracted.
 
 A pair is there in the rounds in which both of its rows are: from the later of the two
 on. Each change meets what the other side holds, at whatever rounds, and is then added
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Express:
-    """Where rows of a node go. columns: per column of the set's rows, its position in a row of the node."""
+    """Destination of a node's rows.
+
+    columns: per column of the set's rows, its position in a row of the node.
+    """
 
     to: Ranks
     columns: tuple[int, ...]
@@ -68,7 +71,7 @@ class NestedInnerJoinStep(NestedStep):
                 self._sides.append(RoundSide(node, port, writer, what))
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
-        """Let pairs of rows that are there once be gathered, where what follows allows it."""
+        """Choose to gather pairs with multiplicity one, if the following operators allow it."""
         for outside, round_ in (self._sides, self._sides[::-1]):
             if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
                 if self._rows.operator.residual is None:
@@ -120,7 +123,9 @@ class NestedInnerJoinStep(NestedStep):
     def _gather(
         self, express: Express, other: OutsideSide, port: int, row: Row, key: str, found: str
     ) -> None:
-        """What goes round is a set: a row comes or goes once, and mostly meets rows that are there once."""
+        """Write the gathering of pairs for a loop-variant set, whose rows mostly meet rows of
+        multiplicity one.
+        """
         code, odd = self.code, other.odd(key)
         if odd is not None:
             with code.block(f"if {odd}:"), other.each_of(key, found) as partner:

@@ -1,7 +1,7 @@
-"""Rows of a loop, summed by round before they go on.
+"""Consolidation of a loop's rows by round, before they are emitted.
 
 A join in a loop meets changes one by one, and of different rounds. Some pairs that it makes
-are taken back again in the same tick, and were never there. Where an expression or
+are retracted again in the same tick, and were never there. Where an expression or
 function could fail on such a pair, changes wait until all of their round are known:
 what is then left was there, in an earlier tick or in this one.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Netting:
-    """Writes the code that sums rows by round.
+    """Writer of the code that sums rows by round.
 
     shift: how many rounds later than it comes a row goes on.
     """
@@ -45,7 +45,7 @@ class Netting:
         self._writer.code.line(f"{self._pending} = {{}}")
 
     def add(self, row: Row) -> None:
-        """Write that a row comes or goes at the writer's present `at`."""
+        """Write code that adds a row's weight at the writer's current `at`."""
         writer = self._writer
         at = f"{writer.at} + {self._shift}" if self._shift else writer.at
         now, times = writer.round(self._node), writer.times(self._node)
@@ -53,7 +53,7 @@ class Netting:
         writer.code.line(f"x_sum_by_round({sums})")
 
     def turn(self, emit: Callable[[Row], None]) -> None:
-        """Write what is done with the rows of this round."""
+        """Write the code for the rows of this round."""
         writer, code = self._writer, self._writer.code
         row, weight = writer.fresh("row"), writer.fresh("weight")
         rows = f"{self._pending}.pop({writer.round(self._node)}, x_no_rows)"
@@ -62,7 +62,7 @@ class Netting:
 
 
 class NettedStep(NestedStep):
-    """An operator that may fail, behind a join: what reaches it in a round is summed first."""
+    """Wrapper of an operator that may fail, behind a join: what reaches it in a round is summed first."""
 
     heavy = True
 

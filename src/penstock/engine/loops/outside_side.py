@@ -1,4 +1,4 @@
-"""What a join in a loop remembers of a side that does not go round.
+"""State of a join in a loop for its loop-invariant side.
 
 It is as anywhere: key -> list of entries where the side is append, else key -> {entry: weight}.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Side:
-    """One side of `node`, kept in the slot `what`."""
+    """One side of join `node`, stored in the slot `what`."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, what: str) -> None:
         self.writer = writer
@@ -38,7 +38,7 @@ class Side:
 
 
 class OutsideSide(Side):
-    """A side that does not go round. A row that is there less than 0 times meanwhile is taken for absent.
+    """A loop-invariant side. A row that is there less than 0 times meanwhile is taken for absent.
 
     Where the key is made of columns, a row's entry is its other columns; else it is the row.
     """
@@ -64,7 +64,7 @@ class OutsideSide(Side):
         return (Slot(self._name), *odd)
 
     def entry(self, row: Row) -> str:
-        """The variable with what is remembered of a row under its key."""
+        """The variable with the stored entry of a row, under its key."""
         rest = tuple(row.columns[i] for i in self._rest)
         if len(rest) == 1 and rest[0].isidentifier():
             return rest[0]
@@ -88,7 +88,10 @@ class OutsideSide(Side):
         return Row(columns, None, weight)
 
     def change(self, key: str, entry: str, row: Row) -> str | None:
-        """Write that a row came or went. The variable with the change of how often it counts; None: 1."""
+        """Write code that adds a row's weight.
+
+        The variable with the change of how often it counts; None: 1.
+        """
         code, writer = self.code, self.writer
         if self._append:
             MappingCode(writer, self._slot, self._get).append(key, entry)
@@ -125,7 +128,7 @@ class OutsideSide(Side):
                 self._note_odd(key, "1")
 
     def _note_odd(self, key: str, change: str) -> None:
-        """Write that the number of a key's entries that are there not once, but otherwise, changes."""
+        """Write code that updates the count of a key's entries whose multiplicity is not one."""
         if not self.tells_odd:
             return
         code, odd, n = self.code, self.writer.fresh("odd"), self.writer.fresh("n")
@@ -138,12 +141,12 @@ class OutsideSide(Side):
                 code.line(f"del {self._odd}[{key}]")
 
     def odd(self, key: str) -> str | None:
-        """Source of whether some entry of a key is there otherwise than once; None where none can be."""
+        """Source of whether some entry of a key has a multiplicity other than one; None if none can have."""
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
     @contextmanager
     def found(self, key: str) -> Generator[str]:
-        """What is written inside runs where the key has entries, with the variable that has them."""
+        """Open a block that runs where the key has entries, with the variable that has them."""
         found = self.writer.fresh("found")
         self.code.line(f"{found} = {self._get}({key})")
         with self.code.block(f"if {found} is not None:"):
@@ -151,7 +154,7 @@ class OutsideSide(Side):
 
     @contextmanager
     def each_of(self, key: str, found: str) -> Generator[Row]:
-        """What is written inside is done with the row of each entry, with how often it counts."""
+        """Open a block that runs with the row of each entry, with how often it counts."""
         code, entry = self.code, self.writer.fresh("entry")
         if self._append:
             with code.block(f"for {entry} in {found}:"):
@@ -163,12 +166,12 @@ class OutsideSide(Side):
 
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
-        """The same with each row of a key."""
+        """Open a block that runs with each row of a key."""
         with self.found(key) as found, self.each_of(key, found) as row:
             yield row
 
     def collect(self, key: str, found: str, into: str, columns: Sequence[str | int]) -> None:
-        """Write that each entry, being there once, adds a row to the list `into`, or its only column.
+        """Write code that appends the row (or only column) of each entry, all of multiplicity one, to `into`.
 
         columns: of that row, each a source, or a position in the rows of this side.
         """

@@ -1,4 +1,4 @@
-"""Semi join, anti join and difference in a loop whose rows may be taken back, without a residual.
+"""Semi join, anti join and difference in a loop whose rows may be retracted, without a residual.
 
 Where the right side does not go round, it is complete before the first round: a key is
 present or not in all of them. Else (a semi join) a key is present from some round on, and
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """The keys of both sides, and what becomes of a left row without one."""
+    """The keys of both sides, and the treatment of left rows without one."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join | None) -> None:
         self._node = node
@@ -42,13 +42,13 @@ class Keys:
         self._join = None if operator is None else JoinedRows(node, writer, operator)
 
     def exprs(self, port: int) -> tuple[Expr, ...]:
-        """The expressions of a side's key; none where it is the whole row."""
+        """The expressions of a side's key; empty if the whole row is the key."""
         if self._join is None:
             return ()
         return self._join.keys[port]
 
     def of(self, port: int, row: Row) -> AbstractContextManager[str]:
-        """The variable with the row's key; what is written inside runs where no part of it is null."""
+        """Open a block that runs if no part of the row's key is null, with the variable of the key."""
         if self._join is not None:
             return self._join.key_of(port, row)
         writer, key = self._writer, self._writer.fresh("key")
@@ -56,12 +56,15 @@ class Keys:
         return nullcontext(key)
 
     def null_test(self, row: Row) -> str | None:
-        """Source of whether a left row has no key; None where each has one."""
+        """Source of whether a left row has no key; None if each has one."""
         return None if self._join is None else self._join.null_left_key(row)
 
 
 class OutsidePresenceStep(NestedStep):
-    """The right side does not go round. Slots: right, key -> number of rows; left, as any side that does.
+    """Semi join, anti join or difference whose right side is loop-invariant.
+
+    Slots: right, key -> number of rows; left, as any loop-variant side.
+
 
     present: whether a key must be present (semi) or absent (anti, difference).
     """
@@ -116,7 +119,7 @@ class OutsidePresenceStep(NestedStep):
 
 
 class RoundPresenceStep(NestedStep):
-    """A semi join whose right side goes round.
+    """A semi join with a loop-variant right side.
 
     Slots: keys, key -> rank and how many rows by round; left, as any side; present, where
     both sides go round: key -> {round: change of presence}, as far as left rows have met it.

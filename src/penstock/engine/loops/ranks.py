@@ -1,7 +1,7 @@
-"""Sets that grow from round to round: who is there from which round on, kept up from tick to tick.
+"""Sets that grow from round to round, maintained across ticks: per entry, its first round.
 
 Per row a history `{round: weight}` of what came, and its rank: the first round with a
-weight above 0. (Below 0 is at most what entered before the first round, taken back before
+weight above 0. (Below 0 is at most what entered before the first round, retracted before
 it came, which counts as absent; a later round only adds.) With the input of a tick
 fixed, a set of a loop only grows from round to round, so a rank says all of what a row
 gives to later rounds, and the change of a tick is at most -1 at the old rank and +1 at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ranks:
-    """Writes the code that keeps such a set.
+    """Writer of the code that maintains such a set.
 
     what:  name of the slot, entry -> history with rank.
     shift: how many rounds later than it comes an entry is there: 1 in a feedback, else 0.
@@ -52,7 +52,7 @@ class Ranks:
         return self._writer.times(self._node)
 
     def _due(self) -> str:
-        """The variable with the round for which what comes in this round is scheduled."""
+        """The variable with the round for which entries of this round are scheduled."""
         return self._writer.next_round(self._node) if self._shift else self._writer.round(self._node)
 
     def begin_loop(self) -> None:
@@ -69,7 +69,9 @@ class Ranks:
             self._code.line(f"{self._soon} = {self._pending}[{self._due()}] = {{}}")
 
     def end_round(self) -> None:
-        """What came in this round is due in the next; without a shift, its turn has been."""
+        """Write the code to run after each round: entries of this round are due in the next, unless without a
+        shift.
+        """
         if not self._shift:
             return
         self._add_gathered()
@@ -79,7 +81,7 @@ class Ranks:
             self._code.line(f"del {self._pending}[{self._due()}]")
 
     def _add_gathered(self) -> None:
-        """Write that what was gathered in this round is added, each entry once."""
+        """Write code that adds the entries gathered in this round, each once."""
         if not self.gathers:
             return
         code, writer = self._code, self._writer
@@ -95,7 +97,7 @@ class Ranks:
             code.line(f"{self.went}.clear()")
 
     def add(self, entry: str, weight: str) -> None:
-        """Write that the history of `entry` changes by `weight` at the writer's present `at`."""
+        """Write code that adds `weight` to the history of `entry` at the writer's current `at`."""
         code, writer = self._code, self._writer
         own, n, rank = writer.fresh("own"), writer.fresh("n"), writer.fresh("rank")
         due = self._due()
@@ -122,7 +124,7 @@ class Ranks:
                 code.line(touch)
 
     def turn(self, emit: Callable[[str, str], None]) -> None:
-        """Write what is done for the entries of this round. `emit(entry, weight)` writes what follows."""
+        """Write the code for the entries of this round. `emit(entry, weight)` writes what follows."""
         code, writer = self._code, self._writer
         if not self._shift:
             self._add_gathered()
@@ -164,7 +166,7 @@ class Ranks:
             emit(entry, weight)
 
     def _look_later(self, entry: str, own: str, round_: str) -> None:
-        """Write that an entry that is not there now is looked at in the next round of its history."""
+        """Write code that schedules an absent entry for the next round of its history."""
         code, later = self._code, self._writer.fresh("later")
         code.line(f"{later} = x_later({own}, {round_})")
         with code.block(f"if {later}:"):
@@ -173,7 +175,10 @@ class Ranks:
             code.line(f"del {self._slot}[{entry}]")
 
     def outcome(self, out: str, row: str) -> None:
-        """Write which entries came and went in this tick. row: pattern of an entry's row with a weight."""
+        """Write code that lists the entries inserted and deleted in this tick.
+
+        row: pattern of an entry's row with a weight.
+        """
         code, writer = self._code, self._writer
         entry, old, own, present = (writer.fresh(n) for n in ("row", "old", "own", "present"))
         with code.block(f"for {entry}, {old} in {self.before}.items():"):

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 RANK = -1
-"""Where a history holds the first round with a weight above 0; absent where none has."""
+"""Key of a history for the first round with a positive weight; absent if there is none."""
 
 History = dict[int, int]
 Pending = dict[int, dict[Any, None]]
@@ -15,7 +15,7 @@ Sums = dict[int, dict[Any, int]]
 
 
 def later(history: History, after: int) -> int:
-    """The first round of a history after `after`, which is not below 0; 0 where there is none."""
+    """The first round of a history later than `after` (0 or more); 0 if there is none."""
     found = 0
     for at in history:
         if at > after and (at < found or not found):
@@ -24,7 +24,7 @@ def later(history: History, after: int) -> int:
 
 
 def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
-    """Let `row` be looked at in round `at`, which is still to come."""
+    """Schedule `row` for round `at`, which lies ahead."""
     rows = pending.get(at)
     if rows is None:
         pending[at] = {row: None}
@@ -37,7 +37,7 @@ _MANY = 50
 
 
 def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
-    """How often each entry came, minus how often it went."""
+    """Count insertions minus deletions per entry."""
     found: dict[Any, int] = Counter(came) if len(came) > _MANY else {}
     if not found:
         for entry in came:

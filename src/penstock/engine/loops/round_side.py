@@ -1,4 +1,4 @@
-"""What a join in a loop remembers of a side that goes round: from which round on a row is there.
+"""State of a join in a loop for a loop-variant side: the rounds in which each row is present.
 
 One of three, the cheapest that does:
     key -> {row: {round: weight}};
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class RoundSide(Side):
-    """A side that goes round: key -> {row: {round: weight}}."""
+    """A loop-variant side: key -> {row: {round: weight}}."""
 
     def add(self, key: str, row: Row) -> None:
-        """Write that a row's weight changes at the writer's present `at`."""
+        """Write code that adds a row's weight at the writer's current `at`."""
         code, writer, at = self.code, self.writer, self.writer.at
         row = self.writer.as_whole(row)
         own, history, n = writer.fresh("own"), writer.fresh("history"), writer.fresh("n")
@@ -62,7 +62,7 @@ class RoundSide(Side):
 
     @contextmanager
     def each_row(self, key: str) -> Generator[tuple[Row, str]]:
-        """What is written inside is done with each row of a key and the source of what is known of it."""
+        """Open a block that runs with each row of a key and the source of what is known of it."""
         code, writer = self.code, self.writer
         found, row, known = writer.fresh("found"), writer.fresh("row"), writer.fresh("known")
         code.line(f"{found} = {self._get}({key})")
@@ -74,7 +74,7 @@ class RoundSide(Side):
 
     @contextmanager
     def each_round(self, row: Row, known: str) -> Generator[Row]:
-        """What is written inside is done for each round in which the row's weight changes, at that round."""
+        """Open a block that runs for each round in which the row's weight changes, at that round."""
         code, writer = self.code, self.writer
         at, n = writer.fresh("at"), writer.fresh("n")
         with code.block(f"for {at}, {n} in {known}.items():"), writer.at_round(at):
@@ -82,13 +82,13 @@ class RoundSide(Side):
 
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
-        """What is written inside is done with each row of a key, at each round where it changes."""
+        """Open a block that runs with each row of a key, at each round where it changes."""
         with self.each_row(key) as (row, known), self.each_round(row, known) as found:
             yield found
 
 
 class RankSide(RoundSide):
-    """The same where rows are a set that grows from round to round: key -> {row: first round}.
+    """A loop-variant side whose rows are a set that grows from round to round: key -> {row: first round}.
 
     In a tick a row goes at its old round before or after it comes at its new one, so
     what is remembered is right once both came. So only changes of the first kind of
@@ -117,7 +117,7 @@ class RankSide(RoundSide):
 
 
 class KnownSide(RoundSide):
-    """The same where the key is the row, and the set that it comes from remembers it."""
+    """A loop-variant side whose key is the row, stored by the set it comes from."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
         super().__init__(node, port, writer, "")
@@ -151,7 +151,7 @@ class KnownSide(RoundSide):
 
 
 def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> RoundSide:
-    """The cheapest way to remember a side that goes round, of an operator whose other side does not.
+    """Choose the cheapest state for a loop-variant side, opposite a loop-invariant one.
 
     keys: the expressions of the side's key; none are given where it is the whole row in another form.
     """

@@ -1,7 +1,7 @@
-"""A loop over rows that stay: rounds, each over the rows that the one before found.
+"""Semi-naive evaluation of loops whose rows are never retracted, and their feedback steps.
 
-This is semi-naive evaluation (Bancilhon and Ramakrishnan, SIGMOD 1986): as no row
-is ever taken back, what a round makes of its new rows alone is all that it can add.
+Each round runs over the rows that the previous one found (Bancilhon and Ramakrishnan, SIGMOD 1986): as
+no row is ever retracted, new rows alone can lead to further ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ClosingStep(Step):
 
 
 class FeedbackStep(ClosingStep):
-    """Lets a row round that was never there before."""
+    """Feedback of sets: passes on rows that were never seen before."""
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows"),)
@@ -45,14 +45,14 @@ class FeedbackStep(ClosingStep):
 
 
 class BagFeedbackStep(ClosingStep):
-    """Lets every row round."""
+    """Feedback of bags: passes on every row."""
 
     def consume(self, port: int, row: Row) -> None:
         self.code.line(f"{self.writer.news(self.node.id)}.append({row.flat(append=True)})")
 
 
 class DelayedBagFeedbackStep(Step):
-    """Every way back passes a delay: there are no rounds, and rows go on as they are."""
+    """Feedback through a delay only: there are no rounds, and rows pass unchanged."""
 
     def consume(self, port: int, row: Row) -> None:
         self.emit(row)
@@ -61,7 +61,7 @@ class DelayedBagFeedbackStep(Step):
 @step_for.register(Feedback)
 def _feedback(operator: Feedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
-        # Every way back passes a delay: no rounds within a tick, and rows may be taken back.
+        # Every way back passes a delay: no rounds within a tick, and rows may be retracted.
         return distinct_step(node, writer)
     return FeedbackStep(node, writer)
 
@@ -74,11 +74,11 @@ def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step
 
 
 _SHOWN_ROUNDS = 8
-"""How many of the last rounds an error about a loop without end tells of."""
+"""Number of last rounds shown by an error about a loop that does not end."""
 
 
 def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
-    """Write a loop as rounds of its body; what leaves is gathered over the rounds.
+    """Write a loop as rounds of its body, gathering the rows that leave.
 
     The steps of the body are written as anywhere, and see the rows of one round at a
     time: variables that they `begin` are of the round, slots last.

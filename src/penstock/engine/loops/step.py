@@ -1,4 +1,4 @@
-"""What a step is in a loop whose rows may be taken back.
+"""Steps of operators in loops whose rows may be retracted.
 
 Rows there carry, beside a weight, the round in which they are there: `at`. A row
 that is there from round 3 on in an earlier tick, and from round 5 on now, is -1 at 3
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NestedStep(Step):
-    """One operator's code in such a loop.
+    """Code of one operator in such a loop.
 
     varies: per port, whether what it reads goes round. What does not enters before the
             first round, at round 0.
@@ -40,26 +40,26 @@ class NestedStep(Step):
         self.varies = varies
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
-        """Settle with other steps of the region how rows are handed on, before anything is written."""
+        """Agree with the other steps of the region on how rows are passed, before any code is written."""
 
     def begin_loop(self) -> None:
-        """Write what must stand before anything enters the loop."""
+        """Write the code to run before anything enters the loop."""
 
     def enter(self, port: int) -> None:
-        """Write what is done with all rows of an input that does not go round. Default: each is consumed."""
+        """Write the code for all rows of a loop-invariant input. Default: each is consumed."""
         self.consume_buffer(port)
 
     def begin_round(self) -> None:
-        """Write what stands before each round."""
+        """Write the code to run before each round."""
 
     def turn(self) -> None:
         """Write the work that was scheduled for this round."""
 
     def end_round(self) -> None:
-        """Write what stands after each round."""
+        """Write the code to run after each round."""
 
     def outcome(self, out: str) -> None:
-        """Write the change of the answer as rows with weights into the list `out`, after the last round.
+        """Write code that appends the changes of the result to the list `out`, after the last round.
 
         Only where `makes_set`: elsewhere the changes of the rounds are summed.
         """
@@ -67,7 +67,7 @@ class NestedStep(Step):
 
 @singledispatch
 def nested_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    """The step of an operator in a loop whose rows may be taken back. Default: what answers row by row."""
+    """The step of an operator in a loop whose rows may be retracted. Default: what answers row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
 

@@ -1,6 +1,6 @@
-"""Union in a loop whose rows may be taken back.
+"""Union in a loop whose rows may be retracted.
 
-A row that comes from outside less than 0 times (taken back before it came) does no
+A row that comes from outside less than 0 times (retracted before it came) does no
 harm where it is added up. Where two sides that go round are multiplied, it could take
 away what a later round has, and the rounds would never come to rest. There, and only
 there, a union remembers what enters it, and lets through how often that counts.

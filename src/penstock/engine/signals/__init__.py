@@ -1,1 +1,1 @@
-"""Signals in this process: what runs together, compiled, and the order in which it runs."""
+"""In-process execution of signals: compiled parts, and the order in which they run."""

@@ -1,4 +1,4 @@
-"""What runs together: signal operators arranged in blocks of one activation, and blocks in parts.
+"""Arrangement of signal operators in blocks of one activation, and of blocks in parts.
 
 Whether an operator fires in a tick follows from which *primitives* fire: sources, and
 operators that may stay silent. A lift of current values fires when one of its primitives
@@ -31,7 +31,7 @@ Primitives = frozenset[int]
 
 @dataclass(slots=True, eq=False)
 class ScheduledPart:
-    """A function to be.
+    """A group of blocks that becomes one function.
 
     at:       its place in the order of parts.
     generation: how often the arrangement was settled before it was made.
@@ -51,9 +51,9 @@ class ScheduledPart:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Operators that run in the same ticks.
+    """Operators that fire in the same ticks.
 
-    node:       the operator whose firing it is; None where primitives of several meet.
+    node:       the operator whose firing it is; None if primitives of several meet.
     primitives: those of the operators in it.
     any_of:     it runs if one of these, of its own part, did; empty: whenever its parent does.
     all_have:   and if each of these primitives has a value.
@@ -73,18 +73,18 @@ class Block:
 
     @property
     def name(self) -> str:
-        """What generated code calls it; unique in the whole engine."""
+        """Name in generated code, unique in the engine."""
         return f"{self.part.at}_{self.number}"
 
     def chain(self) -> list[Block]:
-        """It and the blocks around it, inside out."""
+        """The block and those around it, innermost first."""
         found: list[Block] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found
 
     def is_within(self, other: Block) -> bool:
-        """Whether it runs only in ticks in which `other` does, as part of it."""
+        """Whether the block lies in `other` and so runs only in its ticks."""
         return self.part is other.part and other in self.chain()
 
 
@@ -116,7 +116,7 @@ class Arrangement:
         self._next = 0
 
     def add(self, node: Node) -> None:
-        """Arrange one more operator; all that it reads has been added."""
+        """Add an operator whose inputs have been added."""
         if node.id in self.sources:
             self._add_source(node)
             return
@@ -160,7 +160,7 @@ class Arrangement:
         return list(node.inputs)
 
     def _primitives(self, node: int) -> Primitives:
-        """What decides whether a node fires. With `apart`, each operator decides for itself."""
+        """The primitives that decide whether a node fires. With `apart`, each operator decides for itself."""
         if self._apart:
             return frozenset({node})
         return self._still[node] if node in self._still else self.fires_in[node].primitives
@@ -188,7 +188,7 @@ class Arrangement:
         return self._shared[key]
 
     def _inside(self, blocks: list[Block], read: Primitives, all_have: tuple[int, ...]) -> Block:
-        """The block, in the part of `blocks`, of what runs when any of them does."""
+        """The block for operators that run when any of `blocks` does, in their part."""
         if len(blocks) > 1:
             return Block(
                 blocks[0].part, _innermost_around(blocks), read, any_of=tuple(blocks), all_have=all_have
@@ -203,7 +203,7 @@ class Arrangement:
         return {self.fires_in[node], *blocks}
 
     def settle(self, nodes: Mapping[int, Node]) -> list[ScheduledPart]:
-        """Give the parts made since the last call their numbers, and never add to them again; these parts."""
+        """Number the parts made since the last call, freeze them, and return them."""
         made = [p for p in self.parts if p not in self._settled]
         before: dict[ScheduledPart, dict[ScheduledPart, None]] = {}
         for part in made:
@@ -221,7 +221,7 @@ class Arrangement:
         return sorted(made, key=lambda part: part.at)
 
     def remove(self, node: int) -> ScheduledPart:
-        """Take out an operator that none reads; the part in which it was, which goes when it was the last."""
+        """Remove an operator without readers and return its part, which is removed with its last operator."""
         part = self.runs_in.pop(node).part
         block = self.fires_in.pop(node)
         if self._block_of.get(node) is block:
@@ -246,7 +246,7 @@ def follows_from_inputs(node: Node) -> bool:
 
 
 def _outermost(blocks: list[Block]) -> list[Block]:
-    """Of blocks, each once, those that are in no other of them."""
+    """The blocks that lie in none of the others, each once."""
     distinct = list(dict.fromkeys(blocks))
     return [b for b in distinct if not any(b is not o and b.is_within(o) for o in distinct)]
 

@@ -1,4 +1,4 @@
-"""In which order the operators of a part are written, so that few blocks are entered twice."""
+"""Order in which the operators of a part are written, such that few blocks are entered twice."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Order:
             around = self._around[around]
 
     def enter(self, block: Block, decider: int | None = None) -> Entry:
-        """Write what is ready in a block, then the blocks in it, as long as there is any."""
+        """Emit the ready operators of a block, then its inner blocks, until none is left."""
         entry = Entry(block, block in self._entered, decider)
         self._entered.add(block)
         while self._below[block]:

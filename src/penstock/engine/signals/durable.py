@@ -28,7 +28,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
 
 
 def slot_of(node: Node) -> Slot:
-    """Where a signal is kept."""
+    """The slot of a signal."""
     return Slot(f"{node.id}.{'statistic' if isinstance(node.operator, StatisticSignal) else 'signal'}")
 
 
@@ -38,7 +38,7 @@ def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:
 
 
 class Durable:
-    """Keeps the variables of a machine in slots. Made before the first tick: what is in the slots goes on."""
+    """Persistence of a machine's variables in slots, restored when it is made, before the first tick."""
 
     def __init__(self, machine: SignalMachine, state: Mapping[str, SlotMapping]) -> None:
         self._machine = machine
@@ -59,7 +59,10 @@ class Durable:
                     variables[cell_name(node, cell.name)] = cell.thaw(self._forms.thawed(kept[0]))
 
     def save(self, nodes: Iterable[int]) -> None:
-        """Write what is to be known of operators. Raises `WrongType` for a value that is no plain data."""
+        """Write the state of operators to their slots.
+
+        Raises `WrongType` for a value that is no plain data.
+        """
         for node in nodes:
             if node in self._slots:
                 try:
@@ -89,11 +92,11 @@ class Durable:
 
 
 class NoPlainData(TypeError):
-    """A value of some class of its own. Says which."""
+    """Raised for values of unsupported classes. Says which."""
 
 
 class ValueCodec:
-    """Values as plain data that nobody alters and that tells a list from a tuple, and back.
+    """Conversion of values to immutable plain data that distinguishes lists from tuples, and back.
 
     schemas: whose row classes may be among the values.
     """

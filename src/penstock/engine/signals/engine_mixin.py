@@ -1,4 +1,4 @@
-"""What an engine can do with signals: replay a history, and show expressions that come and go."""
+"""Methods of `Engine` about signals: replay of a history, and subscriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunsSignals:
-    """The part of `Engine` that is about signals."""
+    """Mixin of `Engine` for flows with signals."""
 
     program: Program
     _flow: Flow
@@ -107,7 +107,7 @@ class RunsSignals:
     # -- while it runs -------------------------------------------------------------------------
 
     def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
-        """Let `callback(value)` hear of `signal`: its current value now, if it has one, then each new one.
+        """Call `callback` with the current value of `signal`, if it has one, and with each new one.
 
         signal: of the flow that runs; also an expression that was built after the engine was made.
                 Its operators are compiled and start as if what they read had fired just now: a
@@ -142,7 +142,7 @@ class RunsSignals:
         return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Take a subscription back, and the operators that were there only for it. Twice is once."""
+        """Remove a subscription, and the operators that exist only for it. Repeating this has no effect."""
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
 

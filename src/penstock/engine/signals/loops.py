@@ -1,4 +1,4 @@
-"""Runs of ticks in each of which the same sources fire: a compiled loop per set of sources."""
+"""Compiled loops over ticks in each of which the same sources fire."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoopFunction(PartWriter):
     """
 
     def write(self, sources: tuple[int, ...]) -> SourceCode:
-        """The function as source. `it` is there for whoever wants to see how far it came."""
+        """Write the source of the function. `it` lets the caller see how far it got."""
         self._counts_ticks = False
         self._left: list[tuple[int, bool]] = []
         self._ready: list[str] = []
@@ -62,7 +62,7 @@ class LoopFunction(PartWriter):
 
     @property
     def steady(self) -> frozenset[int]:
-        """Sinks that are given a value in every tick from their first on; the ticks are not noted."""
+        """Sinks that emit in every tick after their first; their ticks are not recorded."""
         return frozenset(node for node, steady in self._left if steady)
 
     def tick(self) -> str:
@@ -82,7 +82,7 @@ class LoopFunction(PartWriter):
         return name
 
     def write_firing(self, block: Block) -> None:
-        """Nobody else hears of anything."""
+        """Write nothing: a loop has no other parts to notify."""
 
     def write_leaving(self, node: int, value: str) -> None:
         steady = all(self._is_steady(block) for block in self._here.chain()[:-1])
@@ -122,7 +122,7 @@ class Loops:
         self._generation = machine.arrangement.generation
 
     def run(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
-        """A tick per row of `columns`, which are of one length: per source, its values.
+        """Run a tick per row of `columns`, equally long lists of values per source.
 
         first: the number of the first tick. What left, by node; the ticks of what left in
         all of them, from one on, are a range. Raises `UserFunctionFailed` where an operator does.

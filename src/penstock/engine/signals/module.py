@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Unit:
-    """What was compiled at once.
+    """Code compiled at once.
 
     parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
     constants: names of values that its functions use, which go when it does.
@@ -29,7 +29,7 @@ class Unit:
 
 
 class UnitConstants(Constants):
-    """Names of values, which no other unit uses."""
+    """Names of values, unique to a unit."""
 
     def __init__(self, unit: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Module:
         exec(compile(text, file, "exec"), self.variables)
 
     def forget(self, parts: Collection[int]) -> None:
-        """Let go of the functions of parts, and of units of which nothing is left."""
+        """Drop the functions of parts, and units of which nothing is left."""
         if not parts:
             return
         for unit in list(self._units):
@@ -75,7 +75,7 @@ class Module:
                     del self.variables[name]
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
-        """What the lines of a file of generated source are for; None for another file."""
+        """Purposes of the lines of a generated file; None for any other file."""
         return next((unit.purposes for unit in self._units if unit.file == file), None)
 
     @property

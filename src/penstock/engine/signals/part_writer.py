@@ -1,4 +1,4 @@
-"""Writes one part as a Python function: for single ticks, or with a loop over ticks around it.
+"""Writer of one part as a Python function, for single ticks or with a loop over ticks.
 
 In a function for ticks the values that outlast it are variables of the module, so
 that other functions, and those compiled later, see them. In a loop all are local.
@@ -27,7 +27,7 @@ NOTHING = "NOTHING"
 
 
 class ArrangedSignals(Protocol):
-    """The signals that are compiled, all parts of them.
+    """Access to all compiled signals, across parts.
 
     kept:  operators whose value outlasts the run. shown: those whose value is shown to others than signals.
     """
@@ -93,19 +93,19 @@ class PartWriter:
         return self.lasting(cell_name(node.id, name))
 
     def lasting(self, name: str) -> str:
-        """`name`, noted as a variable that outlasts the tick."""
+        """Register `name` as a variable that outlasts the tick."""
         self.used[name] = None
         return name
 
     def value_of(self, node: int) -> str:
-        """The current value of an operator, as it is where lines are being written."""
+        """Source of an operator's current value at the present line."""
         fires_in = self._arrangement.fires_in.get(node)
         if fires_in is not None and self._here.is_within(fires_in):
             return self._in_run[node]
         return self.lasting(value_name(node))
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Source of whether an input has a value; None where it is certain."""
+        """Source of whether an input has a value; None if it is certain."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is not None and self._here.is_within(fires_in):
@@ -113,7 +113,7 @@ class PartWriter:
         return f"{self.lasting(value_name(source))} is not {NOTHING}"
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Source of whether an input fired in this tick; None where it is certain."""
+        """Source of whether an input fired in this tick; None if it is certain."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is None:
@@ -130,17 +130,17 @@ class PartWriter:
 
     @abstractmethod
     def write_leaving(self, node: int, value: str) -> None:
-        """Write that a value is shown to others than signals."""
+        """Write code that emits a value to a sink or a stream."""
 
     # -- the body ----------------------------------------------------------------------------------
 
     @abstractmethod
     def keep(self, node: int, value: str) -> str:
-        """Write the assignment of a value that is kept; what reads it in the same run."""
+        """Write the assignment of a stored value; return its source for readers in the same run."""
 
     @abstractmethod
     def write_firing(self, block: Block) -> None:
-        """Write what is done when a block is entered first: others are told."""
+        """Write the code to run when a block is entered first: others are told."""
 
     def write_body(self) -> None:
         """Write the lines of the root block."""
@@ -149,7 +149,7 @@ class PartWriter:
         self._write_entry(self._entry)
 
     def write_ready(self, block: Block) -> str | None:
-        """Write the update of whether all of a block's primitives have a value; None where it needs none."""
+        """Write the update of whether all of a block's primitives have a value; None if it needs none."""
         if not block.all_have:
             return None
         ready = self.ready(f"r_{block.name}")
@@ -160,7 +160,7 @@ class PartWriter:
 
     @abstractmethod
     def ready(self, name: str) -> str:
-        """A variable that is false at first, and stays true once it is."""
+        """A variable that starts false and stays true once set."""
 
     def _write_entry(self, entry: Entry) -> None:
         with self._inside(entry.block):
@@ -211,7 +211,7 @@ class PartWriter:
         return isinstance(operator, SignalOperator) and operator.counts_when_activated()
 
     def _write_inner(self, entry: Entry) -> None:
-        """A block that is entered for another reason than that its operator has just fired."""
+        """Write a block that is entered for another reason than its operator having just fired."""
         block = entry.block
         if entry.again:
             condition = flag_name(block)
@@ -234,7 +234,7 @@ class PartWriter:
                 self._write_value(node_id, outcome.value)
 
     def _write_decision(self, decider: int, entry: Entry) -> None:
-        """An operator that decides whether it fires, and the block of those that hear of it."""
+        """Write an operator that decides whether it fires, and the block of its dependents."""
         with self._working_for(decider) as inputs:
             outcome = self._steps[decider].write(self, *inputs)
             assert outcome is not None, "an operator that decides whether it fires has a value"
@@ -263,7 +263,7 @@ class PartWriter:
             self.write_leaving(node, self._in_run[node])
 
     def _find_read_here(self) -> frozenset[int]:
-        """Operators whose value is read in the run in which it is made."""
+        """Find operators whose value is read in the run that makes it."""
         runs_in, fires_in = self._arrangement.runs_in, self._arrangement.fires_in
         return frozenset(
             i for n in self.part.nodes if n not in self._arrangement.sources for i in self.nodes[n].inputs
@@ -271,7 +271,7 @@ class PartWriter:
         )  # fmt: skip
 
     def _find_flagged(self) -> set[Block]:
-        """Blocks of which later lines must know whether they were entered."""
+        """Find blocks whose entry later lines depend on."""
         flagged: set[Block] = set()
         for block in self.part.blocks:
             flagged.update(block.any_of)

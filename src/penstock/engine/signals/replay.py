@@ -1,4 +1,4 @@
-"""Many ticks at once: a history of events, each of which is a tick of its own."""
+"""Replay of a history of events, one tick each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """What a sink showed during a replay: a value per tick in which it fired.
+    """Values that a sink emitted during a replay: a value per tick in which it fired.
 
     Iterates over pairs of the tick's number and the value.
     """
@@ -35,7 +35,7 @@ class Emissions:
 
 
 class Replay:
-    """Takes histories for a flow all of whose operators are signals."""
+    """Replay of histories, for a flow that has only signals."""
 
     def __init__(self, graph: FlowGraph, signal_part: SignalPart) -> None:
         self._machine = signal_part.machine
@@ -46,7 +46,7 @@ class Replay:
         self._exact = {n: c.exact for n, c in self._check.items() if c.exact not in (None, object)}
 
     def columns(self, columns: Mapping[str, Iterable[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
-        """A tick per row. How many ticks there were, and what each sink showed.
+        """Run a tick per row. How many ticks there were, and what each sink showed.
 
         Raises `BadInput` for a name that is no source and for columns of different
         lengths, `BadRow` for a value of another type: before the first tick.
@@ -76,12 +76,12 @@ class Replay:
         return count, self._emissions(self._loops.run(values, first))
 
     def check(self, ticks: Iterable[Mapping[str, Any]]) -> None:
-        """Raises `BadInput` and `BadRow` for what are no values of these signals."""
+        """Raise `BadInput` and `BadRow` for invalid values of these signals."""
         for values in ticks:
             self._together(values)
 
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
-        """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
+        """Run a tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
             names: Sequence[str] = [name for name, _ in given]
@@ -96,7 +96,7 @@ class Replay:
         return len(given), self._emissions(self._machine.taken())
 
     def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
-        """The same events, with nodes for names."""
+        """Check the events, and replace names by nodes."""
         for name in set(names):
             self._check_source(name)
         nodes = map(self._graph.sources.__getitem__, names)
@@ -156,7 +156,7 @@ def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
 
 
 def ticks_of(events: Iterable[Any] | None, columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """What each tick of a replay brings."""
+    """Input of each tick of a replay."""
     if events is None:
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]

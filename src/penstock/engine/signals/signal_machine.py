@@ -1,4 +1,4 @@
-"""Signals at work: functions over variables that last, and the order in which parts run.
+"""Execution of signals: functions over lasting variables, and the order in which parts run.
 
 A part runs in a tick in which something that it hears of fired, after all parts before
 it. Which parts these are, is found while the tick runs: a heap of numbers of parts.
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 _LONG = 1_000
-"""From so many values on a list is handed over; below, copying it is quicker than a new one."""
+"""Length from which a list is handed over; shorter ones are faster to copy than to replace."""
 
 Values = Mapping[int, Any]
-"""Per source (its node) the value that it is given."""
+"""Per source node, its input value."""
 
 
 class _NoValue:
@@ -41,19 +41,19 @@ class _NoValue:
 
 
 NO_VALUE: Any = _NoValue()
-"""What stands for the value of a signal that has none yet."""
+"""Placeholder for the value of a signal that has none yet."""
 
 
 @dataclass(slots=True)
 class Leaving:
-    """What left at a sink, or as rows: the values, and the ticks they are of."""
+    """Values emitted at a sink, or as rows: the values, and the ticks they are of."""
 
     values: list[Any]
     ticks: Sequence[int]
 
 
 class SignalMachine:
-    """Runs the signals of one flow, or of one signal part in it.
+    """Executor of the signals of a flow, or of one signal part of it.
 
     nodes:    the operators, by id, each after those that it reads.
     sources:  those of them whose values come from outside. outputs: those whose values are
@@ -104,7 +104,7 @@ class SignalMachine:
     # -- compiling -----------------------------------------------------------------------------------
 
     def grow(self, nodes: Mapping[int, Node], sources: Collection[int], outputs: Collection[int]) -> None:
-        """Add operators, which may read those that are there.
+        """Add operators, which may read existing ones.
 
         Of the older ones only the parts that start new ones, or have values for them, are compiled again.
         """
@@ -125,7 +125,7 @@ class SignalMachine:
         self.compile((*sorted(changed.difference(made), key=lambda part: part.at), *made))
 
     def shrink(self, nodes: Collection[int]) -> None:
-        """Take out operators, each before those that it reads, and all that is known of them."""
+        """Remove operators with all their state, readers first."""
         variables = self.module.variables
         changed: dict[ScheduledPart, None] = {}
         for node in nodes:
@@ -162,7 +162,7 @@ class SignalMachine:
             self._heard.readers.pop(block, None)
 
     def _keep(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
-        """Note which values must outlast their run; the parts of those that were there before.
+        """Record which values must outlast their run; return the parts of older ones among them.
 
         Lifts can be computed again of the values of what they read; what others remember cannot.
         """
@@ -184,7 +184,7 @@ class SignalMachine:
         return {self.arrangement.runs_in[n].part for n in older}
 
     def _hear(self, made: Sequence[ScheduledPart]) -> set[ScheduledPart]:
-        """Note which blocks start the new parts; older parts that did not start others before."""
+        """Record which blocks start the new parts; return older parts that started none before."""
         changed: set[ScheduledPart] = set()
         for part in made:
             for block in part.triggers:
@@ -202,7 +202,7 @@ class SignalMachine:
         return changed
 
     def _stamp(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
-        """Note of which blocks other parts ask whether they were entered; parts that did not say."""
+        """Record the blocks whose entry other parts test; return the parts that must be recompiled for it."""
         asked: set[Block] = set()
         for node in nodes.values():
             if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
@@ -213,14 +213,14 @@ class SignalMachine:
         return {block.part for block in asked}
 
     def _prepare(self, node: int) -> None:
-        """The variables of an operator, before anything fired."""
+        """Initialise the variables of an operator."""
         if node in self.kept:
             self.module.variables[value_name(node)] = NO_VALUE
         for cell in self.steps[node].cells():
             self.module.variables[cell_name(node, cell.name)] = cell.first()
 
     def _collect(self, node: int) -> None:
-        """New lists for what leaves at a node, and their names for generated code."""
+        """Create the lists for values emitted at a node, and name them for generated code."""
         values, ticks = self._leaving[node] = ([], [])
         self.module.variables[f"out_{node}"] = values.append
         self.module.variables[f"ticks_{node}"] = ticks.append
@@ -270,7 +270,7 @@ class SignalMachine:
     # -- ticks ---------------------------------------------------------------------------------------
 
     def run(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
-        """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does.
+        """Run one tick in which these sources fire. Raises `UserFunctionFailed` where an operator does.
 
         ran: gets the operators of the parts that ran.
         """
@@ -287,7 +287,7 @@ class SignalMachine:
             self.raise_explained(error, tick)
 
     def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
-        """Run what was added as if the older operators that it reads had fired, with their current values.
+        """Run added operators as if the older ones that they read had just fired.
 
         tick: a number that no tick has. Raises as `run` does, and then leaves nothing to be run.
         """
@@ -338,7 +338,7 @@ class SignalMachine:
             ran.extend(self._nodes_of[at])
 
     def _due(self) -> Iterator[int]:
-        """The numbers of the parts that are to be run, while the tick finds them."""
+        """Iterate the numbers of the parts to run, as the tick finds them."""
         if self._queued:
             while self._queue:
                 yield heapq.heappop(self._queue)
@@ -373,7 +373,7 @@ class SignalMachine:
     # -- what came of it -----------------------------------------------------------------------------
 
     def taken(self) -> dict[int, Leaving]:
-        """What has left since the last call, by the node at which it left."""
+        """Take the values emitted since the last call, by node."""
         found: dict[int, Leaving] = {}
         for node, (values, ticks) in self._leaving.items():
             if len(values) > _LONG:
@@ -387,7 +387,7 @@ class SignalMachine:
 
     @property
     def activations(self) -> dict[int, int]:
-        """Per operator how often its function was called, or a value there; 0 if it is not counted."""
+        """Per operator, its number of activations; 0 if not counted."""
         counted = dict(self.counted)
         for count, nodes in zip(self._counters, self.counts or (), strict=True):
             for node in nodes:

@@ -1,4 +1,4 @@
-"""Signal parts: how rows get into signals and values out of them."""
+"""Signal parts: conversion of rows to values of signals and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class ValueCheck:
-    """Takes values of one signal as they are, or made right where its type allows it.
+    """Check of the values of one signal, converting them where its type allows.
 
     exact: the class whose instances are taken as they are; `object` where all are.
 
@@ -63,7 +63,7 @@ class ValueCheck:
 
 
 def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
-    """From values of a signal to internal rows: of one value, or of the columns of its row class."""
+    """The function from a signal's values to rows: of one value, or of the columns of its row class."""
     if not source.schema.scalar:
         return from_user(source.schema, what=f"signal {source.name!r}")
     check = ValueCheck(source)
@@ -78,7 +78,7 @@ class TickContext:
 
 
 class SignalPart:
-    """A signal part at work, as the function of a part: rows of its inputs to rows of its outputs.
+    """A running signal part, as the function of a part: rows of its inputs to rows of its outputs.
 
     left: what left in the last tick in which it ran.
     """
@@ -98,11 +98,11 @@ class SignalPart:
         self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
 
     def keep_in(self, state: Mapping[str, SlotMapping]) -> None:
-        """Go on from what is in the slots, and write there what every tick changes."""
+        """Restore the state from the slots, and write each tick's changes there."""
         self._durable = Durable(self.machine, state)
 
     def save_all(self) -> None:
-        """Write the whole state, where it is to be written at all."""
+        """Write the whole state, if the part is durable."""
         if self._durable is not None:
             self._durable.save(self.machine.nodes)
 
@@ -126,7 +126,7 @@ class SignalPart:
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
 
     def _refuse_missed(self, rows: int, entered: Sequence[int]) -> None:
-        """Raises `BadInput` where an operator would miss all rows of the tick but the last."""
+        """Raise `BadInput` if an operator would miss all rows of the tick but the last."""
         for source in entered:
             latest, reader = self.machine.nodes[source], self._reader_of_every_value(source)
             if reader is not None:
@@ -172,7 +172,7 @@ def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | Non
 
 
 def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
-    """Which sources of signals take the rows of a node, and the value that each takes of a row."""
+    """The signal sources that take the rows of a node, with the function from row to value of each."""
     operator = graph.nodes[node].operator
     if isinstance(operator, SignalOperator):
         rows = isinstance(operator, SignalSource) and not operator.schema.scalar
@@ -187,7 +187,7 @@ def _only(row: tuple[Any, ...]) -> Any:
 
 
 def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
-    """From values to rows. Values at a sink are shown as they are; those of a stream fit its row type."""
+    """The function from values to rows. Values of a stream are fitted to its row type."""
     if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
         return from_user(node.schema, what=f"a row made by {node.name!r}")
     return lambda values: [(value,) for value in values]

@@ -1,4 +1,4 @@
-"""What a signal operator's step is: the lines that it adds to a function, and the state that it keeps."""
+"""Steps of signal operators: the lines that each adds to a function, and its state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the lines of a step amount to, as source.
+    """Outcome of a step's lines, as source.
 
     value:     the new value, evaluated once, and only if it fires.
     condition: whether it fires; None: always.
@@ -62,18 +62,18 @@ class SignalWriter(Protocol):
         ...
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Source of whether an input has a value; None where it is certain."""
+        """Source of whether an input has a value; None if it is certain."""
         ...
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Source of whether an input fired in this tick; None where it is certain.
+        """Source of whether an input fired in this tick; None if it is certain.
 
         For operators that `tell_inputs_apart`.
         """
         ...
 
     def write_leaving(self, node: int, value: str) -> None:
-        """Write that a value is shown to others than signals."""
+        """Write code that emits a value to a sink or a stream."""
         ...
 
 
@@ -88,11 +88,11 @@ class SignalStep:
         self.node = node
 
     def cells(self) -> tuple[Cell, ...]:
-        """The state it keeps. In generated code `writer.cell(node, name)` is the variable."""
+        """The state of the operator. In generated code `writer.cell(node, name)` is the variable."""
         return ()
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:
-        """Write what is done when the operator is activated; None where no value comes of it.
+        """Write the code to run when the operator is activated; None if no value comes of it.
 
         inputs: names of the current values, by port.
         """

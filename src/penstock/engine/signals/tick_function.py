@@ -1,4 +1,4 @@
-"""A part as a function that runs it once, in one tick."""
+"""Function that runs a part in one tick."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Heard:
-    """Who hears of blocks of other parts.
+    """Parts to notify of entered blocks.
 
     readers: per block, the parts to be run when it is entered. late: blocks that may get further
     readers while the machine runs, whose numbers stand in a list. stamped: blocks of which
@@ -34,7 +34,7 @@ class TickFunction(PartWriter):
     heard: Heard
 
     def write(self, heard: Heard) -> SourceCode:
-        """The function as source."""
+        """Write the source of the function."""
         self.heard = heard
         source = self._source()
         if source is not None:
@@ -106,5 +106,5 @@ def function_name(part: int) -> str:
 
 
 def late_name(block: Block) -> str:
-    """The list of the parts that came to read a block while the machine ran."""
+    """Name of the list of parts that were added to a block's readers while running."""
     return f"late_{block.name}"

@@ -1,4 +1,4 @@
-"""Who looks at signals while an engine runs: expressions that come and go."""
+"""Subscriptions to signals while an engine runs, with the operators they add and remove."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDINGS = 1_000_000_000
 
 
 class Subscription:
-    """A callback that hears of a signal. active: until it is taken back by `engine.unsubscribe`."""
+    """A callback subscribed to a signal. active: until it is retracted by `engine.unsubscribe`."""
 
     def __init__(self, node: Node, callback: Callback) -> None:
         self.node = node
@@ -39,7 +39,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions of an engine, and the operators that are there only because of them."""
+    """The subscriptions of an engine, and the operators that exist only for them."""
 
     def __init__(self, flow: Flow, machine: SignalMachine) -> None:
         self._flow = flow
@@ -54,7 +54,7 @@ class Subscriptions:
         return bool(self._active)
 
     def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> Subscription:
-        """Let `callback` hear of `signal`: of its current value now, if it has one, and of each new one.
+        """Subscribe `callback` to `signal`: of its current value now, if it has one, and of each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
 
@@ -84,7 +84,7 @@ class Subscriptions:
         return subscription
 
     def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
-        """What leads to a signal and is not in the machine, each after what it reads."""
+        """Operators that a signal needs and the machine lacks, inputs first."""
         if signal.flow is not self._flow:
             raise BadInput(
                 f"the signal is of flow {signal.flow.name!r}, and the engine runs {self._flow.name!r}",
@@ -114,7 +114,7 @@ class Subscriptions:
         )
 
     def remove(self, subscription: Subscription) -> None:
-        """Take a subscription back, and the operators that nobody needs then. Twice is once."""
+        """Remove a subscription, and the operators that only it needed. Twice is once."""
         if not subscription.active:
             return
         subscription.active = False
@@ -133,7 +133,7 @@ class Subscriptions:
         self._machine.shrink(gone)
 
     def tell(self, left: Mapping[int, Leaving]) -> None:
-        """Call the callbacks of what has left, in the order of subscription.
+        """Call the callbacks of emitted values, in the order of subscription.
 
         A callback may subscribe, unsubscribe and run ticks: what these bring is told after all
         that is told now. Where a callback raises, the others hear all the same; then it is raised.

@@ -1,4 +1,4 @@
-"""Steps: how each operator is written as Python. Importing the package registers the step of each."""
+"""Steps: the generated Python of each operator. Importing the package registers them."""
 
 from penstock.engine.steps import (
     aggregate,

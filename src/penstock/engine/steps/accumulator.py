@@ -1,4 +1,4 @@
-"""How each aggregate function keeps its state in a group's list and reads its answer from it.
+"""Accumulators: state of each aggregate function in a group's list, and code to update and read it.
 
 A group is one list: [rows, last answer, fields...]. An accumulator owns some
 fields in a row, starting at `at`.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
 
 WHOLE_NUMBER = DecimalType(38, 0)
-"""The type of a sum of integers on its way: an int in rows of ours, a decimal where Spark made it."""
+"""Type of a partial sum of integers: an int in rows of ours, a decimal where Spark made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an accumulator writes: group variable, its first field, the code (by default the writer's)."""
+    """Destination of an accumulator's code: group variable, first field, code (default: the writer's)."""
 
     writer: StepWriter
     group: str
@@ -67,7 +67,7 @@ class Target:
 class Accumulator:
     """State and code of one aggregate function over one type.
 
-    types: of the arguments. append: rows are never taken back.
+    types: of the arguments. append: rows are never retracted.
     merges: values that are equal are one to it, so they come with one zero and one NaN.
     """
 
@@ -78,7 +78,7 @@ class Accumulator:
         self.append = append
 
     def fields(self) -> tuple[Field, ...]:
-        """The fields it needs."""
+        """The fields that it needs."""
         raise NotImplementedError
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
@@ -86,20 +86,20 @@ class Accumulator:
         raise NotImplementedError
 
     def settle(self, to: Target) -> None:
-        """Write what is done once per tick with a touched group, after all updates."""
+        """Write the code to run once per tick with a touched group, after all updates."""
 
     def result(self, to: Target) -> str:
         """Source of the answer, for a group that has rows."""
         raise NotImplementedError
 
     def parts(self) -> tuple[SchemaField, ...] | None:
-        """The columns in which its fields travel from a partial aggregate; None where they cannot."""
+        """The columns in which its fields travel from a partial aggregate; None if they cannot."""
         return None
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
-        """Write how the fields of another group, given as sources, are added to those of `to`.
+        """Write code that merges the fields of another group, given as sources, into those of `to`.
 
-        Only of groups whose rows are never taken back.
+        Only of groups whose rows are never retracted.
         """
         raise NotImplementedError(type(self).__name__)
 
@@ -260,7 +260,7 @@ class DecimalMean(DecimalTotals):
 
 
 class BestOnly(Accumulator):
-    """The extreme value of rows that are never taken back: one field."""
+    """The extreme value of rows that are never retracted: one field."""
 
     merges = True
 
@@ -412,7 +412,7 @@ def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> A
 
 
 def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
-    """Per argument, whether a row where it is null does not take part."""
+    """Whether rows with a null argument are skipped, per argument."""
     if isinstance(aggregation, First | Last):
         return (False, True)
     return (True,) * len(aggregation.arguments())
@@ -421,7 +421,7 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
 def parts_of(
     aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
 ) -> list[SchemaField] | None:
-    """The columns of all parts of a group's aggregates, numbered; None where one has none."""
+    """The columns of all parts of a group's aggregates, numbered; None if one has none."""
     found: list[SchemaField] = []
     for number, aggregation in enumerate(aggregations):
         parts = accumulator_for(aggregation, schema, appends).parts()

@@ -60,7 +60,7 @@ class AggregateStep(Step):
         self.fold(group, row)
 
     def _consume_ungrouped(self, row: Row) -> None:
-        """The one group is looked up once per tick, and only if a row comes."""
+        """Write the code for an aggregate without keys, whose group is looked up on a tick's first row."""
         writer, code = self.writer, self.code
         group = writer.named("group", self.node.id)
         with code.block(f"if {group} is None:"):
@@ -69,7 +69,7 @@ class AggregateStep(Step):
         self.fold(group, row)
 
     def fold(self, group: str, row: Row) -> None:
-        """Write what a row does to its group's list."""
+        """Write code that adds a row to its group's list."""
         self.group.add(group, row)
 
     def finish(self) -> None:
@@ -109,7 +109,7 @@ class AggregateStep(Step):
 
 
 def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
-    """Its keys without their names."""
+    """The keys of an aggregate, without their names."""
     return tuple(expr for _, expr in operator.keys)
 
 

@@ -1,4 +1,4 @@
-"""Distinct: a row leaves when its first copy comes and is taken back with its last."""
+"""Distinct: a row leaves when its first copy comes and is retracted with its last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AppendDistinctStep(Step):
-    """Rows are never taken back, so the first copy is the answer at once.
+    """Distinct over an append stream: the first copy is the answer at once.
 
     of_a_tick: what was there is forgotten when the tick ends.
     """
@@ -51,7 +51,7 @@ class AppendDistinctStep(Step):
 
 
 class TableDistinctStep(Step):
-    """Copies are counted; the answer is whether the count crossed 0 in this tick."""
+    """Distinct over a table: copies are counted, and a crossing of 0 in a tick is emitted."""
 
     keeps_state = True
     consolidates = True
@@ -93,7 +93,7 @@ def _distinct(operator: Distinct | Unique, node: Node, writer: StepWriter) -> St
 
 
 def distinct_step(node: Node, writer: StepWriter) -> Step:
-    """The set of a node's rows, in the cheaper way where none is taken back."""
+    """The step of distinct: the cheaper one for an append stream."""
     if writer.is_append(node.inputs[0]):
         return AppendDistinctStep(node, writer)
     return TableDistinctStep(node, writer)

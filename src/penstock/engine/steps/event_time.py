@@ -1,4 +1,4 @@
-"""Watermarks: rows on time and late ones, how far time has passed, and the least of several."""
+"""Steps of watermarks: rows on time and late ones, progress of event time, minimum of several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Clockwork:
-    """Writes how the watermark follows the times of rows.
+    """Writer of code that advances the watermark with the times of rows.
 
     Slot: () -> (greatest time, watermark, number of late rows).
     """
@@ -51,7 +51,7 @@ class Clockwork:
         self._code.line(f"{slot}[()] = ({self.top}, {self.mark}, {self.count})")
 
     def unusable(self, time: str) -> str | None:
-        """Source of whether a row has no time to go by; None where every row has one."""
+        """Source of whether a row lacks a valid time; None if every row has one."""
         tests: list[str] = []
         if self._field.nullable:
             tests.append(f"{time} is None")
@@ -60,13 +60,13 @@ class Clockwork:
         return " or ".join(tests) if tests else None
 
     def follow(self, time: str) -> None:
-        """Write how a usable time moves the watermark."""
+        """Write code that advances the watermark to a valid time."""
         with self._code.block(f"if {time} > {self.top}:"):
             self._code.line(f"{self.top} = {time}")
             self._code.line(f"{self.mark} = {self.mark_source(time)}")
 
     def mark_source(self, time: str) -> str:
-        """Source of the watermark that a greatest time makes."""
+        """Source of the watermark for a greatest time."""
         passed, every = f"{time} - {self._clock.lateness!r}", self._clock.every
         if self._field.type != TIMESTAMP and every is None:
             return passed
@@ -77,7 +77,7 @@ class Clockwork:
 
 @step_of(OnTime, LateRows)
 class PunctualityStep(Step):
-    """Lets rows on time pass, or late ones."""
+    """Filter of rows on time, or of late ones."""
 
     operator: OnTime | LateRows
 
@@ -119,7 +119,7 @@ class PunctualityStep(Step):
 
 @step_of(Watermark)
 class WatermarkStep(Step):
-    """Reads a tick's rows for the greatest time. Slots: the clock, and () -> True once the input ended."""
+    """Watermark of a tick's greatest time. Slots: the clock, and () -> True once the input ended."""
 
     operator: Watermark
     takes_rows = False

@@ -1,4 +1,4 @@
-"""Folds: what users' functions accumulate, for all rows or per key, for ever or per tick."""
+"""Steps of folds with users' functions, over all rows or per key, for the whole run or per tick."""
 
 from __future__ import annotations
 
@@ -56,38 +56,38 @@ class Folding(Step):
         self.first = self.missing if isinstance(operator, Reduce | ReduceKeyed) else self.start(operator.init)
 
     def assign_old(self, old: str, slot: str, key: str) -> None:
-        """Assign the inside row that was last sent, or None."""
+        """Assign the inside row that was last emitted, or None."""
         self.code.line(f"{old} = {self.get(slot)}({key})")
         if holds_any(self.accumulated):
             with self.code.block(f"if {old} is not None:"):
                 self.code.line(f"{old} = {old}.value")
 
     def kept(self, row: str) -> str:
-        """Source of what is kept of an inside row."""
+        """Source of the stored form of an inside row."""
         if holds_any(self.accumulated):
             return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
         return row
 
     def next(self, accumulated: str, row: Row) -> str:
-        """Source of what follows when a row comes."""
+        """Source of the next accumulated value, given a row."""
         item = item_of_row(self.writer, self.node, self.item, row)
         call = f"{self.function}({accumulated}, {item})"
         return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
 
     def seen(self, row: str) -> str:
-        """Source of what is accumulated, as the function knows it, from the inside row `row`."""
+        """Source of the accumulated value as the user's function sees it, from the inside row `row`."""
         return users_view(
             self.writer, self.accumulated, Row(items_of(row, len(self.accumulated.fields)), row)
         )
 
     def assign_inside(self, name: str, accumulated: str) -> None:
-        """Assign to `name` the inside row of what is accumulated."""
+        """Assign the inside row of the accumulated value to `name`."""
         self.code.line(f"({name},) = {self.checked}([{accumulated}])")
 
     def start(self, init: object) -> str:
-        """Source of what is accumulated when nothing has come.
+        """Source of the initial accumulated value.
 
-        A lattice may begin with None where no answer is null: a row is there once an item has come.
+        A lattice may begin with None if no answer is null: a row is there once an item has come.
         """
         if callable(init):
             return f"{self.writer.constant('init', init)}()"
@@ -185,7 +185,7 @@ class KeyedFold(Folding):
         self.code.line(f"{self.touched} = {{}}")
 
     def assign_before(self, value: str, key: str) -> None:
-        """Assign what a key that is new in this tick has accumulated before."""
+        """Assign the accumulated value of a key as it was before this tick."""
         code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {old} is None:"):
@@ -210,7 +210,7 @@ class KeyedFold(Folding):
             self.answer(key, new)
 
     def answer(self, key: str, new: str) -> None:
-        """Write what is sent for a key with the accumulated row `new`."""
+        """Write code that emits the change of a key whose accumulated row is `new`."""
         code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {new} != {old}:"):

@@ -1,4 +1,4 @@
-"""Operators that forget what the watermark has passed: distinct, first within a time, join."""
+"""Steps that drop state behind the watermark: distinct, first within a time, join."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Forgetting:
-    """Writes a calendar of keys to be forgotten when the watermark has passed them, by buckets of time.
+    """Writer of code for a calendar of keys to drop when the watermark has passed their bucket of time.
 
     prefix: tells several of a node apart. width: of the buckets. type: of the times.
     after:  how far the watermark must have passed.
@@ -54,12 +54,12 @@ class Forgetting:
         return f"{self._bucket}({time})"
 
     def note(self, bucket: str, key: str) -> None:
-        """Write that `key` is to be forgotten when the watermark has passed all of a bucket."""
+        """Write code that schedules `key` to be dropped when the watermark has passed its bucket."""
         self._calendar.note(f"{bucket} + 1", key)
 
     @contextmanager
     def each_passed(self) -> Generator[str]:
-        """What is written inside runs for each key that is to be forgotten."""
+        """Open a block that runs for each key to drop."""
         code, writer, top = self._code, self._writer, self.watermark.mark
         number, key = writer.fresh("number"), writer.fresh("key")
         with code.block(f"if {self.watermark.risen}:"):
@@ -91,7 +91,7 @@ class ForgetfulStep(Step):
             self.take(row)
 
     def take(self, row: Row) -> None:
-        """Write what is done with one row on time."""
+        """Write the code for one row on time."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""A group's list, `[rows, last answer, fields...]`: how rows are folded into it and answers read from it."""
+"""Code over a group's list, `[rows, last answer, fields...]`: update by rows, and reading of answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 
 
 class Group:
-    """Writes what is done with the list of one group, for aggregates over rows of `schema`.
+    """Writer of the code for the list of one group, for aggregates over rows of `schema`.
 
-    appends: no row is ever taken back.
+    appends: no row is ever retracted.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Group:
         return f"[0, None, {', '.join(fields)}]" if fields else "[0, None]"
 
     def add(self, group: str, row: Row) -> None:
-        """Write the update of the list in the variable `group` by one row."""
+        """Write code that updates the list in the variable `group` by one row."""
         self._writer.code.line(f"{group}[{ROWS}] += {row.copies}")
         for aggregation, accumulator, at in self._parts:
             self._add(aggregation, accumulator, Target(self._writer, group, at), row)
@@ -88,7 +88,7 @@ class Group:
             accumulator.update(to, tuple(values), row.weight)
 
     def merge(self, group: str, columns: Sequence[str]) -> None:
-        """Write how the list in the variable `group` takes over the one that `columns` are the parts of."""
+        """Write code that merges the list with the parts `columns` into the one in the variable `group`."""
         self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
         for _, accumulator, at in self._parts:
             first = at - FIRST_FIELD + 1
@@ -96,7 +96,7 @@ class Group:
             accumulator.merge(Target(self._writer, group, at), parts)
 
     def write_merge(self, code: SourceCode, group: str, other: str) -> None:
-        """Write into `code` how one list takes over another of the same form."""
+        """Write code into `code` that merges one list into another of the same form."""
         code.line(f"{group}[{ROWS}] += {other}[{ROWS}]")
         for _, accumulator, at in self._parts:
             fields = items_of(other, at + len(accumulator.fields()))[at:]
@@ -108,7 +108,7 @@ class Group:
         return (f"{group}[{ROWS}]", *items_of(group, FIRST_FIELD + count)[FIRST_FIELD:])
 
     def settle(self, group: str) -> None:
-        """Write what is done with a touched list before its answer is read."""
+        """Write the code for a touched list before its answer is read."""
         for _, accumulator, at in self._parts:
             accumulator.settle(Target(self._writer, group, at))
 
@@ -117,6 +117,6 @@ class Group:
         return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
-        """Each accumulator with the place of its first field."""
+        """Each accumulator with the index of its first field."""
         for _, accumulator, at in self._parts:
             yield accumulator, at

@@ -1,4 +1,4 @@
-"""Row by row with something carried along: scan, enumerate, state, and what has reached a threshold."""
+"""Steps that carry state from row to row: scan, enumerate, state, thresholds."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ScanStep(Step):
 
 
 def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Functions from (what is carried,) to what is kept of it, and back. () stays."""
+    """Functions from (carried value,) to its stored form, and back. () stays."""
     if carried.scalar and isinstance(carried.fields[0].type, AnyType):
         # It stands in no row, and need not be hashable.
         return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()

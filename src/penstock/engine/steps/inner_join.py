@@ -1,4 +1,4 @@
-"""Inner join: the change on one side against what the other side holds.
+"""Step of the inner join: changes of one side are matched with the rows of the other.
 
 With L, R before a batch of changes l, r the answer changes by
     l x R  +  L x r  +  l x r.

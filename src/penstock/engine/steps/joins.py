@@ -1,4 +1,4 @@
-"""Shared code of all joins: keys, pairs, the residual condition, and the order of the sides."""
+"""Code shared by all joins: keys, pairs, the residual condition, and the order of the sides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIDES = ("left", "right")
 
 
 class JoinedRows:
-    """Writes the code that depends on the join's condition."""
+    """Writer of code that depends on the join's condition."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         self.node = node
@@ -35,7 +35,7 @@ class JoinedRows:
 
     @contextmanager
     def key_of(self, port: int, row: Row) -> Generator[str]:
-        """The variable that holds the row's key; what is written inside runs where no part is null."""
+        """Open a block that runs if no part of the row's key is null, with the variable of the key."""
         exprs = self.keys[port]
         key = self.writer.fresh("key")
         nullable = self.writer.assign_key(key, exprs, self.schemas[port], row.columns)
@@ -47,7 +47,7 @@ class JoinedRows:
             yield key
 
     def null_left_key(self, row: Row) -> str | None:
-        """Source of whether a part of a left row's key is null; None where none can be."""
+        """Source of whether a part of a left row's key is null; None if none can be."""
         return self.writer.null_key_test(self.operator.left_keys, self.node, 0, row.columns)
 
     def pair(self, port: int, own: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class JoinedRows:
 
     @contextmanager
     def where_residual(self, pair: tuple[str, ...]) -> Generator[None]:
-        """What is written inside runs where the residual condition is true of the pair."""
+        """Open a block that runs where the residual condition is true of the pair."""
         if self.operator.residual is None:
             yield
             return
@@ -70,13 +70,13 @@ class JoinedRows:
         return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)
 
     def unmatched(self, row: Row) -> Row:
-        """A left row of a left join that has no partner, with nulls for the columns of one."""
+        """Output columns of a left row without a match, with nulls for the right columns."""
         nulls = ("None",) * len(self.operator.kept_right)
         return replace(row, columns=row.columns + nulls, whole=None)
 
 
 class RightFirstStep(Step):
-    """A step that says something about absence: it applies the right side first and the left side last.
+    """Step whose result depends on absence: it applies the right side first and the left side last.
 
     Where what follows could notice a left row that goes in this tick, such rows go even before
     (see `penstock.engine.retraction_order`). What is done to each side is the subclass's.
@@ -107,11 +107,14 @@ class RightFirstStep(Step):
         self.apply_left(Only.COMES if split else Only.ALL)
 
     def apply_right(self, before: str) -> None:
-        """Write the change of the right side; the dict `before` gets what held of each touched key or row."""
+        """Write the change of the right side.
+
+        The dict `before` receives the earlier state of each touched key or row.
+        """
         raise NotImplementedError
 
     def emit_crossings(self, before: str) -> None:
-        """Write the answers for left rows of earlier ticks, by what held before and holds now."""
+        """Write the answers for left rows of earlier ticks whose match has changed."""
         raise NotImplementedError
 
     def apply_left(self, only: Only) -> None:

@@ -1,4 +1,4 @@
-"""Merged values: gathered per tick and shown once, or, in a cycle, shown each time they grow."""
+"""Steps of lattice folds: merged once per tick or, in a cycle, emitted at each growth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LatticeStep(Step):
-    """What both have in common. Slot: key -> (the merge so far,)."""
+    """Base of both forms of the step. Slot: key -> (the merge so far,)."""
 
     operator: LatticeFold | LatticeGrowth
     keeps_state = True
@@ -43,7 +43,7 @@ class LatticeStep(Step):
         return key
 
     def value_of(self, call: str) -> str:
-        """Source of the value that a call of the lattice gives, of the type that the column has."""
+        """Source of the result of a lattice call, checked against the column's type."""
         value = write_received(self.writer, self.merged, call, self.checked).columns[0]
         (field,) = self.merged.fields
         source = key_of(field.type, field.nullable, value)
@@ -58,7 +58,7 @@ class LatticeStep(Step):
 
 @step_of(LatticeFold)
 class LatticeFoldStep(LatticeStep):
-    """`touched` gathers the items of the tick per key, so that each value is merged in one go."""
+    """Fold that gathers a tick's items per key in `touched`, and merges them at once."""
 
     consolidates = True
 
@@ -98,7 +98,7 @@ class LatticeFoldStep(LatticeStep):
 
 @step_of(LatticeGrowth)
 class LatticeGrowthStep(LatticeStep):
-    """Each item that makes its value grow sends the value on at once."""
+    """Fold that emits the value whenever an item makes it grow."""
 
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer

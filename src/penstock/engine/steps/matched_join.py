@@ -1,4 +1,4 @@
-"""Joins that must know, per left row, how many right rows match it: left, and semi or anti with a residual.
+"""Steps of joins that count the matches of each left row: left, and semi or anti with a residual.
 
 Slots: left, key -> {row: [copies, matches]}; right, key -> {row: weight}.
 `matches` is the weight of the right rows for which the residual is true.

@@ -1,4 +1,4 @@
-"""Partial operators: what they answer for a chunk of a tick, and how that is merged."""
+"""Steps of partial operators: partial answers of a chunk of a tick, and their merge."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PartialAggregateStep(Step):
 
 
 class MergedAggregateStep(AggregateStep):
-    """An aggregate whose rows are lists of groups, each of a chunk of the rows."""
+    """Aggregate over partial groups, each of a chunk of the rows."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedAggregate) -> None:
         aggregations = [aggregation for _, aggregation in operator.of.aggregations]
@@ -73,7 +73,7 @@ class MergedAggregateStep(AggregateStep):
 
 
 class PartialTopKStep(TopKStep):
-    """The first rows of each group, of a tick's rows alone."""
+    """Top k of each group over a tick's rows alone."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialTopK) -> None:
         super().__init__(node, writer)
@@ -114,7 +114,7 @@ class PartialWindowStep(GridStep):
 
 
 class MergedWindowStep(GridStep):
-    """Windows whose rows are lists of groups, each of the rows of a pane."""
+    """Windows over partial groups, each of the rows of a pane."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"

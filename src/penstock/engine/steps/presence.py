@@ -1,4 +1,4 @@
-"""Rows whose key is, or is not, present on the other side: semi join, anti join, difference.
+"""Steps that test the presence of a key on the other side: semi join, anti join, difference.
 
 Nothing of the other side matters but how many rows it has per key. With L, R
 before this tick and R' after it, the change in the answer is
@@ -96,7 +96,7 @@ class PresenceStep(RightFirstStep):
 
     def _emit_crossing(self, row: Row, new: str) -> None:
         with self.code.block(f"if {new} {self.test}:"):
-            # On an append edge every stored copy is one that was never taken back.
+            # On an append edge every stored copy is one that was never retracted.
             self.writer.emit_copies(self.node.id, row)
         if not self.writer.is_append(self.node.id):
             with self.code.block("else:"):
@@ -114,7 +114,9 @@ class PresenceStep(RightFirstStep):
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
-        """Inside: rows with a key. A row with a null key is answered right away where it counts as absent."""
+        """Open a block: rows with a key. A row with a null key is answered right away where it counts as
+        absent.
+        """
         nulls = None if self.null_keys is None else self.null_keys.null_left_key(row)
         if nulls is None:
             with self.key_of(0, row) as key:

@@ -45,7 +45,7 @@ class FilterStep(Step):
 
 
 class OpaqueStep(Step):
-    """A user's function called on each row; what it gives is checked as rows of the output."""
+    """A user's function called on each row; its result is checked against the output's schema."""
 
     def __init__(self, node: Node, writer: StepWriter, function: Callable[..., object]) -> None:
         super().__init__(node, writer)
@@ -59,7 +59,10 @@ class OpaqueStep(Step):
 
 
 class MapStep(OpaqueStep):
-    """One row for one: a result that is exactly a row goes on at once, any other is made right or refused."""
+    """One output row per input row.
+
+    A result that is exactly a row passes; any other is converted or refused.
+    """
 
     def consume(self, port: int, row: Row) -> None:
         call = self.call(port, row)
@@ -174,7 +177,7 @@ class InspectStep(Step):
 
 @step_of(Partition)
 class PartitionStep(Step):
-    """The tag is looked up among the ports' tags, which are in the order of their numbers."""
+    """Partition of rows by a tag, looked up among the ports' tags in the order of their numbers."""
 
     operator: Partition
 

@@ -1,4 +1,4 @@
-"""Operators that read the order of rows: what comes first, what stands side by side."""
+"""Steps that depend on the order of rows: chain, zip, cross with a singleton."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @step_of(Chain)
 class ChainStep(Step):
-    """Whole buffers, port by port."""
+    """Chain of whole buffers, port by port."""
 
     takes_rows = False
 

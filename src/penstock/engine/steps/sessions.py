@@ -1,4 +1,4 @@
-"""Sessions: per key the windows that rows make by following each other; a row may join two of them."""
+"""Steps of session windows: per key, rows that follow each other closely; one row may merge two sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_calendar(value: Any) -> Any:
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:
-    """The mutable form of the sessions of a key."""
+    """Thaw of the sessions of a key."""
 
     def thaw(sessions: Any) -> list[list[Any]]:
         return [[start, last, number, thaw_group(group)] for start, last, number, group in sessions]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def comparable(writer: StepWriter, source: str, of: Typed | Field, *, descending: bool = False) -> str:
-    """Source of what a value, of the type and nullability of `of`, is sorted by."""
+    """Source of the sort key of a value with the type and nullability of `of`."""
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"
 
@@ -56,7 +56,7 @@ class SortStep(Step):
         self.code.line(f"{self.pending}.append(({key}, {row.source}))")
 
     def _keys(self, row: Row) -> Iterator[str]:
-        """Sources of what a row is sorted by, the most important first."""
+        """Sources of a row's sort keys, most significant first."""
         writer, schema = self.writer, self.input_schema()
         for one in self.operator.by:
             if isinstance(one, Ordering):
@@ -78,7 +78,7 @@ class SortStep(Step):
 
 
 def thaw_group(group: Any) -> list[Any]:
-    """The mutable form of a group's list."""
+    """Thaw of a group's list."""
     rows, counts, moved, top = group
     return [list(rows), dict(counts), dict(moved), dict(top)]
 
@@ -87,7 +87,7 @@ def thaw_group(group: Any) -> list[Any]:
 class TopKStep(Step):
     """Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} as last emitted].
 
-    Where rows are never taken back, only those that can still be among the first are kept.
+    Where rows are never retracted, only those that can still be among the first are kept.
     """
 
     operator: TopK

@@ -1,4 +1,4 @@
-"""What a step is: the part of a generated function that does one operator's work."""
+"""Steps: the part of a generated function that does one operator's work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Step:
     keeps_state: it has slots or waits for its whole input, so it is not merely
                 part of a chain.
     sites:      in how many places it emits: what follows is written that often.
-    merges:     equal rows of its inputs become one, also where none is taken back.
+    merges:     equal rows of its inputs become one, also where none is retracted.
     heavy:      so much code per row that it is not written more than once.
     """
 
@@ -45,33 +45,33 @@ class Step:
         self.code = writer.code
 
     def slots(self) -> tuple[Slot, ...]:
-        """The state it keeps."""
+        """The state of the operator."""
         return ()
 
     def begin(self) -> None:
-        """Write what must stand before all loops of the region; in a loop, of each of its rounds."""
+        """Write the code to run before all loops of the region; in a loop, of each of its rounds."""
 
     def takes_where_made(self, port: int) -> bool:
         """Whether rows of an input may be taken where they are made, before other inputs have come."""
         return self.takes_rows
 
     def consume(self, port: int, row: Row) -> None:
-        """Write what is done with one row of one input."""
+        """Write the code for one row of one input."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write what is done when all inputs are complete for the tick."""
+        """Write the code to run when all inputs are complete for the tick."""
 
     def emit(self, row: Row) -> None:
-        """Write what is done with one row of the output."""
+        """Write the code for one row of the output."""
         self.writer.emit(self.node.id, row)
 
     def emit_tuple(self, row: str, weight: str | None = None) -> None:
-        """Write what is done with an output row that stands in the variable `row`, column by column."""
+        """Write the code for an output row that stands in the variable `row`, column by column."""
         self.emit(Row(items_of(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:
-        """Write the same with the columns in variables."""
+        """Write code that emits such a row with its columns in variables."""
         self.emit(Row(self.writer.unpack(self.node.schema, row), row, weight))
 
     # -- its state and inputs ----------------------------------------------------------------------
@@ -95,13 +95,13 @@ class Step:
     # -- what a region writes of a step ------------------------------------------------------------
 
     def write_start(self) -> None:
-        """Write what stands before the loops that may make the node's rows."""
+        """Write the code to run before the loops that may make the node's rows."""
         if self.writer.has_buffer(self.node.id):
             self.code.line(f"{self.writer.buffer(self.node.id)} = []")
         self.begin()
 
     def write(self) -> None:
-        """Write what the node does with its inputs' buffers."""
+        """Write the code of the node for its buffered inputs."""
         writer, node = self.writer, self.node.id
         with self.code.working_for(node):
             buffered = [edge for edge in writer.entries(node) if writer.reads_buffer(edge)]
@@ -112,7 +112,7 @@ class Step:
             self.finish()
 
     def consume_buffer(self, port: int) -> None:
-        """Write what the node does with each row of an input that stands in a buffer."""
+        """Write the code of the node for each row of a buffered input."""
         with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
             self.consume(port, row)
 

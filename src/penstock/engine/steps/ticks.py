@@ -1,4 +1,4 @@
-"""Operators about ticks (rows shown again, compared with the last tick, held back) and ends of streams."""
+"""Steps about ticks (rows repeated, compared with the last tick, deferred) and the ends of streams."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class DeferSignalStep(Step):
 
 @step_of(Null)
 class NullStep(Step):
-    """Nothing comes of it."""
+    """Step that emits nothing."""
 
     def consume(self, port: int, row: Row) -> None:
         pass
@@ -158,7 +158,7 @@ class InitializeStep(Step):
 
 @step_of(Sink)
 class SinkStep(Step):
-    """Collects the tick's changes under the name that the region returns."""
+    """Step that collects a tick's changes for the region to return."""
 
     keeps_state = True
     has_result = True

@@ -1,4 +1,4 @@
-"""Rows on their way to users' functions and back, inside generated code."""
+"""Conversion of rows for users' functions and back, in generated code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
-    """Source of a row as users and their functions see it."""
+    """Source of a row as the user's functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
         return row.columns[0]
@@ -27,7 +27,7 @@ def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
 def write_received(
     writer: StepWriter, schema: Schema, call: str, checked: str, weight: str | None = None
 ) -> Row:
-    """Write that variables get the row of `schema` that `call` gives; they are the row returned.
+    """Write code that assigns the result of `call`, a row of `schema`, to variables; return it as a row.
 
     A result that is exactly a row goes on as it is, any other is made right or refused.
     checked: name of the converter from a list of users' rows.
@@ -77,12 +77,12 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
 
 
 def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
-    """Source of what a lattice gets of a row: the value of `item`, with one zero and one NaN."""
+    """Source of the item of a row for a lattice: the value of `item`, with one zero and one NaN."""
     return item_of_row(writer, node, item, row, merges=True)
 
 
 def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
-    """Source of what a folding function gets of a row: the row, or the value of `item`."""
+    """Source of the item of a row for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
         return users_view(writer, schema, row)

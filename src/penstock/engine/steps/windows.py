@@ -1,4 +1,4 @@
-"""Windows: what all shapes share, and windows on a grid, dropped when the watermark reaches their end."""
+"""Steps of windows: shared code, and windows on a grid, dropped when the watermark reaches their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WatermarkInput:
-    """Writes what a step knows of the watermark that it reads.
+    """Writer of code over the watermark that a step reads.
 
     prefix: tells several of a node apart. risen, mark: variables: whether it rose in this tick, and to what.
     """
@@ -34,13 +34,13 @@ class WatermarkInput:
         self._code.line(f"{self.risen} = False")
 
     def consume(self, row: Row) -> None:
-        """Write that the watermark rose. Those of a tick rise, so the last is the one that counts."""
+        """Write code that raises the watermark. Those of a tick rise, so the last is the one that counts."""
         self._code.line(f"{self.risen} = True")
         self._code.line(f"{self.mark} = {row.columns[0]}")
 
 
 class Calendar:
-    """Writes what is to be closed at which time (see `penstock.engine.window_runtime`).
+    """Writer of code for the calendar of windows to close (see `penstock.engine.window_runtime`).
 
     prefix: tells several of a node apart.
     """
@@ -55,7 +55,7 @@ class Calendar:
         return (Slot(calendar, as_list), Slot(counts), Slot(due, as_list))
 
     def note(self, end: str, entry: str) -> None:
-        """Write that an entry is to be closed at `end`."""
+        """Write code that schedules an entry to be closed at `end`."""
         self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
 
     def closing(self, mark: str) -> str:
@@ -95,7 +95,7 @@ class WindowStep(Step):
             self.watermark.consume(row)
 
     def take(self, row: Row) -> None:
-        """Write what is done with one row on time."""
+        """Write the code for one row on time."""
         raise NotImplementedError
 
     def assign_key(self, row: Row) -> str:
@@ -113,13 +113,13 @@ class WindowStep(Step):
         return variable
 
     def answer(self, key: str, start: str, end: str, group: str) -> str:
-        """Write the answer of a window that has rows; the variable that holds it."""
+        """Write the answer of a window that has rows; return its variable."""
         new, keys = self.writer.fresh("new"), key_columns(key, len(self.operator.keys))
         self.code.line(f"{new} = {tuple_source([*keys, start, end, *self.group.results(group)])}")
         return new
 
     def emit_update(self, old: str, new: str) -> None:
-        """Write the change from an answer, None where there was none, to another."""
+        """Write the change from an answer, None if there was none, to another."""
         with self.code.block(f"if {old} != {new}:"):
             if not self.writer.is_append(self.node.id):
                 with self.code.block(f"if {old} is not None:"):
@@ -171,7 +171,7 @@ class GridStep(WindowStep):
         self.fold(key, row)
 
     def fold(self, key: str, row: Row) -> None:
-        """Write what a row does to the window that `start` and `end` tell."""
+        """Write code that adds a row to the window from `start` to `end`."""
         writer, code = self.writer, self.code
         window, group = writer.fresh("window"), writer.fresh("group")
         code.line(f"{window} = ({key}, {self.start})")
@@ -184,7 +184,7 @@ class GridStep(WindowStep):
         self.add(group, row)
 
     def add(self, group: str, row: Row) -> None:
-        """Write what a row does to its group's list."""
+        """Write code that adds a row to its group's list."""
         self.group.add(group, row)
 
     def finish(self) -> None:

@@ -1,1 +1,1 @@
-"""How each function of the catalogue is said in Polars, by theme; what has no entry stays in rows."""
+"""Catalogue functions in Polars, by theme. A function without an entry stays in rows."""

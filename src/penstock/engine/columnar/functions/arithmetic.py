@@ -1,4 +1,4 @@
-"""Numbers: + - * / // %, signs, rounding to whole numbers, least and greatest."""
+"""Arithmetic: + - * / // %, signs, rounding to whole numbers, least and greatest."""
 
 from __future__ import annotations
 

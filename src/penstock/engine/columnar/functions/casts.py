@@ -1,4 +1,4 @@
-"""Casts that Polars makes as Spark does, or that can be told where it would not."""
+"""Casts in which Polars agrees with Spark, or whose differing rows can be detected."""
 
 from __future__ import annotations
 

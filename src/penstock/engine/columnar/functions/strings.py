@@ -1,4 +1,4 @@
-"""Strings in code points, and bytes."""
+"""String functions, counting code points, and functions of bytes."""
 
 from __future__ import annotations
 

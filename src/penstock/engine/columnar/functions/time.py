@@ -1,4 +1,4 @@
-"""Dates and timestamps as counts of days and microseconds since 1970."""
+"""Functions of dates and timestamps, computed on days and microseconds since 1970."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a window keeps of its values, so that a statistic can be read from it at any time.
+"""Aggregates that a window maintains, from which a statistic can be read at any time.
 
 Each comes in forms. A *sliding* one combines the answers for the end pieces
 of an old part (see `suffixes.py`) with that for the part that grows. A *growing*
@@ -54,7 +54,7 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What is kept of windows of any kind.
+    """Aggregate for windows of any kind.
 
     whole: the growing form of whole numbers; by default that of all. Sliding ones stay whole by themselves.
     sums:  how many a tally has; 0 where every number is kept as it is.
@@ -69,7 +69,7 @@ class Aggregate:
 
 
 NOTHING = Aggregate(Sliding(), Growing())
-"""Nothing but `$n`, which every window keeps."""
+"""The empty aggregate: a window keeps `$n` alone."""
 
 SUM = Aggregate(
     Sliding(
@@ -211,7 +211,7 @@ PAIRS_FROM_OLDEST = Aggregate(
     sums=5,
     grow="grow_pairs",
 )
-"""As `PAIRS`, and `$origin`: the oldest `$y`."""
+"""`PAIRS` with `$origin`: the oldest `$y`."""
 
 LEAST = Aggregate(
     Sliding(

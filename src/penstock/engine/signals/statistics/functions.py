@@ -1,4 +1,4 @@
-"""What kernels call: everything that is more than a line."""
+"""Functions that kernels call: everything longer than a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.expr.runtime import NAN
 
 
 def time_went_back(now: Any, last: Any) -> None:
-    """A time signal must not run backwards; what is no number is no time, before or after another."""
+    """Raise for a time signal that runs backwards; NaN is no time, before or after another."""
     if now != now or last != last:
         raise EvaluationError(
             "NaN is no time",

@@ -1,4 +1,4 @@
-"""What is known of the values that enter a statistic, as source of what is asked of each of them."""
+"""Known properties of a statistic's input values, as source of the tests on each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What enters a window.
+    """Input values of a window.
 
     count:   of values: `$x`, or `$x` and `$y`.
     holes:   which of them are missing. times: what `$t` is.
@@ -130,5 +130,5 @@ def spans(span: timedelta) -> dict[str, object]:
 
 @singledispatch
 def kernel_of(statistic: Statistic, inputs: Inputs) -> Kernel:
-    """How `statistic` is computed; every class of statistics registers one."""
+    """The kernel of `statistic`; every class of statistics registers one."""
     raise NotImplementedError(f"no kernel for {type(statistic).__name__}")

@@ -17,7 +17,7 @@ from typing import Any
 _NAME = re.compile(r"\$([A-Za-z]\w*)")
 
 SILENT: Any = object()
-"""What `stepped` gives for a value at which the statistic does not fire."""
+"""Result of `stepped` for a value at which the statistic does not fire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Variable:
     lists: int = 0
 
     def first(self, functions: Mapping[str, Any]) -> Any:
-        """The value before anything came, made anew."""
+        """A fresh initial value."""
         return eval(renamed(self.start, str), dict(functions))
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How a statistic takes one value.
+    """One statistic's update by a value.
 
     variables: its state, in the order in which it is kept.
     lines:     what is done with a value; they change nothing but the variables.

@@ -1,4 +1,4 @@
-"""Arithmetic that is rounded once, at its end, for numbers that floats would not get right.
+"""Arithmetic rounded once, at the end, for numbers that floats would get wrong.
 
 A float is *plain* if neither its square nor a sum of many overflows or loses digits to
 underflow, a whole number if a float holds it. Everything else goes through here, as whole
@@ -52,7 +52,7 @@ def quotient(above: Any, below: Any) -> float:
 
 
 def between(low: Any, high: Any, part: float) -> Any:
-    """What lies a `part` of the way from one number to a greater one; between infinities nothing does."""
+    """Interpolate between a number and a greater one; NaN between infinities."""
     if not isinstance(low, int) and not isinstance(high, int):
         found = low + (high - low) * part
         if found - found == 0:
@@ -179,5 +179,5 @@ def fitted(q: float, s: float, d: float) -> tuple[float, float]:
 
 
 def _unit(exponent: int) -> float:
-    """What makes numbers of about `2**exponent` about 1."""
+    """Unit that scales numbers of about `2**exponent` to about 1."""
     return ldexp(1.0, min(max(-exponent, -1022), 1023))

@@ -18,7 +18,7 @@ _LARGEST = 1024
 
 
 def put(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
-    """Let a value in."""
+    """Insert a value."""
     if not blocks:
         blocks.append([value])
         greatest.append(value)
@@ -43,7 +43,7 @@ def put(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
 
 
 def take(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
-    """Take out one of the values that equal `value`, which is there."""
+    """Remove one value equal to `value`, which is present."""
     at = bisect_left(greatest, value)
     block = blocks[at]
     del block[bisect_left(block, value)]
@@ -71,7 +71,7 @@ def at(blocks: list[List], counts: List, index: int) -> Any:
 
 
 def places(blocks: list[List], greatest: List, counts: List, value: Any) -> tuple[int, int]:
-    """How many values are less than `value`, and how many are not greater."""
+    """Count the values less than `value`, and those not greater."""
     less, most = bisect_left(greatest, value), bisect_right(greatest, value)
     below = _before(counts, less)
     if less < len(blocks):

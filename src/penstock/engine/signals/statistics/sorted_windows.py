@@ -1,4 +1,4 @@
-"""Windows whose values are kept in order of size, beside that in which they came."""
+"""Windows that keep their values sorted as well as in order of arrival."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FEW = 2_000
 
 
 def order_of(window: Window) -> Order:
-    """How the values of a window are kept."""
+    """Choose the order of a window's values."""
     return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
 
 

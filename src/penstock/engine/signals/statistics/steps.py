@@ -1,4 +1,4 @@
-"""Kernels of a value and those shortly before it."""
+"""Kernels that compare a value with recent ones: difference, relative change, crossing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ List: TypeAlias = "list[Any]"
 
 
 def sums(values: List, gaps: int) -> List:
-    """Of the newest, the sum."""
+    """Sums of the newest values."""
     try:
         return list(accumulate(_filled(values, gaps, 0), initial=0))
     except OverflowError:
@@ -32,12 +32,12 @@ def sums(values: List, gaps: int) -> List:
 
 
 def least(values: List, gaps: int) -> List:
-    """Of the newest, the least value; infinity where there is none."""
+    """Least of the newest values; infinity if there is none."""
     return list(accumulate(_filled(values, gaps, inf), min, initial=inf))
 
 
 def greatest(values: List, gaps: int) -> List:
-    """Of the newest, the greatest value; minus infinity where there is none."""
+    """Greatest of the newest values; minus infinity if there is none."""
     return list(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
 
 
@@ -49,12 +49,12 @@ def _filled(values: List, gaps: int, filling: float) -> Iterable[Any]:
 
 
 def oldest(values: List, gaps: int) -> List:
-    """Of the newest, the first value that is not missing; None where there is none."""
+    """First of the newest values that is not missing; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: found if v is None else v))
 
 
 def newest(values: List, gaps: int) -> List:
-    """Of the newest, the last value that is not missing; None where there is none."""
+    """Last of the newest values that is not missing; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: v if found is None else found))
 
 
@@ -104,13 +104,13 @@ def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]
 
 
 def _value_at(values: List, place: int) -> Any:
-    """What is measured from: 0 in place of a number that others cannot be taken from as floats."""
+    """Origin of measurement: 0 in place of a number that others cannot be taken from as floats."""
     found = values[place] if values else None
     return 0 if found is None or not is_plain(found) else found
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:
-    """How far each value is from `origin`; 0 for a missing one."""
+    """Distance of each value from `origin`; 0 for a missing one."""
     if not gaps:
         return [v - origin for v in values]
     return [0 if v is None else v - origin for v in values]

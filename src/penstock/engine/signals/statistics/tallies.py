@@ -132,7 +132,7 @@ def admit_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
 
 
 def admit_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) -> Any:
-    """As `admit_by_count`, of a pair."""
+    """Take a pair into a ring, as `admit_by_count` does a value."""
     if kept:
         leave(kept, xs[k], ys[k])
     if x is None or y is None or x != x or y != y:
@@ -148,7 +148,7 @@ def admit_by_time(kept: List, sums: int, x: Any, old: List, k: int, new: List) -
 
 
 def admit_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, new: List, new_y: List) -> Any:
-    """As `admit_by_time`, of a pair."""
+    """Take a pair into a window, as `admit_by_time` does a value."""
     if x is None or y is None or x != x or y != y:
         return None, None
     first = len(xs) - k
@@ -249,7 +249,7 @@ def _products(kept: List, one: int, other: int, at: int) -> float:
 
 
 def _infinite(kept: List) -> float | None:
-    """The sum of the infinities; None where there is none."""
+    """The sum of the infinities; None if there is none."""
     above, below = kept[_ABOVE], kept[_BELOW]
     if above:
         return NAN if below else inf
@@ -315,5 +315,5 @@ def pair_line(kept: List, origin: Any) -> tuple[float, float, float]:
 
 
 def _spreads(kept: List) -> tuple[int, int, int]:
-    """Of x, of y, and between them."""
+    """Spreads of x, of y, and between them."""
     return _spread(kept, 0, 0, 2), _spread(kept, 1, 1, 4), _spread(kept, 0, 1, 3)

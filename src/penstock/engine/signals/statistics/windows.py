@@ -1,4 +1,4 @@
-"""How values enter and leave a window, whatever is kept of them.
+"""Window kernels: how values enter and leave, for any aggregate.
 
 A window writes `$n`, the count of its values that are not missing; `$ok`,
 whether they are enough; `$ready`, whether they ever were.

@@ -1,4 +1,4 @@
-"""The steps of the operators on signals. Importing this package registers them."""
+"""Steps of the signal operators. Importing this package registers them."""
 
 from penstock.engine.signals.steps import history, lifts, silence, statistics
 

@@ -1,4 +1,4 @@
-"""What remembers earlier values: scan, window, delay."""
+"""Steps that remember earlier values: scan, window, delay."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class SourceStep(SignalStep):
-    """Writes nothing: the value is an argument of the function, or the variable of its loop."""
+    """Step of a source, without code: the value is an argument of the function or its loop variable."""
 
 
 class LeavingStep(SignalStep):
-    """Gives the value to whoever looks at the sink or reads the stream."""
+    """Step that emits a value to a sink or a stream."""
 
     def write(self, writer: SignalWriter, *inputs: str) -> None:
         writer.write_leaving(self.node.id, inputs[0])

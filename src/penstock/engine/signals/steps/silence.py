@@ -1,4 +1,4 @@
-"""What may stay silent: filters, samples, values that repeat."""
+"""Steps that may stay silent: filters, samples, removal of repetitions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SampleStep(SignalStep):
 
 
 class NoRepeatsStep(SignalStep):
-    """Its own last value is the one to compare with: only a value that differs becomes it."""
+    """Removal of repetitions: only a value that differs from the last one emitted passes."""
 
     def cells(self) -> tuple[Cell, ...]:
         return (Cell("last", lambda: None), Cell("any", lambda: False))

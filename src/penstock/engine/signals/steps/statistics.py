@@ -1,4 +1,4 @@
-"""Statistics: a kernel's lines among those of the function."""
+"""Steps of statistics: a kernel's lines inlined in the function."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StatisticStep(SignalStep):
         return Outcome(renamed(self._kernel.value, source), condition)
 
     def _names(self, writer: SignalWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
-        """What generated code calls the names of the kernel."""
+        """Names of the kernel's variables in generated code."""
         names: dict[str, str] = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
         if self.operator.statistic.reads_time:
             names["t"] = inputs[-1]
