@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.run import Progress
-from penstock.engine.running import RunModule
+from penstock.engine.run_module import RunModule
 from penstock.errors import BadInput, BadRow
 from penstock.io import JsonFiles
 

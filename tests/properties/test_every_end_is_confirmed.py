@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.progress import RunResult
-from penstock.engine.started import RunOptions, Started
+from penstock.engine.started_run import RunOptions, Started
 from penstock.errors import UserFunctionFailed
 from penstock.io import Batch, Drain, Feed, Reader, SinkTarget, Writer, open_sink, open_source
 from penstock.io.source import Source as IoSource

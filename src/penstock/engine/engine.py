@@ -131,11 +131,11 @@ class Engine(RunsSignals):
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
-        places = {name: graph.nodes[node].location for name, node in graph.sources.items()}
+        locations = {name: graph.nodes[node].location for name, node in graph.sources.items()}
         limits = {n: 1 if n in self._signals else limit_of(tick_rows, n) for n in graph.sources}
         check_limits("tick_rows", tick_rows, graph.sources)
         taken = {n: rows for n, rows in limits.items() if rows is not None}
-        self._queues = Queues(places, self._bounded, taken, queue_rows)
+        self._queues = Queues(locations, self._bounded, taken, queue_rows)
         self._outlets = [
             (name, self.program.sink_append[name], to_user(schema), schema)
             for name, schema in ((n, graph.nodes[at].schema) for n, at in graph.sinks.items())
@@ -209,7 +209,7 @@ class Engine(RunsSignals):
         `NoFixpoint` from within the tick; after one of these the state is half of
         the tick, and every further call raises `EngineStopped`.
         """
-        return self._told(self._run(self._checked(inputs, in_columns=True)))
+        return self._output(self._run(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
         """Internal rows per source. in_columns: what is large may stand in columns instead."""
@@ -253,7 +253,7 @@ class Engine(RunsSignals):
         change = None if self.program.source_append[name] else Change
         return self._intake[name](rows_of_frame(frame, schema, change))
 
-    def _told(self, made: Mapping[str, Rows]) -> TickOutput:
+    def _output(self, made: Mapping[str, Rows]) -> TickOutput:
         outputs: TickOutput = {}
         for name, append, user, schema in self._outlets:
             outputs[name] = Changes(made.get(name, _NO_ROWS), append, user, schema)
@@ -275,7 +275,7 @@ class Engine(RunsSignals):
         if waiting or self.pending:
             what = f"rows of source {waiting[0]!r}" if waiting else "deferred rows"
             raise BadInput(f"sources are to end, and {what} wait for a tick", fix="run_available() before it")
-        return self._told(self._run({}, ended=ended))
+        return self._output(self._run({}, ended=ended))
 
     @property
     def late_rows(self) -> dict[str, int]:
@@ -316,7 +316,7 @@ class Engine(RunsSignals):
 
         Raises what `tick` raises from within the tick.
         """
-        return self._told(self._run(self._queues.take()))
+        return self._output(self._run(self._queues.take()))
 
     @overload
     def run_available(self, on_tick: None = None, *, max_ticks: int | None = None) -> list[TickOutput]: ...
@@ -384,7 +384,7 @@ class Engine(RunsSignals):
         collects = gc.isenabled()
         gc.disable()
         try:
-            self._machine.moment.tick = self._ticks
+            self._machine.context.tick = self._ticks
             outputs = self._machine.tick(inputs)
             self._until_settled -= 1
             if self._until_settled < 0:
@@ -398,7 +398,7 @@ class Engine(RunsSignals):
                 gc.enable()
         self._ticks += 1
         if self._subscriptions:
-            self._tell_subscribers()
+            self._notify_subscribers()
         return outputs
 
     def _check_alive(self) -> None:

@@ -33,7 +33,7 @@ class Interrupt:
         # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
         select.select([self._woken], [], [], seconds)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)
         os.write(self._wake, b"!")
         self._restore()
@@ -45,7 +45,7 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._before = {wanted: signal.signal(wanted, self._note) for wanted in _SIGNALS}
+            self._before = {wanted: signal.signal(wanted, self._on_signal) for wanted in _SIGNALS}
         return self
 
     def __exit__(

@@ -54,8 +54,8 @@ class Machine:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         self._names = functions = program.bind({**state, **transient})
-        self.moment = TickContext()
-        self.signal_parts = program.signal_parts(self.moment)
+        self.context = TickContext()
+        self.signal_parts = program.signal_parts(self.context)
         functions.update(self.signal_parts)
         self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())

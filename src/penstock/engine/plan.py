@@ -95,31 +95,31 @@ def plan_parts(
     region is compiled into that one, where its rows need no buffer.
     """
     if schedule is Schedule.HYBRID:
-        home = _homes(graph, analysis, consumers)
+        head_of = _region_heads(graph, analysis, consumers)
     else:
-        home = _own_homes(graph, analysis, consumers)
+        head_of = _single_heads(graph, analysis, consumers)
     level = levels(graph, analysis.execution_order())
-    _part_from_signals(graph, analysis, level, home)
+    _part_from_signals(graph, analysis, level, head_of)
     members: dict[int, list[int]] = {}
-    for node_id in sorted(home, key=analysis.ranks.__getitem__):
-        members.setdefault(home[node_id], []).append(node_id)
+    for node_id in sorted(head_of, key=analysis.ranks.__getitem__):
+        members.setdefault(head_of[node_id], []).append(node_id)
     # A merged chain runs with the region it was merged into, so that region's own head gives the place.
     order = sorted(members, key=lambda head: (level[head], analysis.ranks[head]))
     return tuple(_part(graph, at, members[head], consumers) for at, head in enumerate(order))
 
 
 def _part_from_signals(
-    graph: FlowGraph, analysis: Analysis, level: Sequence[int], home: dict[int, int]
+    graph: FlowGraph, analysis: Analysis, level: Sequence[int], head_of: dict[int, int]
 ) -> None:
     """Make one part of the signals of each level, and separate parts of their readers."""
     parts: dict[int, int] = {}
     shores: dict[tuple[int, int], int] = {}
-    for node in sorted(home, key=analysis.ranks.__getitem__):
-        head = home[node]
+    for node in sorted(head_of, key=analysis.ranks.__getitem__):
+        head = head_of[node]
         if is_among_signals(graph, graph.nodes[node]):
-            home[node] = parts.setdefault(level[node], node)
+            head_of[node] = parts.setdefault(level[node], node)
         elif is_among_signals(graph, graph.nodes[head]) or level[head] != level[node]:
-            home[node] = shores.setdefault((head, level[node]), node)
+            head_of[node] = shores.setdefault((head, level[node]), node)
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
@@ -136,16 +136,16 @@ def live_consumers(graph: FlowGraph) -> Consumers:
     return tuple(tuple(e for e in edges if e.target in live) for edges in graph.consumers())
 
 
-def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
+def _region_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
     """Head of the region that each node is compiled into."""
-    home: dict[int, int] = {}
+    head_of: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
             if _is_compiled(graph.nodes[node_id], consumers):
-                home[node_id] = region.head
+                head_of[node_id] = region.head
     # Downstream first: a chain behind a chain follows it to where that one went.
     for region in reversed(analysis.regions):
-        nodes = [n for n in region.nodes if n in home]
+        nodes = [n for n in region.nodes if n in head_of]
         leaving = {e for n in nodes for e in consumers[n] if e.target not in nodes}
         row_by_row = all(graph.nodes[n].operator.row_by_row for n in nodes)
         if not nodes or not row_by_row or len(leaving) != 1:
@@ -153,11 +153,11 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[i
         (edge,) = leaving
         if graph.port(edge).delay is Delay.NONE:
             for node_id in nodes:
-                home[node_id] = home[edge.target]
-    return home
+                head_of[node_id] = head_of[edge.target]
+    return head_of
 
 
-def _own_homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
+def _single_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
     """Head of each node's own part; the nodes of a loop share one."""
     loop_of = {node: loop[0] for loop in analysis.loops for node in loop}
     return {n.id: loop_of.get(n.id, n.id) for n in graph.nodes if _is_compiled(n, consumers)}

@@ -73,11 +73,11 @@ class Program:
         """The purpose of each line of the generated source, if that is what `file` names."""
         return self.purposes if file == self.file else None
 
-    def signal_parts(self, moment: TickContext) -> dict[str, SignalPart]:
+    def signal_parts(self, context: TickContext) -> dict[str, SignalPart]:
         """Running signal parts, by function name."""
         return {
             part.function: signal_part_of(
-                self.graph, part, moment, schedule=self.schedule, counting=self.counting
+                self.graph, part, context, schedule=self.schedule, counting=self.counting
             )
             for part in self.parts
             if part.signals

@@ -40,7 +40,7 @@ class Progress:
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
     changes_out: changes given to all sinks.
     seconds:     from the first row read (on Spark: from the start of its job) to the last sink
-                 told, commit included.
+                 known, commit included.
     way:         how it was run: "here", in this process; on Spark "one task" or "stages".
     sources:     per source what it brought, and what waits.
     watermarks:  per watermark, by the name of its operator, where it stands; those that have
@@ -68,8 +68,8 @@ class Progress:
     @property
     def waiting(self) -> int | None:
         """Backlog of all sources that report one; None if none does."""
-        told = [source.waiting for source in self.sources.values() if source.waiting is not None]
-        return sum(told) if told else None
+        known = [source.waiting for source in self.sources.values() if source.waiting is not None]
+        return sum(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)

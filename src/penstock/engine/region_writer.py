@@ -64,7 +64,7 @@ class RegionWriter(StepWriter):
             row = self._with_one_zero(self.graph.nodes[node].schema, row)
         edge = self._inlined.get(node)
         if edge is not None:
-            self.note_activation(edge.target)
+            self.count_activation(edge.target)
             row = self._as_taken(edge, row)
             with self.code.working_for(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)

@@ -12,7 +12,7 @@ from penstock.engine.interrupt import Interrupt
 from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
-from penstock.engine.started import RunOptions, Started
+from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
 from penstock.pull.options import check_confirm_within
 from penstock.pull.run import CONFIRM_WITHIN
@@ -91,7 +91,7 @@ def run(
         heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         try:
-            return Started(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
+            return StartedRun(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
         except LoopRunsAlready as error:
             raise _loop_runs() from error
 
@@ -121,7 +121,7 @@ async def arun(
     with exported(metrics, flow.name) as told, ExitStack() as closing:
         heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
-        started = Started(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
+        started = StartedRun(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()
 
 

@@ -2,7 +2,7 @@
 
 A session is [start, last time, number, group]; it ends `gap` after its last time. Its
 number tells in which order sessions were first seen. The calendar holds each under the
-end that it had when it was noted, which may have moved on: then it is noted anew when
+end that it had when it was scheduled, which may have moved on: then it is scheduled anew when
 that time comes. Ends are arbitrary, so they lie in buckets as wide as the gap: a heap of
 bucket numbers, and in each a heap of (end, number, key).
 """
@@ -78,7 +78,7 @@ class SessionRule:
         else:
             session = [time, time, self._next(calendar), self._empty()]
             mine.insert(at, session)
-            self._note(calendar, due, session, key)
+            self._schedule(calendar, due, session, key)
         return session
 
     def _join(self, session: Session, after: Session) -> Session:
@@ -99,35 +99,35 @@ class SessionRule:
         buckets = calendar.get(())
         while buckets and (mark is None or buckets[0] <= self._bucket(mark)):
             bucket = buckets[0]
-            noted = due.get(bucket)
-            while noted and (mark is None or noted[0][0] <= mark):
-                then, number, key = heappop(noted)
+            scheduled = due.get(bucket)
+            while scheduled and (mark is None or scheduled[0][0] <= mark):
+                then, number, key = heappop(scheduled)
                 mine: list[Session] = sessions.get(key) or []
                 session = next((s for s in mine if s[NUMBER] == number), None)
                 if session is None:  # it became part of another
                     continue
                 end = self._end(session[LAST])
                 if end > then:
-                    self._note(calendar, due, session, key)
+                    self._schedule(calendar, due, session, key)
                     continue
                 mine.remove(session)
                 if not mine:
                     del sessions[key]
                 yield key, end, session
-            if noted:
+            if scheduled:
                 return
             heappop(buckets)
             del due[bucket]
         if buckets is not None and not buckets:
             del calendar[()]
 
-    def _note(self, calendar: SlotMapping, due: SlotMapping, session: Session, key: Any) -> None:
+    def _schedule(self, calendar: SlotMapping, due: SlotMapping, session: Session, key: Any) -> None:
         end = self._end(session[LAST])
         bucket = self._bucket(end)
         entry = (end, session[NUMBER], key)
-        noted = due.get(bucket)
-        if noted is not None:
-            heappush(noted, entry)
+        scheduled = due.get(bucket)
+        if scheduled is not None:
+            heappush(scheduled, entry)
             return
         due[bucket] = [entry]
         buckets = calendar.get(())

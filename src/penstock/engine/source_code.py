@@ -52,8 +52,8 @@ class SourceCode:
         """
         used = re.compile(rf"\b{name}\b")
         body = self.lines[at + 2 :]
-        noted = (source for purpose in self.purposes[at + 2 :] for source in purpose.row)
-        if body and not any(used.search(text) for text in (*body, *noted)):
+        row_sources = (source for purpose in self.purposes[at + 2 :] for source in purpose.row)
+        if body and not any(used.search(text) for text in (*body, *row_sources)):
             self.lines[at] = self.lines[at][: -len(self.lines[at].lstrip())] + header
             del self.lines[at + 1], self.purposes[at + 1]
 

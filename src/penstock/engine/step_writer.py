@@ -360,13 +360,13 @@ class StepWriter(ABC):
 
     # -- activations -------------------------------------------------------------------------------
 
-    def note_activations(self, node: int, sources: Sequence[int]) -> None:
+    def count_activations(self, node: int, sources: Sequence[int]) -> None:
         """Write code that counts an activation of a node if a buffer that it reads has rows."""
         if self._counting and sources:
             with self.code.block(f"if {' or '.join(map(self.buffer, sources))}:"):
-                self.note_activation(node)
+                self.count_activation(node)
 
-    def note_activation(self, node: int) -> None:
+    def count_activation(self, node: int) -> None:
         """Write code that counts an activation of a node."""
         if self._counting:
             self.code.line(f"{self.named('ran', node)} = True")

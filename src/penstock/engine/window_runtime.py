@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.flow.windows import Grid
 
-Place = tuple[Any, Any]
+Window = tuple[Any, Any]
 """Start and end of a window."""
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
@@ -56,7 +56,7 @@ def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
 # -- where windows lie ---------------------------------------------------------------------------
 
 
-def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Place]]:
+def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
     """The function from a time to the windows that it is in, the latest first."""
     if type == FLOAT64:
         return _float_windows(grid)
@@ -66,27 +66,27 @@ def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Place]]:
     offset: Any = grid.offset or zero
     origin: Any = (EPOCH if type == TIMESTAMP else 0) + offset
 
-    def windows(time: Any) -> list[Place]:
+    def windows(time: Any) -> list[Window]:
         try:
             since = (time - origin) % every
-            places: list[Place] = []
+            windows_found: list[Window] = []
             while since < size:
                 start = time - since
-                places.append((start, start + size))
+                windows_found.append((start, start + size))
                 since += every
         except OverflowError:
             overflow(f"a window of {time}", "timestamp")
             raise
-        return places
+        return windows_found
 
     return windows
 
 
-def _float_windows(grid: Grid) -> Callable[[float], list[Place]]:
+def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     """Borders are computed from a window's number, so that all rows find the same ones."""
     size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
 
-    def windows(time: float) -> list[Place]:
+    def windows(time: float) -> list[Window]:
         if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
             overflow(f"a window of {time}", "float64")
         number = floor((time - offset) / every)
@@ -94,14 +94,14 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Place]]:
             number -= 1
         while (number + 1) * every + offset <= time:
             number += 1
-        places: list[Place] = []
+        windows_found: list[Window] = []
         while True:
             start = number * every + offset
             # Side by side, one window ends where the next begins, rounded alike.
             end = (number + 1) * every + offset if size == every else start + size
             if end <= time:
-                return places
-            places.append((start, end))
+                return windows_found
+            windows_found.append((start, end))
             number -= 1
 
     return windows

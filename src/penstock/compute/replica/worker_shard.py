@@ -126,7 +126,7 @@ class _Part:
         if not self._at_home and not any(inputs.values()):
             return {}
         made = self._machine.tick(inputs)
-        self._machine.moment.tick += 1
+        self._machine.context.tick += 1
         return made
 
 

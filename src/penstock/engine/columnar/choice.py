@@ -74,12 +74,12 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
     if find_spec("polars") is None:
         yield "none: Polars is not installed, every tick runs in rows"
         return
-    from penstock.engine.columnar.columnar_plan import shape_of
+    from penstock.engine.columnar.columnar_plan import plan_columnar
 
     analysis = analyse(graph)
     consumers = live_consumers(graph)
     for part in plan_parts(graph, analysis, consumers):
-        yield from _lines(graph, shape_of(graph, analysis, consumers, part))
+        yield from _lines(graph, plan_columnar(graph, analysis, consumers, part))
 
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:

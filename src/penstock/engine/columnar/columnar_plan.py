@@ -59,7 +59,7 @@ class ColumnarPlan:
         return bool(self.columnar) or self.pays
 
 
-def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
+def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
     """Divide a part into columnar nodes and the rest."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
-from penstock.engine.columnar.columnar_plan import ColumnarPlan, shape_of
+from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.reduction import Groups, Partial
@@ -115,7 +115,7 @@ class LargeTicks:
         analysis = analyse(graph)
         consumers = live_consumers(graph)
         self.shapes: tuple[ColumnarPlan, ...] = tuple(
-            shape_of(graph, analysis, consumers, part) for part in program.parts
+            plan_columnar(graph, analysis, consumers, part) for part in program.parts
         )
         columnar = [shape for shape in self.shapes if shape.does_something]
         constants = Constants()

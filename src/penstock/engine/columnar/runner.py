@@ -24,7 +24,7 @@ Given = Rows | Columns
 Function = Callable[..., tuple[Rows, ...]]
 
 
-class OnFrames(NamedTuple):
+class FrameResults(NamedTuple):
     """Results of a tick on frames, before any state changes.
 
     leaving: rows of columnar nodes. feeds: what the rest reads. news: what joins are to remember.
@@ -83,7 +83,7 @@ class PartRunner:
         }
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
-        made: OnFrames | None = None
+        made: FrameResults | None = None
         try:
             if self._is_worth_it(inputs):
                 made = self._on_frames(inputs)
@@ -114,7 +114,7 @@ class PartRunner:
             return False
         return all(join.take(count, lazily=self._lazily) for join in self.joins.values())
 
-    def _on_frames(self, inputs: Sequence[Given]) -> OnFrames:
+    def _on_frames(self, inputs: Sequence[Given]) -> FrameResults:
         shape, part = self._shape, self._shape.part
         given = dict(zip(part.inputs, inputs, strict=True))
         streams: dict[int, Stream] = {}
@@ -145,7 +145,7 @@ class PartRunner:
             else self._as_fed(feed.source, given, left, stream)
             for feed in shape.feeds
         ]
-        return OnFrames(left, feeds, news)
+        return FrameResults(left, feeds, news)
 
     def _new_rows(self, node: int, port: int, side: Stream) -> pl.DataFrame | None:
         frame = self._shape.joins[node].keyed(port, side).collected()

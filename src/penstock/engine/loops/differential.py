@@ -89,7 +89,7 @@ def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None
         for port, source in enumerate(node.inputs):
             if source in loop:
                 continue
-            writer.note_activations(node.id, [source])
+            writer.count_activations(node.id, [source])
             if isinstance(step, NestedStep):
                 step.enter(port)
             else:
@@ -99,7 +99,7 @@ def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None
 def _write_drain(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
     for edge in writer.entries(step.node.id):
         if edge.source in loop and writer.reads_buffer(edge):
-            writer.note_activations(step.node.id, [edge.source])
+            writer.count_activations(step.node.id, [edge.source])
             step.consume_buffer(edge.port)
 
 

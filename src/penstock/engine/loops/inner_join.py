@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Express:
+class Destination:
     """Destination of a node's rows.
 
     columns: per column of the set's rows, its position in a row of the node.
@@ -52,7 +52,7 @@ class NestedInnerJoinStep(NestedStep):
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
         self._rows = JoinedRows(node, writer, operator)
-        self._express: Express | None = None
+        self._express: Destination | None = None
         # A residual that can fail is asked of pairs that were there: once all of a round are known.
         pairs, residual = pair_schema(writer.graph, node, operator), operator.residual
         self._netting = (
@@ -75,7 +75,7 @@ class NestedInnerJoinStep(NestedStep):
         for outside, round_ in (self._sides, self._sides[::-1]):
             if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
                 if self._rows.operator.residual is None:
-                    self._express = express_from(self.node.id, self.writer, steps)
+                    self._express = destination_of(self.node.id, self.writer, steps)
                 if self._express is not None:
                     self._express.to.gathers = True
                     outside.tells_odd = True
@@ -121,7 +121,7 @@ class NestedInnerJoinStep(NestedStep):
                 self._emit_pair(port, row, partner)
 
     def _gather(
-        self, express: Express, other: OutsideSide, port: int, row: Row, key: str, found: str
+        self, express: Destination, other: OutsideSide, port: int, row: Row, key: str, found: str
     ) -> None:
         """Write the gathering of pairs for a loop-variant set, whose rows mostly meet rows of
         multiplicity one.
@@ -135,7 +135,7 @@ class NestedInnerJoinStep(NestedStep):
             code.line(f"{into} = {express.to.came} if {row.copies} > 0 else {express.to.went}")
             other.collect(key, found, into, self._pair_columns(express, port, row))
 
-    def _pair_columns(self, express: Express, port: int, row: Row) -> list[str | int]:
+    def _pair_columns(self, express: Destination, port: int, row: Row) -> list[str | int]:
         """Per column of what is gathered, a source, or the position in a row of the other side."""
         width = len(self._rows.schemas[0].fields)
         pair = [*range(width), *(width + at for at in self._rows.operator.kept_right)]
@@ -170,14 +170,14 @@ class NestedInnerJoinStep(NestedStep):
 # looked at once.
 
 
-def express_from(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Express | None:
+def destination_of(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Destination | None:
     """The way from a node to a set, if it passes nothing that computes, drops or remembers."""
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
     while (edge := writer.handed_on(node)) is not None:
         step, target = steps[edge.target], writer.graph.nodes[edge.target]
         if isinstance(step, SetStep):
             own_keys = all(writer.is_own_key(field.type) for field in target.schema.fields)
-            return Express(step.ranks, columns) if own_keys else None
+            return Destination(step.ranks, columns) if own_keys else None
         if isinstance(target.operator, Select):
             names = writer.input_schema(target, 0).names
             chosen = [expr for _, expr in target.operator.columns]

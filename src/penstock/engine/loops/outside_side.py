@@ -103,16 +103,16 @@ class OutsideSide(Side):
         with code.block(f"if {own} is None:"):
             code.line(f"{self._slot}[{key}] = {{{entry}: {weight}}}")
             code.line(f"{change} = {weight} if {weight} > 0 else 0")
-            self._note_new_odd(key, weight)
+            self._count_new_odd(key, weight)
         with code.block("else:"):
             code.line(f"{old} = {own}.get({entry})")
             with code.block(f"if {old} is None:"):
                 code.line(f"{own}[{entry}] = {weight}")
                 code.line(f"{change} = {weight} if {weight} > 0 else 0")
-                self._note_new_odd(key, weight)
+                self._count_new_odd(key, weight)
             with code.block("else:"):
                 code.line(f"{new} = {old} + {weight}")
-                self._note_odd(key, f"({new} != 1 and {new} != 0) - ({old} != 1)")
+                self._count_odd(key, f"({new} != 1 and {new} != 0) - ({old} != 1)")
                 with code.block(f"if {new}:"):
                     code.line(f"{own}[{entry}] = {new}")
                 with code.block("else:"):
@@ -122,12 +122,12 @@ class OutsideSide(Side):
                 code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
         return change
 
-    def _note_new_odd(self, key: str, weight: str) -> None:
+    def _count_new_odd(self, key: str, weight: str) -> None:
         if self.tells_odd:
             with self.code.block(f"if {weight} != 1:"):
-                self._note_odd(key, "1")
+                self._count_odd(key, "1")
 
-    def _note_odd(self, key: str, change: str) -> None:
+    def _count_odd(self, key: str, change: str) -> None:
         """Write code that updates the count of a key's entries whose multiplicity is not one."""
         if not self.tells_odd:
             return

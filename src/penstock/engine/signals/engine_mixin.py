@@ -61,7 +61,7 @@ class RunsSignals:
                 fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
             )
         if self._subscriptions:
-            return self._replay_told(replay, ticks_of(events, columns))
+            return self._replay_by_ticks(replay, ticks_of(events, columns))
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -93,7 +93,7 @@ class RunsSignals:
         (signal_part,) = self._machine.signal_parts.values()
         return Replay(self.program.graph, signal_part)
 
-    def _replay_told(self, replay: Replay, ticks: list[dict[str, Any]]) -> dict[str, Emissions]:
+    def _replay_by_ticks(self, replay: Replay, ticks: list[dict[str, Any]]) -> dict[str, Emissions]:
         replay.check(ticks)
         shown: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in self.program.graph.sinks}
         for values in ticks:
@@ -146,9 +146,9 @@ class RunsSignals:
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
 
-    def _tell_subscribers(self) -> None:
+    def _notify_subscribers(self) -> None:
         """Call the callbacks of the tick that has ended."""
         if self._subscriptions:
             (signal_part,) = self._machine.signal_parts.values()
             left, signal_part.left = signal_part.left, {}
-            self._subscriptions.tell(left)
+            self._subscriptions.notify(left)

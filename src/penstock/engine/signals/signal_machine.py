@@ -20,7 +20,7 @@ from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPar
 from penstock.engine.signals.module import Module
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from penstock.engine.signals.step import SignalStep, signal_step
-from penstock.engine.signals.tick_function import Heard, TickFunction, function_name, late_name
+from penstock.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
 from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.lift import Constant, Lift
 from penstock.flow.operators.signals.signal_operator import SignalOperator
@@ -84,7 +84,7 @@ class SignalMachine:
         self._counters: list[int] = []
         self._apart = schedule is not Schedule.HYBRID
         self._queued = schedule is not Schedule.STATIC
-        self._heard = Heard(self._queued)
+        self._notified = Notifications(self._queued)
         self._leaving: dict[int, tuple[list[Any], list[int]]] = {}
         self._queue: list[int] = []
         self._flags: list[int] = []
@@ -116,7 +116,7 @@ class SignalMachine:
             self.arrangement.add(node)
         made = self.arrangement.settle(self.nodes)
         self.shown.update(n for n in outputs if isinstance(self.nodes[n].operator, SignalOperator))
-        changed = {*self._keep(nodes), *self._hear(made), *self._stamp(nodes)}
+        changed = {*self._keep(nodes), *self._record_starts(made), *self._stamp(nodes)}
         for node in nodes:
             self._prepare(node)
         for node in outputs:
@@ -157,9 +157,9 @@ class SignalMachine:
         for block in part.blocks:
             for name in (f"r_{block.name}", stamp_name(block), late_name(block)):
                 variables.pop(name, None)
-            self._heard.late.discard(block)
-            self._heard.stamped.discard(block)
-            self._heard.readers.pop(block, None)
+            self._notified.late.discard(block)
+            self._notified.stamped.discard(block)
+            self._notified.readers.pop(block, None)
 
     def _keep(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
         """Record which values must outlast their run; return the parts of older ones among them.
@@ -183,16 +183,16 @@ class SignalMachine:
         self.kept |= kept
         return {self.arrangement.runs_in[n].part for n in older}
 
-    def _hear(self, made: Sequence[ScheduledPart]) -> set[ScheduledPart]:
+    def _record_starts(self, made: Sequence[ScheduledPart]) -> set[ScheduledPart]:
         """Record which blocks start the new parts; return older parts that started none before."""
         changed: set[ScheduledPart] = set()
         for part in made:
             for block in part.triggers:
                 if block.part.generation == part.generation:
-                    self._heard.readers.setdefault(block, []).append(part.at)
+                    self._notified.readers.setdefault(block, []).append(part.at)
                     continue
-                if block not in self._heard.late:
-                    self._heard.late.add(block)
+                if block not in self._notified.late:
+                    self._notified.late.add(block)
                     self.module.variables[late_name(block)] = []
                     changed.add(block.part)
                 self.module.variables[late_name(block)].append(part.at)
@@ -208,8 +208,8 @@ class SignalMachine:
             if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
                 own = self.arrangement.runs_in[node.id].part
                 asked.update(b for i in node.inputs if (b := self.arrangement.fires_in[i]).part is not own)
-        asked -= self._heard.stamped
-        self._heard.stamped |= asked
+        asked -= self._notified.stamped
+        self._notified.stamped |= asked
         return {block.part for block in asked}
 
     def _prepare(self, node: int) -> None:
@@ -231,7 +231,7 @@ class SignalMachine:
             return
         source, constants = SourceCode(), self.module.constants()
         for part in parts:
-            source.extend(TickFunction(part, self, constants, self.counts).write(self._heard))
+            source.extend(TickFunction(part, self, constants, self.counts).write(self._notified))
             source.line("")
         if self.counts is not None:
             self._counters.extend([0] * (len(self.counts) - len(self._counters)))
@@ -299,7 +299,7 @@ class SignalMachine:
         for node in older:
             if self.value_of(node) is not NO_VALUE:
                 fired |= self.arrangement.firing_of(node)
-                if fires_in[node] in self._heard.stamped:
+                if fires_in[node] in self._notified.stamped:
                     variables[stamp_name(fires_in[node])] = tick
         for part in dict.fromkeys(self.arrangement.runs_in[node].part for node in nodes):
             if not fired.isdisjoint(part.triggers):

@@ -83,11 +83,11 @@ class SignalPart:
     left: what left in the last tick in which it ran.
     """
 
-    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: TickContext) -> None:
+    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, context: TickContext) -> None:
         self.machine = machine
         self.left: Mapping[int, Leaving] = {}
         self.loops = Loops(machine)
-        self._moment = moment
+        self._context = context
         self._durable: Durable | None = None
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
             _entering(graph, part, node) for node in part.inputs
@@ -117,10 +117,10 @@ class SignalPart:
             for node, value in entering
         }
         if self._durable is None:
-            self.machine.run(values, self._moment.tick)
+            self.machine.run(values, self._context.tick)
         else:
             ran: list[int] = []
-            self.machine.run(values, self._moment.tick, ran)
+            self.machine.run(values, self._context.tick, ran)
             self._durable.save(ran)
         left = self.left = self.machine.taken()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
@@ -139,7 +139,7 @@ class SignalPart:
                     fix="let each tick bring one row: feed() with tick_rows=1; "
                     'or say why the last is enough: latest(nondet="...")',
                     operator=reader.name,
-                    tick=self._moment.tick,
+                    tick=self._context.tick,
                 )
 
     def _reader_of_every_value(self, source: int) -> Node | None:
@@ -193,11 +193,11 @@ def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
     return lambda values: [(value,) for value in values]
 
 
-def signal_part_of(graph: FlowGraph, part: Part, moment: TickContext, **options: Any) -> SignalPart:
+def signal_part_of(graph: FlowGraph, part: Part, context: TickContext, **options: Any) -> SignalPart:
     """A signal part with its machine. Signals of other signal parts are sources of it."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
     nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
     machine = SignalMachine(nodes, (*outside, *rows_to), part.outputs, name=graph.name, **options)
-    return SignalPart(graph, part, machine, moment)
+    return SignalPart(graph, part, machine, context)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Heard:
+class Notifications:
     """Parts to notify of entered blocks.
 
     readers: per block, the parts to be run when it is entered. late: blocks that may get further
@@ -31,11 +31,11 @@ class Heard:
 class TickFunction(PartWriter):
     """`part_<number>`, of one argument for a source, of none else."""
 
-    heard: Heard
+    notified: Notifications
 
-    def write(self, heard: Heard) -> SourceCode:
+    def write(self, notified: Notifications) -> SourceCode:
         """Write the source of the function."""
-        self.heard = heard
+        self.notified = notified
         source = self._source()
         if source is not None:
             self._in_run[source] = local_name(source)
@@ -79,16 +79,16 @@ class TickFunction(PartWriter):
         return local_name(node)
 
     def write_firing(self, block: Block) -> None:
-        if block in self.heard.stamped:
+        if block in self.notified.stamped:
             self.code.line(f"{self.lasting(stamp_name(block))} = tick")
-        for reader in self.heard.readers.get(block, ()):
+        for reader in self.notified.readers.get(block, ()):
             self._write_call(str(reader))
-        if block in self.heard.late:
+        if block in self.notified.late:
             with self.code.block(f"for late in {late_name(block)}:"):
                 self._write_call("late")
 
     def _write_call(self, reader: str) -> None:
-        if self.heard.queued:
+        if self.notified.queued:
             with self.code.block(f"if not queued[{reader}]:"):
                 self.code.line(f"queued[{reader}] = 1")
                 self.code.line(f"push(queue, {reader})")

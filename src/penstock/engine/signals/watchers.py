@@ -47,8 +47,8 @@ class Subscriptions:
         self._active: dict[int, Subscription] = {}
         self._readers: dict[int, set[int]] = {}
         self._made = 0
-        self._told: deque[tuple[Subscription, Any]] = deque()
-        self._telling = False
+        self._pending: deque[tuple[Subscription, Any]] = deque()
+        self._notifying = False
 
     def __bool__(self) -> bool:
         return bool(self._active)
@@ -80,7 +80,7 @@ class Subscriptions:
                 if read in self._readers:
                     self._readers[read].add(node.id)
         subscription = self._active[ending.id] = Subscription(ending, callback)
-        self.tell(self._machine.taken())
+        self.notify(self._machine.taken())
         return subscription
 
     def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
@@ -132,7 +132,7 @@ class Subscriptions:
                         waiting.append(read)
         self._machine.shrink(gone)
 
-    def tell(self, left: Mapping[int, Leaving]) -> None:
+    def notify(self, left: Mapping[int, Leaving]) -> None:
         """Call the callbacks of emitted values, in the order of subscription.
 
         A callback may subscribe, unsubscribe and run ticks: what these bring is told after all
@@ -140,14 +140,14 @@ class Subscriptions:
         """
         for node, subscription in self._active.items():
             if node in left:
-                self._told.extend((subscription, value) for value in left[node].values)
-        if self._telling:
+                self._pending.extend((subscription, value) for value in left[node].values)
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         failure: BaseException | None = None
         try:
-            while self._told:
-                subscription, value = self._told.popleft()
+            while self._pending:
+                subscription, value = self._pending.popleft()
                 if not subscription.active:
                     continue
                 try:
@@ -155,6 +155,6 @@ class Subscriptions:
                 except Exception as error:
                     failure = failure or error
         finally:
-            self._telling = False
+            self._notifying = False
         if failure is not None:
             raise failure

@@ -5,7 +5,6 @@ from penstock.engine.steps import (
     distinct,
     event_time,
     fold,
-    forgetting,
     in_order,
     inner_join,
     lattice,
@@ -15,6 +14,7 @@ from penstock.engine.steps import (
     sequences,
     sessions,
     sort,
+    state_expiry,
     ticks,
 )
 
@@ -23,7 +23,6 @@ __all__ = [
     "distinct",
     "event_time",
     "fold",
-    "forgetting",
     "in_order",
     "inner_join",
     "lattice",
@@ -33,5 +32,6 @@ __all__ = [
     "sequences",
     "sessions",
     "sort",
+    "state_expiry",
     "ticks",
 ]

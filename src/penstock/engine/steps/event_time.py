@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-class Clockwork:
+class WatermarkWriter:
     """Writer of code that advances the watermark with the times of rows.
 
     Slot: () -> (greatest time, watermark, number of late rows).
@@ -83,7 +83,7 @@ class PunctualityStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self._clockwork = Clockwork(node, writer, self.operator.clock)
+        self._clockwork = WatermarkWriter(node, writer, self.operator.clock)
         self._late = isinstance(self.operator, LateRows)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -126,7 +126,7 @@ class WatermarkStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self._clockwork = Clockwork(node, writer, self.operator.clock)
+        self._clockwork = WatermarkWriter(node, writer, self.operator.clock)
         self._bounded = writer.analysis.facts[node.inputs[0]].bounded
 
     def slots(self) -> tuple[Slot, ...]:

@@ -105,7 +105,7 @@ class Step:
         writer, node = self.writer, self.node.id
         with self.code.working_for(node):
             buffered = [edge for edge in writer.entries(node) if writer.reads_buffer(edge)]
-            writer.note_activations(node, [edge.source for edge in buffered])
+            writer.count_activations(node, [edge.source for edge in buffered])
             if self.takes_rows:
                 for edge in buffered:
                     self.consume_buffer(edge.port)

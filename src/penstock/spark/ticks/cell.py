@@ -87,7 +87,7 @@ class OpenCell:
         self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, forms)
         slots = {local: self._state.slots[name] for local, name in of.slots.items()}
         self._machine = Machine(of.program, slots, at_home=shard == 0)
-        self._machine.moment.tick = tick - 1
+        self._machine.context.tick = tick - 1
         self._tick = tick
 
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:

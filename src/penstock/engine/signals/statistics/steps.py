@@ -24,11 +24,11 @@ def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
 
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
     """`value` of `$x` and `$old`, which came `count` before it. A missing one of them makes it NaN."""
-    variables, place, turn = _one_before() if count == 1 else _ring(count)
+    variables, oldest, turn = _one_before() if count == 1 else _ring(count)
     lines = (
         "$full = $next_full",
-        f"$old = {place}",
-        *inputs.guarded((f"{place} = $x",), (f"{place} = $NAN",)),
+        f"$old = {oldest}",
+        *inputs.guarded((f"{oldest} = $x",), (f"{oldest} = $NAN",)),
         *turn,
     )
     full = (Variable("full", "False"), Variable("next_full", "False"))
@@ -37,7 +37,7 @@ def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
 
 
 _History = tuple[tuple[Variable, ...], str, tuple[str, ...]]
-"""State, the place of the oldest value, which is that of the next, and the lines from one to the next."""
+"""State, source of the oldest value (where the next one goes), and the lines that advance it."""
 
 
 def _one_before() -> _History:

@@ -87,10 +87,10 @@ def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answe
 # -- by count ------------------------------------------------------------------------------------------
 #
 # The last `size` values stand in a ring `$b0` that is filled from its end to its beginning; a missing one is
-# None, and so is a place that was never filled: `$gaps` counts both. The part from `$k` on grows, the old one
+# None, and so is a slot that was never filled: `$gaps` counts both. The part from `$k` on grows, the old one
 # is that before it, its newest value first. At `$edge`, mostly the beginning, the whole ring becomes the old
-# part; before the beginning where the anchor has just left the window. The window is `$full` if no place is
-# free and there is no tally: then a value that floats can take just takes the place of the oldest.
+# part; before the beginning where the anchor has just left the window. The window is `$full` if no slot is
+# free and there is no tally: then a value that floats can take just replaces the oldest.
 
 
 @windowed.register(CountWindow)
@@ -290,16 +290,16 @@ def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
     )
 
 
-def _remade(sliding: Sliding, place: str, lists: tuple[str, ...], *, gaps: bool) -> tuple[str, ...]:
+def _remade(sliding: Sliding, anchor_index: str, lists: tuple[str, ...], *, gaps: bool) -> tuple[str, ...]:
     """Lines that make the growing part, in `lists`, the old one, and a new one of no values.
 
-    place: what is assigned the place of the anchors. gaps: whether values in the lists may be missing.
+    anchor_index: target of the index of the anchors. gaps: whether values in the lists may be missing.
     """
     if not sliding.fronts:
         return ()
     names = [f"${n}" for n in (*sliding.anchors, *sliding.fronts)]
     if sliding.anchors:
-        names.append(place)
+        names.append(anchor_index)
     arguments = ", ".join([*(f"${name}" for name in lists), "$gaps" if gaps else "0"])
     return (
         f"{', '.join(names)} = ${sliding.remake}({arguments})",

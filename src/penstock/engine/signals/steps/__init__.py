@@ -1,5 +1,5 @@
 """Steps of the signal operators. Importing this package registers them."""
 
-from penstock.engine.signals.steps import history, lifts, silence, statistics
+from penstock.engine.signals.steps import filters, history, lifts, statistics
 
-__all__ = ["history", "lifts", "silence", "statistics"]
+__all__ = ["filters", "history", "lifts", "statistics"]

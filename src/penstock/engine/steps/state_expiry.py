@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-class Forgetting:
+class ExpiryCalendar:
     """Writer of code for a calendar of keys to drop when the watermark has passed their bucket of time.
 
     prefix: tells several of a node apart. width: of the buckets. type: of the times.
@@ -69,7 +69,7 @@ class Forgetting:
                 yield key
 
 
-class ForgetfulStep(Step):
+class ExpiringStep(Step):
     """Base of the steps of one input and its watermark."""
 
     keeps_state = True
@@ -79,7 +79,7 @@ class ForgetfulStep(Step):
         at = node.schema.position(time)
         assert at is not None
         self._at = at
-        self._forgetting = Forgetting(node, writer, "", width, node.schema.fields[at].type)
+        self._forgetting = ExpiryCalendar(node, writer, "", width, node.schema.fields[at].type)
 
     def begin(self) -> None:
         self._forgetting.watermark.begin()
@@ -95,7 +95,7 @@ class ForgetfulStep(Step):
         raise NotImplementedError
 
 
-class DistinctOnTimeStep(ForgetfulStep):
+class DistinctOnTimeStep(ExpiringStep):
     """Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: DistinctOnTime) -> None:
@@ -118,7 +118,7 @@ class DistinctOnTimeStep(ForgetfulStep):
             self.code.line(f"del {self.slot('copies')}[{key}]")
 
 
-class FirstWithinStep(ForgetfulStep):
+class FirstWithinStep(ExpiringStep):
     """Slot: kept, key -> the times of the rows that left, in order."""
 
     operator: FirstWithin
@@ -173,8 +173,8 @@ class JoinOnTimeStep(Step):
         self._beside = 1 if type_ == FLOAT64 else 0
         low: Any = operator.low
         self._forgetting = (
-            Forgetting(node, writer, "left_", operator.width, type_, operator.high),
-            Forgetting(node, writer, "right_", operator.width, type_, -low),
+            ExpiryCalendar(node, writer, "left_", operator.width, type_, operator.high),
+            ExpiryCalendar(node, writer, "right_", operator.width, type_, -low),
         )
 
     def slots(self) -> tuple[Slot, ...]:

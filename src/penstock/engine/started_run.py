@@ -24,7 +24,7 @@ from penstock.engine.endpoints import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.progress import RunResult
-from penstock.engine.running import RunModule
+from penstock.engine.run_module import RunModule
 from penstock.errors import CallCancelled, SourceLocation
 from penstock.paths import local_path
 from penstock.pull.edge import Edge
@@ -55,7 +55,7 @@ class RunOptions:
     confirm_within: float | None
 
 
-class Started:
+class StartedRun:
     """A run with open endpoints and recovered sinks, under way. `closing` closes what it opens.
 
     Raises what `run` does before its first tick.

@@ -248,7 +248,7 @@ class RunModule:
         if self._state is not None:
             committed = self._state.commit(positions={})
             assert committed == tick, "engine and checkpoint count alike"
-        self._next = self._tell
+        self._next = self._report
         for outlet in self._outlets:
             rows, outlet.rows = outlet.rows, None
             if outlet.ask is not None:
@@ -265,7 +265,7 @@ class RunModule:
         self._busy += 1
         ask(None, step)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report the end of a tick."""
         took, set_aside, given = self._done
         self.ticks += 1
