@@ -20,10 +20,10 @@ from penstock.errors import NotOnSpark
 from penstock.flow import operators
 from penstock.flow.operators.join import Join
 from penstock.graph.node import FlowGraph, Operator
-from penstock.spark.batch.loops import cut_out
-from penstock.spark.batch.places import meeting
+from penstock.spark.batch.distribution import distribution_of
+from penstock.spark.batch.loops import why_in_one_task
 from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
-from penstock.spark.batch.rounds import why_in_one_task
+from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
 from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
@@ -134,10 +134,10 @@ def _in_batch(plan: BatchPlan, n: int) -> str:
             case Native(node) if node == n:
                 return "native"
             case Loop(nodes) if n in nodes:
-                why_not = why_in_one_task(cut_out(plan.graph, nodes).graph)
+                why_not = why_in_one_task(loop_flow(plan.graph, nodes).graph)
                 return "loop in one task" if why_not else "loop in one task, or in rounds"
             case Subplan(nodes) if n in nodes:
-                return _BY.get(type(meeting(plan, unit)).__name__, "")
+                return _BY.get(type(distribution_of(plan, unit)).__name__, "")
     return "left out: the input ends, and nothing waits for time"
 
 

@@ -15,10 +15,9 @@ from penstock.engine.change import Change
 from penstock.expr.rows import from_user
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
-from penstock.spark.batch.cut import Border, part_of
-from penstock.spark.batch.machine import machine_for, program_of, until_quiet
-from penstock.spark.batch.places import ByKeys, InOneTask, Meeting, meeting
+from penstock.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.plan import Native, Subplan, plan_batch
+from penstock.spark.batch.subplan_flow import Border, machine_for, program_of, subplan_flow, until_quiet
 from penstock.spark.placing.placement import ByKey
 from penstock.spark.placing.routing import divider
 from tests.spark.batch_rows_of import Bag
@@ -68,8 +67,8 @@ class InProcessBatch:
         return rows
 
     def _run(self, subplan: Subplan, *, alone: bool) -> dict[int, Rows]:
-        how = InOneTask() if alone else meeting(self.plan, subplan)
-        part = part_of(self.plan, subplan)
+        how = InOneTask() if alone else distribution_of(self.plan, subplan)
+        part = subplan_flow(self.plan, subplan)
         tasks: list[dict[str, Rows]] = [{} for _ in range(1 if isinstance(how, InOneTask) else _TASKS)]
         for entry in part.entries:
             rows = self._in_order(entry.node) if entry.ordered else self.made[entry.node]
@@ -83,7 +82,7 @@ class InProcessBatch:
                 answers[border.node] += found[border.name]
         return answers
 
-    def _spread(self, how: Meeting, entry: Border, rows: Rows) -> dict[int, Rows]:
+    def _spread(self, how: Distribution, entry: Border, rows: Rows) -> dict[int, Rows]:
         if isinstance(how, InOneTask):
             return {0: rows}
         if isinstance(how, ByKeys):
@@ -95,7 +94,7 @@ class InProcessBatch:
         """The rows of a node that carries ordinals."""
         if node in self.given:
             return self.given[node]
-        program = program_of(part_of(self.plan, Subplan((node,))).graph)
+        program = program_of(subplan_flow(self.plan, Subplan((node,))).graph)
         (name,) = program.graph.sources
         rows = self._in_order(self.plan.graph.nodes[node].inputs[0])
         (made,) = until_quiet(machine_for(program), {name: rows}).values()

@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import col
 from penstock.engine.change import Change
 from penstock.errors import NotOnSpark, PenstockError
-from penstock.spark.batch.places import meeting
+from penstock.spark.batch.distribution import distribution_of
 from penstock.spark.batch.plan import Loop, Subplan, plan_batch
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
@@ -196,7 +196,7 @@ def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> 
     plan = plan_batch(graph)
     subplans = [u for u in plan.units if isinstance(u, Subplan)]
     kinds = [" ".join(graph.nodes[n].operator.kind for n in u.nodes) for u in subplans]
-    assert [f"{k}: {meeting(plan, u)}" for k, u in zip(kinds, subplans, strict=True)] == expected
+    assert [f"{k}: {distribution_of(plan, u)}" for k, u in zip(kinds, subplans, strict=True)] == expected
     for seed in seeds:
         assert InProcessBatch(flow, inputs, seed).run() == bags_in_one_tick(flow, inputs)
 

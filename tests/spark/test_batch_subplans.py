@@ -18,8 +18,8 @@ from penstock import col, io
 from penstock.errors import NotOnSpark, UserFunctionFailed
 from penstock.expr.rows import schema_of
 from penstock.spark import Frame
-from penstock.spark.batch.cut import Border
 from penstock.spark.batch.in_process_subplans import whole_keys
+from penstock.spark.batch.subplan_flow import Border
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

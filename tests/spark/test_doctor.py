@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import penstock.spark
 from penstock.cli.main import app
 from penstock.spark.examination.finding import Examination, Level
-from penstock.spark.examination.machine import (
+from penstock.spark.examination.host import (
     PACKAGES,
     Package,
     disk_found,

@@ -14,9 +14,9 @@ from penstock import Flow, col, left, right
 from penstock.engine.change import Change
 from penstock.errors import NoFixpoint
 from penstock.spark.batch.flow import lower_plan
-from penstock.spark.batch.loops import cut_out
+from penstock.spark.batch.loops import LoopBound, why_in_one_task
 from penstock.spark.batch.plan import plan_batch
-from penstock.spark.batch.rounds import LoopBound, why_in_one_task
+from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.ticks.errors import told_errors
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.batch_rows_of import bag_of_frame, frames_of, true_bags
@@ -104,7 +104,7 @@ def test_a_loop_that_waits_for_the_next_tick_stays_in_one_task() -> None:
     flow.sink("out", flow.fixpoint(lambda found: RULES["less"](found, None).defer_tick(), edges))  # type: ignore[arg-type]
     graph = flow.graph()
     group = [node.id for node in graph.nodes if node.operator.kind not in ("source", "sink")]
-    assert "waits for the next tick" in why_in_one_task(cut_out(graph, group).graph)
+    assert "waits for the next tick" in why_in_one_task(loop_flow(graph, group).graph)
 
 
 def test_a_loop_without_end_is_an_error_in_rounds_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def explain_on_spark(
     """
     targets = dict(sinks or {})
     whole = combined(graph)
-    told = _Told(graph, whole, cut(whole, shards, tables_of(targets)))
-    parts = [told.title(), *told.stages(), _promises(graph, targets), _batch(graph)]
+    shown = _Explanation(graph, whole, cut(whole, shards, tables_of(targets)))
+    parts = [shown.title(), *shown.stages(), _promises(graph, targets), _batch(graph)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -59,7 +59,7 @@ def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Explanation:
     """graph: as the user wrote it. whole: with the partial operators that are put before exchanges."""
 
     graph: FlowGraph
@@ -246,19 +246,18 @@ def _batch(graph: FlowGraph) -> str:
 
 
 def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
-    from penstock.spark.batch.loops import cut_out
-    from penstock.spark.batch.rounds import why_in_one_task
+    from penstock.spark.batch.loops import why_in_one_task
+    from penstock.spark.batch.subplan_flow import loop_flow
 
-    why = why_in_one_task(cut_out(graph, nodes).graph)
+    why = why_in_one_task(loop_flow(graph, nodes).graph)
     beyond = f"beyond {LOOP_ROWS:,} rows (loop_rows) in rounds over parts"
     return f"a loop, on the in-process engine in one task; {f'always: {why}' if why else beyond}"
 
 
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Operators that run alike, one after the other, and how."""
-    from penstock.spark.batch.forms import form
-    from penstock.spark.batch.places import meeting
-    from penstock.spark.batch.plan import Loop, Native, Subplan, plan_batch
+    from penstock.spark.batch.distribution import distribution_of
+    from penstock.spark.batch.plan import Loop, Native, Subplan, form, plan_batch
 
     plan = plan_batch(graph)
     before: list[str] = []
@@ -274,7 +273,7 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
                 how = _loop_form(graph, nodes)
             case Subplan(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]
-                how = f"on the in-process engine, {meeting(plan, unit)}"
+                how = f"on the in-process engine, {distribution_of(plan, unit)}"
         if before and (how != how_before or not isinstance(unit, Native)):
             yield ", ".join(before), how_before
             before = []

@@ -114,17 +114,17 @@ def run(
                 "a batch keeps no state: it takes neither a checkpoint nor follow=True",
                 fix='run it with mode="stream", or without them',
             )
-        from penstock.spark.batch.run import run_batch
+        from penstock.spark.batch.run_batch import run_batch
 
         spark = _session(spark)
-        with exported(metrics, flow.name) as told, told_deaths(spark, lambda: None):
-            heard = combine_observers(on_tick, told)
+        with exported(metrics, flow.name) as registered, told_deaths(spark, lambda: None):
+            observer = combine_observers(on_tick, registered)
             return run_batch(
-                flow, spark, sources=sources, sinks=sinks or {}, on_tick=heard, loop_rows=loop_rows
+                flow, spark, sources=sources, sinks=sinks or {}, on_tick=observer, loop_rows=loop_rows
             )
     with ExitStack() as closing:
-        told = closing.enter_context(exported(metrics, flow.name))
-        on_tick = combine_observers(on_tick, told)
+        registered = closing.enter_context(exported(metrics, flow.name))
+        on_tick = combine_observers(on_tick, registered)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
@@ -134,7 +134,7 @@ def run(
             ticker, query = running.open(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
             )
-        ticker.metrics = told
+        ticker.metrics = registered
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)

@@ -2,7 +2,7 @@
 
 An operator that no function below speaks of runs: in streaming mode in shards, by its
 placement, with the order of rows kept where somebody reads it; in batch mode as
-`penstock.spark.batch.forms` says.
+`penstock.spark.batch.plan` says.
 """
 
 from __future__ import annotations

@@ -127,12 +127,12 @@ def _start(
         )
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
     # PySpark reads the workers' interpreter from the environment, and takes `python3` of the PATH else.
-    with environment_of({"PYSPARK_PYTHON": python}), _told_start(settings["spark.master"], folder):
+    with environment_of({"PYSPARK_PYTHON": python}), _start_failure(settings["spark.master"], folder):
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
 @contextmanager
-def _told_start(master: str, folder: Path) -> Iterator[None]:
+def _start_failure(master: str, folder: Path) -> Iterator[None]:
     """Raises `SparkUnavailable` for what Spark says when it cannot start on this master."""
     from py4j.protocol import Py4JJavaError
 

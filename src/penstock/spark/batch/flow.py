@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.graph.node import FlowGraph
-    from penstock.spark.batch.rounds import LoopBound
+    from penstock.spark.batch.loops import LoopBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def lower_plan(
 
     bound:  when a loop leaves its one task; without it never. One that does runs at once.
     frames: those of the sources whose order the plan reads may have the columns of
-            `penstock.spark.batch.ordinals`; else Spark's order is taken.
+            `penstock.spark.batch.sources`; else Spark's order is taken.
     """
     graph = plan.graph
     after = successors(len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None))

@@ -1,7 +1,7 @@
 """A subplan of a batch as a DataFrame: its rows are brought together, and machines run it inside tasks.
 
 Its rows come in the order of their ordinals where somebody reads that. By keys the rows
-of a task are sorted by a hash of their keys; the task goes through them in pieces of whole keys, each
+of a task are sorted by a hash of their keys; the task goes through them in chunks of whole keys, each
 with a machine of its own, so that it holds no more than a piece.
 """
 
@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.spark.batch.cut import Border, SubplanFlow, part_of
-from penstock.spark.batch.machine import machine_for, program_of, until_quiet
+from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.operators import named
-from penstock.spark.batch.ordinals import ORDINAL, with_ordinals
-from penstock.spark.batch.places import Anywhere, ByKeys, InOneTask, Meeting, meeting
 from penstock.spark.batch.ports import BATCH, Ports, of_port
+from penstock.spark.batch.sources import ORDINAL, with_ordinals
+from penstock.spark.batch.subplan_flow import (
+    Border,
+    SubplanFlow,
+    machine_for,
+    program_of,
+    subplan_flow,
+    until_quiet,
+)
 from penstock.spark.lowering.columns import to_column
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.plan import pickled
@@ -46,19 +52,21 @@ def run_subplan(
     made:  the bags of nodes that the subplan reads. frames: of the sources, as they were given.
     share: applied to what the subplan answers where more than one of its nodes is read.
     """
-    part, how = part_of(plan, subplan), meeting(plan, subplan)
-    entering, leaving = (Ports(tuple((b.schema, b.weighted) for b in s)) for s in (part.entries, part.exits))
+    part, how = subplan_flow(plan, subplan), distribution_of(plan, subplan)
+    entering, leaving = ports_of(part.entries), ports_of(part.exits)
     streams: list[DataFrame] = []
     for port, entry in enumerate(part.entries):
         rows = with_ordinals(plan.graph, entry.node, frames) if entry.ordered else made[entry.node]
         streams.append(entering.tagged(rows, port, _further(part, entry, how)))
-    answer = _brought_together(streams, entering, part, how).mapInArrow(_task(part, how), leaving.type())
+    answer = _brought_together(streams, entering, part, how).mapInArrow(
+        subplan_task(part, how), leaving.type()
+    )
     if len(part.exits) > 1:
         answer = share(answer)
     return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}
 
 
-def _further(part: SubplanFlow, entry: Border, how: Meeting) -> dict[str, Column]:
+def _further(part: SubplanFlow, entry: Border, how: Distribution) -> dict[str, Column]:
     """What rows are brought together by, and their ordinals: columns beside the rows of a stream."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
@@ -73,7 +81,7 @@ def _no_number() -> Column:
 
 
 def _brought_together(
-    streams: list[DataFrame], entering: Ports, part: SubplanFlow, how: Meeting
+    streams: list[DataFrame], entering: Ports, part: SubplanFlow, how: Distribution
 ) -> DataFrame:
     sorting = ORDINAL if part.ordered else ()
     if isinstance(how, InOneTask):
@@ -95,17 +103,23 @@ def _brought_together(
 # --- tasks ----------------------------------------------------------------------------------
 
 
-def _task(part: SubplanFlow, how: Meeting) -> Task:
-    shipped = pickled((part, _PIECES[type(how)]))
+def ports_of(borders: tuple[Border, ...]) -> Ports:
+    """The frame of the streams that enter a subplan, or leave it."""
+    return Ports(tuple((border.schema, border.weighted) for border in borders))
+
+
+def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
+    """The function for `mapInArrow` that runs a subplan over the rows of a task."""
+    shipped = pickled((part, _CHUNKS[type(how)]))
 
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import cloudpickle
 
-        part, pieces = cloudpickle.loads(shipped)
+        part, chunks = cloudpickle.loads(shipped)
         program = program_of(part.graph)
-        leaving = Ports(tuple((border.schema, False) for border in part.exits))
-        for inputs in pieces(batches, part.entries):
+        leaving = ports_of(part.exits)
+        for inputs in chunks(batches, part.entries):
             answers = until_quiet(machine_for(program), inputs | {name: [(None,)] for name in part.ended})
             for port, border in enumerate(part.exits):
                 yield from leaving.batches(answers[border.name], port)
@@ -113,7 +127,7 @@ def _task(part: SubplanFlow, how: Meeting) -> Task:
     return task
 
 
-Pieces = Callable[[Iterable["pa.RecordBatch"], tuple[Border, ...]], Iterator[dict[str, Rows]]]
+Chunks = Callable[[Iterable["pa.RecordBatch"], tuple[Border, ...]], Iterator[dict[str, Rows]]]
 
 
 def _each_batch(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
@@ -130,7 +144,7 @@ def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...])
 
 
 def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
-    """Pieces of at least `BATCH` rows that end where the hash of the keys changes."""
+    """Chunks of at least `BATCH` rows that end where the hash of the keys changes."""
     waiting: list[pa.RecordBatch] = []
     last: int | None = None
     for batch in batches:
@@ -145,9 +159,13 @@ def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -
         yield from _all_at_once(waiting, entries)
 
 
-_PIECES: dict[type[Meeting], Pieces] = {Anywhere: _each_batch, ByKeys: whole_keys, InOneTask: _all_at_once}
+_CHUNKS: dict[type[Distribution], Chunks] = {
+    Anywhere: _each_batch,
+    ByKeys: whole_keys,
+    InOneTask: _all_at_once,
+}
 
 
 def _rows_of(batch: pa.RecordBatch, entries: tuple[Border, ...]) -> dict[str, Rows]:
-    ports = Ports(tuple((border.schema, border.weighted) for border in entries))
+    ports = ports_of(entries)
     return {border.name: ports.rows(batch, port) for port, border in enumerate(entries)}

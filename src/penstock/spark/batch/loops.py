@@ -1,42 +1,176 @@
-"""Loops of a batch: they run in the in-process engine, inside one task.
+"""Loops of a batch: in one task on the in-process engine or, beyond a limit of rows, in rounds.
 
-The loop is cut out of the flow, with a source for each edge that enters it and a
-sink for each node that is read outside.
+Rounds run over parts of the keys. They are one tick of the loop alone, over state in a folder of the
+run, which is removed with it. The input of a batch's loop is complete before its first round, so no
+row in it is ever retracted.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.flow.operators.sink import Sink
+from penstock.analysis import analyse
 from penstock.flow.operators.source import Source
-from penstock.graph.node import FlowGraph, Node
-from penstock.spark.batch.machine import machine_for, program_of, until_quiet
+from penstock.spark.batch.distribution import InOneTask
+from penstock.spark.batch.in_process_subplans import ports_of, subplan_task
 from penstock.spark.batch.ports import Ports, of_port
-from penstock.spark.batch.rounds import LoopBound, run_in_rounds, why_in_one_task
+from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.local.session_info import tasks_at_a_time
+from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.cell import run_stateless
+from penstock.spark.ticks.drain import write_changes
 from penstock.spark.ticks.errors import told
-from penstock.spark.ticks.plan import pickled
+from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
+from penstock.spark.ticks.plan import Output, Plan, ShippedPlan
+from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
+from penstock.spark.ticks.task import Attempt, CellOutput, TickOrder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from penstock.graph.node import FlowGraph
     from penstock.spark.ticks.errors import Task
+
 
 Rows = list[tuple[Any, ...]]
 
+_ROWS_AT_ONCE = 100_000
+
 
 @dataclass(frozen=True, slots=True)
-class LoopFlow:
-    """A loop cut out of a flow. entries: nodes read from outside; exits: nodes read by the outside."""
+class LoopBound:
+    """When a loop of a batch leaves its one task.
 
-    graph: FlowGraph
-    entries: tuple[int, ...]
-    exits: tuple[int, ...]
+    rows:   how many may enter it there. folder: for what lies between rounds; every host must have it.
+    local:  whether all tasks run on this machine.
+    """
+
+    rows: int
+    folder: Path
+    local: bool
+
+    def parts(self, rows: int, cores: int) -> int:
+        """In how many parts a loop that so many rows enter is divided; 0 for one task and no rounds."""
+        if rows <= self.rows:
+            return 0
+        return cores if self.rows < 1 else max(cores, -(-rows // self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows of a stream on their way out of the rounds: files of batches of a frame of `ports`."""
+
+    folder: str
+    port: int
+    ports: Ports
+
+
+@write_changes.register
+def _(
+    target: KeptRows, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
+    import pyarrow
+
+    path = Path(target.folder) / f"{attempt}-{target.port}.arrow"
+    copies = [row[:-1] for row in rows for _ in range(row[-1])]
+    found = list(target.ports.batches(copies, target.port))
+    if found:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, found[0].schema) as out:
+            for batch in found:
+                out.write_batch(batch)
+        yield Result("file", (output.name, str(path), len(copies)))
+
+
+def complete(graph: FlowGraph) -> FlowGraph:
+    """A loop as a flow of its own, whose input all comes in its first tick, as that of a batch does."""
+    nodes = tuple(
+        replace(node, operator=replace(node.operator, bounded=True))
+        if isinstance(node.operator, Source)
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)
+
+
+def why_in_one_task(graph: FlowGraph) -> str:
+    """Why a loop as a flow of its own cannot run in rounds, a sentence; empty where it can."""
+    analysis = analyse(complete(graph))
+    ends = {*graph.sources.values(), *graph.sinks.values()}
+    body = [node.id for node in graph.nodes if node.id not in ends]
+    if {frozenset(loop) for loop in analysis.loops} != {frozenset(body)}:
+        return "A way round in it waits for the next tick."
+    return why_whole(graph, body, analysis.facts)
+
+
+def run_in_rounds(
+    graph: FlowGraph, entering: Ports, leaving: Ports, rows: DataFrame, bound: LoopBound, parts: int
+) -> DataFrame:
+    """Run a loop that is a flow of its own over all that enters it; what leaves, as a frame of `leaving`.
+
+    Sources and sinks of `graph` are in the order of the ports. The rounds run here and now, and
+    what they made is read when the frame is. Raises what rows raise, and `NoFixpoint`.
+    """
+    folder, spark = bound.folder / uuid.uuid4().hex[:12], rows.sparkSession
+    outputs: Mapping[str, Output] = {
+        name: Output(name, graph.nodes[node].schema, KeptRows(str(folder / "rows"), port, leaving))
+        for port, (name, node) in enumerate(graph.sinks.items())
+    }
+    stages = cut(complete(graph), parts, rounds=True)
+    plan = ShippedPlan.of(Plan(stages, (), dict(outputs), str(folder), durable=False))
+
+    def scattered(order: TickOrder) -> DataFrame:
+        return rows.mapInArrow(_enter(order, entering), SCHEMA)
+
+    jobs = SparkJobs(spark, parts, scattered, FEW_ROWS if bound.local else 0)
+    outcome = run_in_jobs(stages, TickOrder(plan, 1, {}, frozenset()), jobs, str(folder / "sent"))
+    paths = [(path,) for found in outcome.files.values() for path in found]
+    if not paths:
+        return spark.createDataFrame([], leaving.type())
+    kept = spark.createDataFrame(paths, "path string").repartition(min(parts, len(paths)))
+    return kept.mapInArrow(_kept_rows, leaving.type())
+
+
+def _enter(order: TickOrder, entering: Ports) -> Task:
+    """From rows that enter to messages for the parts, some rows at a time."""
+
+    @told
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = Attempt(order)
+        out, waiting = CellOutput(attempt.plan), 0
+        for batch in batches:
+            for port in range(len(entering.streams)):
+                rows = entering.rows(batch, port)
+                waiting += len(rows)
+                if rows:
+                    run_stateless(attempt.plan.stages[0], {f"in{port}": rows}, out.send)
+            if waiting > _ROWS_AT_ONCE:
+                yield from to_batches(_messages(out))
+                out, waiting = CellOutput(attempt.plan), 0
+        yield from to_batches(_messages(out))
+
+    return task
+
+
+def _messages(out: CellOutput) -> Iterator[Message]:
+    for address, rows in out.pieces():
+        yield from messages_of(*address, rows)
+
+
+def _kept_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow
+
+    for batch in batches:
+        for path in batch.column("path").to_pylist():
+            with pyarrow.OSFile(path, "rb") as file, pyarrow.ipc.open_stream(file) as found:
+                yield from found
 
 
 def run_loop(
@@ -53,11 +187,9 @@ def run_loop(
     bound: how many rows one task may have; more are counted, and go round in parts, at once. Without
            it all that enters comes to one task, whose memory must hold it with what follows from it.
     """
-    part = cut_out(graph, group)
-    entering, leaving = (
-        Ports(tuple((graph.nodes[n].schema, False) for n in nodes)) for nodes in (part.entries, part.exits)
-    )
-    streams = [entering.tagged(made[node], port, {}) for port, node in enumerate(part.entries)]
+    part = loop_flow(graph, group)
+    entering, leaving = ports_of(part.entries), ports_of(part.exits)
+    streams = [entering.tagged(made[entry.node], port, {}) for port, entry in enumerate(part.entries)]
     assert streams, "a loop that nothing enters has no rows"
     whole = reduce(lambda one, other: one.unionAll(other), streams)
     parts = 0
@@ -67,54 +199,6 @@ def run_loop(
     if bound is not None and parts:
         answer = run_in_rounds(part.graph, entering, leaving, whole, bound, parts)
     else:
-        answer = whole.repartition(1).mapInArrow(_loop_task(part, entering, leaving), leaving.type())
+        answer = whole.repartition(1).mapInArrow(subplan_task(part, InOneTask()), leaving.type())
         answer = share(answer) if len(part.exits) > 1 else answer
-    return {node: of_port(answer, port, graph.nodes[node].schema) for port, node in enumerate(part.exits)}
-
-
-def cut_out(graph: FlowGraph, group: Sequence[int]) -> LoopFlow:
-    """The nodes of `group` as a flow of their own, with sources and sinks where edges were cut."""
-    inside = set(group)
-    entries = tuple(dict.fromkeys(i for n in group for i in graph.nodes[n].inputs if i not in inside))
-    exits = tuple(n for n in group if any(n in m.inputs for m in graph.nodes if m.id not in inside))
-    number = {node: at for at, node in enumerate((*entries, *group))}
-    nodes = [
-        Node(
-            at,
-            f"in{at}",
-            Source(f"in{at}", graph.nodes[i].schema),
-            (),
-            graph.nodes[i].schema,
-            graph.nodes[i].location,
-        )
-        for at, i in enumerate(entries)
-    ]
-    for n in group:
-        node = graph.nodes[n]
-        nodes.append(replace(node, id=number[n], inputs=tuple(number[i] for i in node.inputs)))
-    sinks: dict[str, int] = {}
-    for at, n in enumerate(exits):
-        node = graph.nodes[n]
-        sinks[f"out{at}"] = len(nodes)
-        nodes.append(Node(len(nodes), f"out{at}", Sink(f"out{at}"), (number[n],), node.schema, node.location))
-    sources = {f"in{at}": at for at in range(len(entries))}
-    return LoopFlow(FlowGraph(graph.name, tuple(nodes), sources, sinks, given_ticks=True), entries, exits)
-
-
-def _loop_task(part: LoopFlow, entering: Ports, leaving: Ports) -> Task:
-    shipped = pickled((part.graph, entering, leaving))
-
-    @told
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import cloudpickle
-
-        graph, entering, leaving = cloudpickle.loads(shipped)
-        inputs: dict[str, Rows] = {f"in{port}": [] for port in range(len(entering.streams))}
-        for batch in batches:
-            for port in range(len(entering.streams)):
-                inputs[f"in{port}"] += entering.rows(batch, port)
-        answers = until_quiet(machine_for(program_of(graph)), inputs)
-        for port in range(len(leaving.streams)):
-            yield from leaving.batches(answers[f"out{port}"], port)
-
-    return task
+    return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}

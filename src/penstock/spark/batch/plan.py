@@ -10,12 +10,13 @@ A *subplan* is a part of the flow that one machine runs. Nodes are in the same s
 
 A subplan takes in all that lies between two of its nodes, so that subplans and native
 nodes have an order in which they can be computed. How the rows of a subplan
-meet is `penstock.spark.batch.places`' to say.
+meet is `penstock.spark.batch.distribution`' to say.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.analysis import analyse
@@ -23,16 +24,60 @@ from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
+from penstock.graph.facts import Delay
 from penstock.graph.order import components, is_cyclic, successors, topological_order
-from penstock.spark.batch.forms import Form, counts_ticks, form, starts_ticks
-from penstock.spark.batch.order import Order, find_order
+from penstock.spark.batch import aggregates as batch_aggregates
+from penstock.spark.batch import relational as batch_relational
+from penstock.spark.batch import rows as batch_rows
+from penstock.spark.batch import sources as batch_sources
+from penstock.spark.batch.operators import lower
+from penstock.spark.batch.row_order import Order, find_order
 from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.graph.facts import Facts
-    from penstock.graph.node import FlowGraph, Node
+    from penstock.graph.node import FlowGraph, Node, Operator
+
+
+THEMES = (batch_aggregates, batch_relational, batch_rows, batch_sources)
+"""Modules of the operators' native forms, which register with `lower`."""
+
+
+class Form(Enum):
+    """How an operator runs in a batch, where nothing reads the order of its rows."""
+
+    NATIVE = "native"
+    ROWS = "row by row, wherever rows are"
+    SUBPLAN = "on the in-process engine"
+
+
+def form(node: Node, graph: FlowGraph) -> Form:
+    """The form of a node where nothing behind it reads the order of its rows."""
+    operator = node.operator
+    native = lower.dispatch(type(operator)) is not lower.dispatch(object)
+    if operator.linear and len(node.inputs) == 1 and (not native or next(operator.callables(), None)):
+        return Form.ROWS
+    # Which row is the first is only known to who has them in order.
+    in_order = any(
+        operator.reads_order(port) and not graph.nodes[source].operator.at_most_one_row()
+        for port, source in enumerate(node.inputs)
+    )
+    return Form.NATIVE if native and not in_order else Form.SUBPLAN
+
+
+# --- ticks and time ----------------------------------------------------------------------
+
+
+def starts_ticks(operator: Operator) -> bool:
+    """Whether rows of it come in a tick after the one that has the input."""
+    return any(port.delay is Delay.TICK for port in operator.ports())
+
+
+def counts_ticks(operator: Operator) -> bool:
+    """Whether it speaks in ticks that something else starts, so that their number shows."""
+    return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from penstock.errors import BadInput, WrongType
+from penstock.expr.tree import Expr
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.io.source import WEIGHT
 from penstock.spark.batch.operators import Site, lower, named
+from penstock.spark.lowering.columns import to_column
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from penstock.expr.types import Field
-    from penstock.graph.node import Node
+    from penstock.graph.node import FlowGraph, Node
+
 
 _COPIES = "__copies"
 
@@ -102,3 +107,36 @@ def _bag(frame: DataFrame, operator: Source) -> DataFrame:
     copies = f.when(named(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(named(_COPIES))
     ones = f.array_repeat(f.lit(0), copies.cast("int"))
     return sums.select(*(named(n) for n in names), f.explode(ones).alias(_COPIES)).drop(_COPIES)
+
+
+PART, PLACE = "penstock part", "penstock place"
+ORDINAL = (PART, PLACE)
+
+
+def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a node that is a source, or filters and selections of one, and where they stood.
+
+    The changes of a table source have their weight as well, in a column `weight`.
+    """
+    node = graph.nodes[node_id]
+    operator = node.operator
+    if isinstance(operator, Source):
+        return _numbered(operator, frame_of_source(operator, node, frames))
+    before = with_ordinals(graph, node.inputs[0], frames)
+    schema = graph.nodes[node.inputs[0]].schema
+    if isinstance(operator, Select):
+        return before.select(
+            *(to_column(expr, schema).alias(name) for name, expr in operator.columns), *ORDINAL
+        )
+    assert isinstance(operator, Filter)
+    assert isinstance(operator.predicate, Expr)
+    return before.filter(to_column(operator.predicate, schema))
+
+
+def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
+    if PART in frame.columns:
+        ordinal = [named(PART), named(PLACE)]
+    else:
+        ordinal = [f.lit(0).cast("long").alias(PART), f.monotonically_increasing_id().alias(PLACE)]
+    weight = [] if operator.append else [weight_of(operator, frame).alias(WEIGHT)]
+    return frame.select(*checked_columns(operator, frame), *weight, *ordinal)

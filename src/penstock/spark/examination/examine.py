@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from penstock.spark.examination.finding import Examination, Finding, Level, examination
-from penstock.spark.examination.machine import examine_machine
+from penstock.spark.examination.host import examine_machine
 from penstock.spark.examination.session import examine_given, examine_session
 
 if TYPE_CHECKING:

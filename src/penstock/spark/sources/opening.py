@@ -22,7 +22,7 @@ from penstock.io import Source
 from penstock.io.change_data import ChangeData, refuse_rows_only
 from penstock.io.files.listing import Files, Listing, finished
 from penstock.io.source import WEIGHT
-from penstock.spark.lowering.nested_nulls import null_within
+from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, computed, grouping_behind
 from penstock.spark.sources.arrivals import ReadArrivals, Tickets, spool_batches
 from penstock.spark.sources.names import spark_name

@@ -43,10 +43,10 @@ class InOneTask:
         return "in one task"
 
 
-Meeting: TypeAlias = Anywhere | ByKeys | InOneTask
+Distribution: TypeAlias = Anywhere | ByKeys | InOneTask
 
 
-def meeting(plan: BatchPlan, subplan: Subplan) -> Meeting:
+def distribution_of(plan: BatchPlan, subplan: Subplan) -> Distribution:
     """How the rows of a subplan of a plan meet."""
     inside = set(subplan.nodes)
     nodes = [plan.graph.nodes[n] for n in subplan.nodes]
@@ -60,7 +60,12 @@ def meeting(plan: BatchPlan, subplan: Subplan) -> Meeting:
             return InOneTask()
         if node.operator.linear or node.operator.unites:
             continue
-        found = [_told_by(plan, inside, i, key) for i in plan.reads[node.id] if i is not None for key in keys]
+        found = [
+            _in_entry_terms(plan, inside, i, key)
+            for i in plan.reads[node.id]
+            if i is not None
+            for key in keys
+        ]
         wanted.append([terms for terms in found if terms is not None and terms.keys() == set(entries)])
     if not wanted:
         return Anywhere()
@@ -94,7 +99,7 @@ def _keys(operator: Operator) -> tuple[Expr, ...] | None:
 # --- keys in terms of the rows that enter ---------------------------------------------------
 
 
-def _told_by(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int, Expr] | None:
+def _in_entry_terms(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int, Expr] | None:
     """What an expression over the rows of a node is over the rows that enter the subplan."""
     if n not in inside:
         return {n: expr}
@@ -106,10 +111,10 @@ def _told_by(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int,
         return None
     terms: dict[int, Expr] = {}
     for i in plan.reads[n]:
-        told = None if i is None else _told_by(plan, inside, i, before)
-        if told is None or any(e in terms and not terms[e].same(x) for e, x in told.items()):
+        entry_terms = None if i is None else _in_entry_terms(plan, inside, i, before)
+        if entry_terms is None or any(e in terms and not terms[e].same(x) for e, x in entry_terms.items()):
             return None
-        terms |= told
+        terms |= entry_terms
     return terms
 
 

@@ -31,10 +31,10 @@ from penstock.io.delivery.publish import folder_called
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.spark.batch.flow import lower_plan
+from penstock.spark.batch.loops import LoopBound
 from penstock.spark.batch.operators import named
-from penstock.spark.batch.ordinals import ORDINAL
 from penstock.spark.batch.plan import plan_batch
-from penstock.spark.batch.rounds import LoopBound
+from penstock.spark.batch.sources import ORDINAL
 from penstock.spark.local.session_info import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS

@@ -1,0 +1,170 @@
+"""Parts of a batch as flows of their own, and their run on the in-process engine, inside a task.
+
+A part has a source for each node that it reads and a sink for each that is read outside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.graph.facts import Facts
+from penstock.graph.node import FlowGraph, Node
+
+if TYPE_CHECKING:
+    from penstock.engine.machine import Machine
+    from penstock.engine.program import Program
+    from penstock.expr.types import Schema
+    from penstock.spark.batch.plan import BatchPlan, Subplan
+
+
+Rows = list[tuple[Any, ...]]
+_NONE = Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Source):
+    """Where rows enter a subplan: a source with the facts that they have in the whole flow."""
+
+    facts: Facts = _NONE
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.facts
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """A node of the flow whose rows enter a subplan, or leave it.
+
+    ordered:  they come in the order of their ordinals. weighted: with their weight last.
+    """
+
+    node: int
+    name: str
+    schema: Schema
+    ordered: bool = False
+    weighted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubplanFlow:
+    """A subplan as a flow of its own. ended: sources that are given one null, the end of time."""
+
+    graph: FlowGraph
+    entries: tuple[Border, ...]
+    ended: tuple[str, ...]
+    exits: tuple[Border, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows of it come in the order of their ordinals."""
+        return any(border.ordered for border in self.entries)
+
+
+def subplan_flow(plan: BatchPlan, subplan: Subplan) -> SubplanFlow:
+    """Cut a subplan out of a batch, with the facts that its input has in the whole flow."""
+    reads = {n: plan.reads[n] for n in subplan.nodes}
+    outside = dict.fromkeys(i for r in reads.values() for i in r if i is not None and i not in reads)
+    entries = tuple(_entry(plan, subplan, n, f"in{at}") for at, n in enumerate(outside))
+    sources = [_source(e.name, e.schema, _entry_facts(plan, e)) for e in entries]
+    return _cut_out(plan.graph, reads, entries, sources, plan.exits(subplan.nodes))
+
+
+def loop_flow(graph: FlowGraph, loop: Sequence[int]) -> SubplanFlow:
+    """Cut the nodes of a loop out of a flow."""
+    reads = {n: graph.nodes[n].inputs for n in loop}
+    outside = dict.fromkeys(i for r in reads.values() for i in r if i not in reads)
+    entries = tuple(Border(n, f"in{at}", graph.nodes[n].schema) for at, n in enumerate(outside))
+    exits = [n for n in loop if any(n in m.inputs for m in graph.nodes if m.id not in reads)]
+    return _cut_out(graph, reads, entries, [Source(e.name, e.schema) for e in entries], exits)
+
+
+def _source(name: str, schema: Schema, facts: Facts) -> Entry:
+    return Entry(name, schema, facts.bounded, facts.append, facts)
+
+
+def _entry(plan: BatchPlan, subplan: Subplan, n: int, name: str) -> Border:
+    order = plan.order
+    ordered = n in order.carried and any((n, m) in order.edges for m in subplan.nodes)
+    return Border(n, name, plan.graph.nodes[n].schema, ordered, ordered and not plan.facts[n].append)
+
+
+def _entry_facts(plan: BatchPlan, entry: Border) -> Facts:
+    facts = plan.facts[entry.node]
+    # A bag without weights: nothing of it is retracted, and its order is lost.
+    return facts if entry.weighted else facts.but(append=True, ordered=facts.ordered and entry.ordered)
+
+
+def _cut_out(
+    graph: FlowGraph,
+    reads: Mapping[int, Sequence[int | None]],
+    entries: tuple[Border, ...],
+    sources: Sequence[Source],
+    exits: Iterable[int],
+) -> SubplanFlow:
+    """The nodes that `reads` names, with `sources` for `entries`. An input of None is a source that ends."""
+    nodes: list[Node] = []
+
+    def add(like: int, operator: Source | Sink, inputs: tuple[int, ...] = ()) -> int:
+        at, original = len(nodes), graph.nodes[like]
+        nodes.append(Node(at, operator.name, operator, inputs, original.schema, original.location))
+        return at
+
+    at = {entry.node: add(entry.node, source) for entry, source in zip(entries, sources, strict=True)}
+    ended: dict[tuple[int, int], int] = {}
+    for n, read in reads.items():
+        for port, i in enumerate(read):
+            if i is None:
+                time = graph.nodes[n].inputs[port]
+                source = _source(f"end{len(nodes)}", graph.nodes[time].schema, Facts(ordered=True))
+                ended[n, port] = add(time, source)
+    at |= {n: len(nodes) + number for number, n in enumerate(reads)}
+    given = {node.name: node.id for node in nodes}
+    for n, read in reads.items():
+        inputs = tuple(ended[n, port] if i is None else at[i] for port, i in enumerate(read))
+        nodes.append(replace(graph.nodes[n], id=at[n], inputs=inputs))
+    leaving = tuple(Border(n, f"out{number}", graph.nodes[n].schema) for number, n in enumerate(exits))
+    sinks = {border.name: add(border.node, Sink(border.name), (at[border.node],)) for border in leaving}
+    whole = FlowGraph(graph.name, tuple(nodes), given, sinks, given_ticks=True)
+    return SubplanFlow(whole, entries, tuple(sorted(nodes[n].name for n in ended.values())), leaving)
+
+
+def program_of(graph: FlowGraph) -> Program:
+    """The program of a part of a flow."""
+    from penstock.engine.program import compile_program
+
+    return compile_program(graph)
+
+
+def machine_for(program: Program) -> Machine:
+    """A machine without state."""
+    from penstock.engine.machine import Machine
+
+    return Machine(program, {slot.name: {} for slot in program.slots})
+
+
+def until_quiet(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+    """What the sinks hold after a tick with `inputs`, those for deferred rows, and the end of input."""
+    from penstock.engine.event_time import ends_of
+
+    append = machine.program.sink_append
+    held: dict[str, Rows] = {name: [] for name, is_append in append.items() if is_append}
+    totals = {name: Counter[tuple[Any, ...]]() for name, is_append in append.items() if not is_append}
+    ends: dict[str, Rows] = {name: [(True,)] for name in ends_of(machine.program.graph)}
+    given = inputs
+    while True:
+        for name, rows in machine.tick(given).items():
+            if append[name]:
+                held[name] += rows
+            else:
+                for *row, weight in rows:
+                    totals[name][tuple(row)] += weight
+        given = {}
+        if not machine.pending:
+            if not ends:
+                return held | {name: list(total.elements()) for name, total in totals.items()}
+            given, ends = ends, {}
