@@ -123,9 +123,7 @@ def _part_from_signals(
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
-    """Edges that leave each node towards a sink or null. A node that leads to no sink and no null has
-    none.
-    """
+    """Edges that leave each node towards a sink or null."""
     live = {*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams)}
     waiting = list(live)
     while waiting:
@@ -200,9 +198,7 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
 
 
 def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
-    """Level of each node: how often streams turned into signals and back on the way to it. order: of
-    execution.
-    """
+    """Level of each node. order: the nodes in order of execution."""
     among = [is_among_signals(graph, node) for node in graph.nodes]
     found = [0] * len(among)
     if not any(among):

@@ -41,8 +41,7 @@ IN_ONE_PROCESS = "one process"
 
 @dataclass(frozen=True, slots=True)
 class ResumeBinding:
-    """Properties of a run that must agree with the checkpoint it resumes from. Called as a
-    `penstock.state.manifest.Bind`.
+    """Properties of a run that must agree with its checkpoint; a `penstock.state.manifest.Bind`.
 
     keeps:  per node its slots. layout: where they lie; must stay so for state that is kept.
     shards: None means as many as there are.

@@ -1,4 +1,4 @@
-"""A flow as it runs on Spark, in plain text: stages, how rows get to them, what is native, where state is."""
+"""Explanation of how a flow runs on Spark, in plain text: stages, exchanges, native parts, state."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 _WIDTH, _INDENT = 100, "    "
 
 SHARDS = 2
-"""For the picture; any number above one gives the same stages."""
+"""Number of shards in the explanation; any number above one gives the same stages."""
 
 
 def explain_on_spark(
     graph: FlowGraph, *, shards: int = SHARDS, sinks: Mapping[str, object] | None = None
 ) -> str:
-    """How `graph` runs on Spark, ticks first, then as a batch.
+    """Explain how `graph` runs on Spark, in ticks and then as a batch.
 
     shards: parts of the state; with one there is nothing to exchange.
     sinks:  where the sinks go, for what they promise. A table in files has a say in the exchanges.
@@ -54,7 +54,7 @@ def explain_on_spark(
 
 
 def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
-    """The sinks that keep a table in buckets, with how rows get there."""
+    """Sinks that store a table in buckets, with the route of rows to them."""
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
 
@@ -113,7 +113,7 @@ class _Explanation:
         return str(exchange.route)
 
     def _name(self, node: int) -> str:
-        """How a node is called; a partial operator after the one that it is a part of."""
+        """Label of a node; a partial operator is named after the one that it is a part of."""
         found = self.whole.nodes[node]
         if node < len(self.graph.nodes):
             return label(self.graph, self.graph.nodes[node])
@@ -183,7 +183,7 @@ class _Explanation:
 
 
 def _state_of(stage: Stage) -> dict[int, list[str]]:
-    """Per node of a stage the names of its state."""
+    """Names of the state of each node of a stage."""
     found: dict[int, list[str]] = {}
     for slot in compile_program(stage.graph).slots:
         node, _, what = slot.name.partition(".")
@@ -217,7 +217,7 @@ def _shown(function: Callable[..., object]) -> str:
 
 
 def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
-    """What becomes of the last tick at each sink after a crash."""
+    """Delivery guarantee of each sink for the last tick before a crash."""
     width = max(len(name) for name in graph.sinks)
     lines = ["Sinks"]
     for name in graph.sinks:
@@ -230,7 +230,7 @@ def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
 
 
 def _batch(graph: FlowGraph) -> str:
-    """In which form each operator runs where all input is there at once."""
+    """Form of each operator in a batch."""
     # The modules that it knows register which operators have native forms.
     from penstock.spark.batch import flow  # noqa: F401
 
@@ -255,7 +255,7 @@ def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
 
 
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
-    """Operators that run alike, one after the other, and how."""
+    """Runs of successive operators with the same form."""
     from penstock.spark.batch.distribution import distribution_of
     from penstock.spark.batch.plan import Loop, Native, Subplan, form, plan_batch
 

@@ -1,4 +1,4 @@
-"""Run a flow on Spark, from sources to sinks."""
+"""Runs of a flow on Spark, from sources to sinks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.io.files.dead_letters import DeadLetters
 
 SOURCES = (change_frames, delta_source, kafka, pulled)
-"""The modules that say how further sources are opened: they register with `open_on_spark` and `frame_of`."""
+"""Modules that register how further sources are opened: they register with `open_on_spark` and `frame_of`."""
 
 
 def run(
@@ -91,8 +91,8 @@ def run(
     way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
                 "auto": by the number of rows of the tick before. The answers are the same.
     loops:      where a loop runs: on "one shard" (the default), which must hold what it has found, or
-                cut by key in "rounds" over all shards, which takes rows that are never taken
-                back. Fixed for the life of a checkpoint. A batch chooses by `loop_rows`.
+                cut by key in "rounds" over all shards, which takes rows that are never retracted. Fixed
+                for the life of a checkpoint. A batch chooses by `loop_rows`.
     loop_rows:  how many rows may enter a loop of a batch in one task; beyond that it runs in rounds.
     end:        whether a source that is done has ended for good, so that windows of event time
                 close. By default so without a checkpoint, as nothing can go on then. A later
@@ -145,7 +145,7 @@ def run(
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    """The session to run on. Raises `NotOnSpark` for one whose arithmetic is not ours."""
+    """Find or start the session to run on. Raises `NotOnSpark` for one whose arithmetic is not ours."""
     if spark is None:
         from penstock.spark.session import session
 
@@ -170,7 +170,7 @@ def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStac
 
 
 class _Run:
-    """Puts the parts of a run together; whatever is opened is closed by `closing`."""
+    """Assembly of a run's parts; `closing` closes whatever is opened."""
 
     def __init__(
         self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool

@@ -1,4 +1,4 @@
-"""Spark's own plan of a tick's job, as text: what Catalyst makes of native part, stages and shuffles."""
+"""Spark's physical plan of a tick's job, as text: native part, stages and shuffles as Catalyst plans them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not run on Spark: refused when the flow is planned, with the reason and a way out.
+"""Refusals of operators that do not run on Spark, made when the flow is planned, with a reason and a way out.
 
 An operator that no function below speaks of runs: in streaming mode in shards, by its
 placement, with the order of rows kept where somebody reads it; in batch mode as
@@ -36,7 +36,7 @@ class Refusal:
 
 @singledispatch
 def refusal(operator: Operator, mode: Mode) -> Refusal | None:
-    """Why an operator does not run on Spark in a mode; None where it does."""
+    """Why an operator does not run on Spark in a mode; None if it does."""
     return None
 
 
@@ -54,7 +54,7 @@ def _signal(operator: Operator, mode: Mode) -> Refusal:
 def check_runs_on_spark(
     graph: FlowGraph, mode: Mode = "stream", travelling: Collection[int] | None = None
 ) -> None:
-    """Raises `NotOnSpark` for the first operator that does not run there, or gives what cannot travel.
+    """Raise `NotOnSpark` for the first operator that does not run there or emits what cannot travel.
 
     travelling: the nodes whose rows leave the task that makes them; all of them, where it is not known.
     """

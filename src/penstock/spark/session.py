@@ -1,4 +1,4 @@
-"""A local Spark session that starts in seconds, says nothing, and needs no Java on the machine."""
+"""Local Spark sessions that start in seconds, print nothing, and need no Java on the machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def session(
     jvm_options: Iterable[str] = (),
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The Spark session that is there, unchanged; where there is none, a new local one.
+    """Return the existing Spark session unchanged, or start a local one.
 
     master:      `local[n]`: n tasks at a time, in this machine's one JVM. `local-cluster[e,c,m]`: e executors
                  on this machine, each a JVM of its own with c tasks at a time and m megabytes of heap.
@@ -102,7 +102,7 @@ def _session_that_is_there() -> SparkSession | None:
 
 
 def _forget_dead_jvm() -> None:
-    """Let PySpark start anew: it keeps the gateway to a JVM even when that is gone."""
+    """Make PySpark start a new JVM: it keeps the gateway to a JVM even when that is gone."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -133,7 +133,7 @@ def _start(
 
 @contextmanager
 def _start_failure(master: str, folder: Path) -> Iterator[None]:
-    """Raises `SparkUnavailable` for what Spark says when it cannot start on this master."""
+    """Raise `SparkUnavailable` with Spark's own message if it cannot start on this master."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -123,9 +123,7 @@ class NestedInnerJoinStep(NestedStep):
     def _gather(
         self, express: Destination, other: OutsideSide, port: int, row: Row, key: str, found: str
     ) -> None:
-        """Write the gathering of pairs for a loop-variant set, whose rows mostly meet rows of
-        multiplicity one.
-        """
+        """Write the gathering of pairs for a loop-variant set; most matches have multiplicity one."""
         code, odd = self.code, other.odd(key)
         if odd is not None:
             with code.block(f"if {odd}:"), other.each_of(key, found) as partner:

@@ -69,9 +69,7 @@ class Ranks:
             self._code.line(f"{self._soon} = {self._pending}[{self._due()}] = {{}}")
 
     def end_round(self) -> None:
-        """Write the code to run after each round: entries of this round are due in the next, unless without a
-        shift.
-        """
+        """Write the code to run after each round, in which entries become due if there is a shift."""
         if not self._shift:
             return
         self._add_gathered()

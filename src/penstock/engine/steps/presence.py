@@ -114,9 +114,7 @@ class PresenceStep(RightFirstStep):
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
-        """Open a block: rows with a key. A row with a null key is answered right away where it counts as
-        absent.
-        """
+        """Open a block for rows with a key; null keys are answered at once if they count as absent."""
         nulls = None if self.null_keys is None else self.null_keys.null_left_key(row)
         if nulls is None:
             with self.key_of(0, row) as key:

@@ -1,1 +1,1 @@
-"""A whole flow over input that ends: native DataFrames, and subplans on the in-process engine."""
+"""Batch runs of a whole flow over bounded input: native DataFrames, and subplans on the in-process engine."""

@@ -1,4 +1,4 @@
-"""Groups and their aggregates, with the answers that any order of rows gives.
+"""Aggregates of groups as native columns, independent of the order of rows.
 
 An aggregate is two things: native aggregate functions over the group
 (`measures`), and the answer made of what they measured (`answer`). Sums and
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Native aggregates over a group, and the answer from their columns."""
+    """Native aggregates over a group, with the column of the answer computed from them."""
 
     measures: tuple[Column, ...]
     answer: Callable[..., Column]
@@ -53,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The columns of an aggregation's arguments, their types, and the field of the answer."""
+    """Columns and types of an aggregation's arguments, with the field of the answer."""
 
     columns: tuple[Column, ...]
     types: tuple[DataType, ...]

@@ -1,8 +1,8 @@
-"""How the rows of a subplan meet: wherever they are, by keys, or all in one task.
+"""Distribution of a subplan's rows: unchanged, by keys, or all in one task.
 
-By keys, where each operator of the subplan either answers row by row, or only
-needs rows together that are equal in certain columns, and the rows that enter the
-subplan tell these columns. Then every task runs the subplan for its keys.
+Rows are distributed by keys if each operator of the subplan either works row by row, or needs only rows
+together that are equal in certain columns, and these columns can be computed from the rows that enter
+the subplan. Then every task runs the subplan for its keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """Every row is answered by itself."""
+    """No distribution: every row is processed by itself."""
 
     def __str__(self) -> str:
         return "row by row, wherever rows are"
@@ -29,7 +29,10 @@ class Anywhere:
 
 @dataclass(frozen=True)
 class ByKeys:
-    """keys: per node that enters the subplan, what its rows meet by; as many for each."""
+    """Distribution by keys.
+
+    keys: the key expressions of each node that enters the subplan, equally many for each.
+    """
 
     keys: Mapping[int, tuple[Expr, ...]]
 
@@ -47,7 +50,7 @@ Distribution: TypeAlias = Anywhere | ByKeys | InOneTask
 
 
 def distribution_of(plan: BatchPlan, subplan: Subplan) -> Distribution:
-    """How the rows of a subplan of a plan meet."""
+    """Choose the distribution of a subplan's rows."""
     inside = set(subplan.nodes)
     nodes = [plan.graph.nodes[n] for n in subplan.nodes]
     entries = [i for node in nodes for i in plan.reads[node.id] if i is not None and i not in inside]
@@ -85,7 +88,7 @@ def _same(one: Mapping[int, Expr], other: Mapping[int, Expr]) -> bool:
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
-    """By what the rows of an operator's one input meet: by nothing; None where all of them do."""
+    """Keys by which an operator's input must meet: empty if by none; None if all rows must meet."""
     placement = operator.placement()
     if operator.linear or (operator.unites and not placement.whole):
         return ()
@@ -100,7 +103,7 @@ def _keys(operator: Operator) -> tuple[Expr, ...] | None:
 
 
 def _in_entry_terms(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int, Expr] | None:
-    """What an expression over the rows of a node is over the rows that enter the subplan."""
+    """Rewrite an expression over a node's rows in terms of the rows that enter the subplan."""
     if n not in inside:
         return {n: expr}
     node = plan.graph.nodes[n]

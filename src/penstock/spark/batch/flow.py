@@ -1,4 +1,4 @@
-"""A whole flow as native DataFrames: bounded input, one tick, no state kept.
+"""Lowering of a whole flow to DataFrames: bounded input, one tick, no state.
 
 **Bags.** A stream is the bag of its rows: each row as often as it is there,
 and no column of weights. Append sources are that already. A table source is
@@ -48,11 +48,11 @@ Share = Callable[["DataFrame"], "DataFrame"]
 
 
 def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame) -> Bags:
-    """The whole flow as DataFrames that are computed when they are read.
+    """Lower a flow to DataFrames, which are computed when they are read.
 
     frames: per source its rows, columns by name and of the types declared; further columns
             are left out. For a table source a column `weight`, a long, says how often a row
-            comes (or is taken back); without it each row comes once.
+            comes (or is retracted); without it each row comes once.
     share:  applied to what several sinks are made of, where computing it twice would cost;
             `DataFrame.persist`, for one.
 
@@ -67,7 +67,7 @@ def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share =
 def lower_plan(
     plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share, bound: LoopBound | None = None
 ) -> Bags:
-    """`lower_flow` of a flow that is divided already.
+    """Lower a flow that is already divided.
 
     bound:  when a loop leaves its one task; without it never. One that does runs at once.
     frames: those of the sources whose order the plan reads may have the columns of

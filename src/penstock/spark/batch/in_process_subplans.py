@@ -1,4 +1,4 @@
-"""A subplan of a batch as a DataFrame: its rows are brought together, and machines run it inside tasks.
+"""Subplans of a batch as DataFrames: rows are distributed, and tasks run the in-process engine on them.
 
 Its rows come in the order of their ordinals where somebody reads that. By keys the rows
 of a task are sorted by a hash of their keys; the task goes through them in chunks of whole keys, each
@@ -47,7 +47,7 @@ def run_subplan(
     frames: Mapping[str, DataFrame],
     share: Callable[[DataFrame], DataFrame],
 ) -> dict[int, DataFrame]:
-    """The bags of the nodes of a subplan that are read outside of it.
+    """Run a subplan, and return the bags of the nodes that are read outside of it.
 
     made:  the bags of nodes that the subplan reads. frames: of the sources, as they were given.
     share: applied to what the subplan answers where more than one of its nodes is read.
@@ -67,7 +67,7 @@ def run_subplan(
 
 
 def _further(part: SubplanFlow, entry: Border, how: Distribution) -> dict[str, Column]:
-    """What rows are brought together by, and their ordinals: columns beside the rows of a stream."""
+    """Columns beside the rows of a stream: the hash of their keys, and their ordinals."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
         columns[_HASH] = f.xxhash64(*(to_column(key, entry.schema) for key in how.keys[entry.node]))

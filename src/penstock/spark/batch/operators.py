@@ -1,4 +1,4 @@
-"""How an operator is lowered: one function per class of operator, registered by theme."""
+"""Lowering of operators to DataFrames: one registered function per operator class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where an operator stands: its node, its input bags with their schemas, the frames of all sources."""
+    """Context of an operator to be lowered: node, input bags with schemas, frames of all sources."""
 
     node: Node
     inputs: tuple[DataFrame, ...]
@@ -34,7 +34,7 @@ class Site:
 
 @singledispatch
 def lower(operator: Operator, site: Site) -> DataFrame:
-    """The output bag of an operator; its columns are named and ordered as in the node's schema."""
+    """Lower an operator to its output bag, with the columns of the node's schema."""
     raise NotOnSpark(
         f"{operator.kind} has no form as a batch on Spark",
         where=[site.node.location],
@@ -44,12 +44,12 @@ def lower(operator: Operator, site: Site) -> DataFrame:
 
 
 def named(name: str) -> Column:
-    """The column of this very name, whatever characters are in it."""
+    """The column of exactly this name, whatever characters it contains."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")
 
 
 def renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The same columns under other names, by position."""
+    """Rename all columns, by position."""
     return frame.toDF(*names)

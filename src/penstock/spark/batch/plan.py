@@ -1,4 +1,4 @@
-"""A flow divided for a batch: native nodes, loops, and subplans that run on the in-process engine.
+"""Division of a flow for a batch: native nodes, loops, and subplans that run on the in-process engine.
 
 A *subplan* is a part of the flow that one machine runs. Nodes are in the same subplan where
 
@@ -46,7 +46,7 @@ THEMES = (batch_aggregates, batch_relational, batch_rows, batch_sources)
 
 
 class Form(Enum):
-    """How an operator runs in a batch, where nothing reads the order of its rows."""
+    """Form in which an operator runs in a batch, if nothing reads the order of its rows."""
 
     NATIVE = "native"
     ROWS = "row by row, wherever rows are"
@@ -71,44 +71,44 @@ def form(node: Node, graph: FlowGraph) -> Form:
 
 
 def starts_ticks(operator: Operator) -> bool:
-    """Whether rows of it come in a tick after the one that has the input."""
+    """Whether the operator emits rows in a later tick than that of their input."""
     return any(port.delay is Delay.TICK for port in operator.ports())
 
 
 def counts_ticks(operator: Operator) -> bool:
-    """Whether it speaks in ticks that something else starts, so that their number shows."""
+    """Whether the operator emits in ticks that something else starts, which makes their number visible."""
     return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A node that is native columns."""
+    """A node in native columns."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Operators of bags that feed each other, and no more."""
+    """A cycle of operators of bags."""
 
     nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subplan:
-    """Nodes that one machine runs, in the order of writing."""
+    """Nodes that run together on the in-process engine, in the order of the flow."""
 
     nodes: tuple[int, ...]
 
 
 Unit: TypeAlias = Native | Loop | Subplan
 Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
-"""Per node that is needed the nodes it reads, None for a port that a batch can do without."""
+"""Inputs of each needed node; None for a port that a batch can do without."""
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """A flow divided. units: in an order in which they can be computed.
+    """A divided flow. units: in an order in which they can be computed.
 
     zeros: nodes behind which 0.0 is put for -0.0.
     """
@@ -121,13 +121,13 @@ class BatchPlan:
     units: tuple[Unit, ...]
 
     def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
-        """Those of `nodes` whose rows are read by others."""
+        """The nodes among `nodes` whose rows others read."""
         inside = set(nodes)
         read = {i for n, inputs in self.reads.items() if n not in inside for i in inputs}
         return tuple(n for n in nodes if n in read)
 
     def travelling(self) -> set[int]:
-        """The nodes whose rows are columns of Spark's."""
+        """The nodes whose rows exist as Spark columns."""
         found: set[int] = set()
         for unit in self.units:
             found |= {unit.node} if isinstance(unit, Native) else set(self.exits(unit.nodes))
@@ -153,7 +153,7 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
 
 
 def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
-    """What leads to a sink, to an end of streams, or to `further` nodes."""
+    """Nodes that lead to a sink, to an end of streams, or to `further` nodes."""
     ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
     needed = ends | set(further)
     waiting = list(needed)
@@ -166,7 +166,7 @@ def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Read
 
 
 def _without_completeness(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Inputs without those that say when others are complete: in a batch all input comes at once."""
+    """Inputs without those that only signal completeness of others, as in a batch all input comes at once."""
     ports = node.operator.ports()
     return tuple(None if port.completeness else i for port, i in zip(ports, inputs, strict=True))
 
@@ -177,7 +177,7 @@ def _in_loops(graph: FlowGraph) -> set[int]:
 
 
 def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
-    """Nodes that must see the same ticks, with all that lies between them."""
+    """Nodes that must see the same ticks, with all nodes between them."""
     operators = {n: graph.nodes[n].operator for n in reads}
     late = {n for n, o in operators.items() if starts_ticks(o) or isinstance(o, EndOfInput)}
     if not late:
@@ -194,7 +194,7 @@ def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
 
 
 def _reachable(graph: FlowGraph, start: set[int], *, backwards: bool = False) -> set[int]:
-    """`start` and all that follows it, or leads to it."""
+    """Nodes reachable from `start`, forwards or backwards."""
     edges = [(e.target, e.source) if backwards else (e.source, e.target) for e in graph.edges()]
     after = successors(len(graph.nodes), edges)
     found, waiting = set(start), list(start)
@@ -210,7 +210,7 @@ def _reachable(graph: FlowGraph, start: set[int], *, backwards: bool = False) ->
 
 
 class _Divider:
-    """Puts nodes into groups; `group[n]` is the least node of the group of `n`."""
+    """Grouping of nodes; `group[n]` is the least node of the group of `n`."""
 
     def __init__(self, graph: FlowGraph, reads: Reads, order: Order, together: set[int]) -> None:
         self._graph, self._reads, self._order = graph, reads, order
@@ -244,13 +244,13 @@ class _Divider:
         return [(a, b) for a, b in sorted(pairs) if a != b]
 
     def _close(self) -> None:
-        """Bring in what lies between nodes of one group."""
+        """Add the nodes that lie between nodes of one group."""
         after = successors(len(self._graph.nodes), self._between())
         for group in components(after):
             self._merge(n for g in group for n in self._members.get(g, ()))
 
     def _fuse(self) -> None:
-        """Let what works row by row in tasks follow the subplan, or the rows, that it alone reads."""
+        """Fuse row-by-row nodes into the subplan, or the row-by-row group, that they alone read."""
         readers = {i: sum(1 for j, _ in self._edges if j == i) for i, _ in self._edges}
         for n in self._reads:
             alone = len(self._members[self._group[n]]) == 1

@@ -1,4 +1,4 @@
-"""Rows of several streams in one frame: a number of the stream, and a column of rows for each.
+"""Rows of several streams in one frame: a stream number, and a column of rows for each stream.
 
 port int, ..., row0 struct<...>, row1 struct<...>, ...
 """
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 BATCH = 10_000
-"""How many rows a batch of Arrow has at most."""
+"""Maximum number of rows in an Arrow batch."""
 _PORT = "port"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Such a frame. streams: per stream the schema of its rows, and whether they have a weight last."""
+    """A frame of several streams.
+
+    streams: per stream the schema of its rows, and whether they have a weight last.
+    """
 
     streams: tuple[tuple[Schema, bool], ...]
 
@@ -40,7 +43,7 @@ class Ports:
         return StructType([StructField(_PORT, IntegerType(), False), *rows])
 
     def tagged(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
-        """The rows of one stream, each as a struct in the column of its port; the other columns are null.
+        """Put the rows of one stream as structs into the column of its port; the other columns are null.
 
         port:    one that is no stream's holds no rows.
         further: columns between the port and the rows, by name.
@@ -71,7 +74,7 @@ class Ports:
         return table_to_rows(table, schema, weighted=weighted)
 
     def batches(self, rows: Rows, port: int) -> Iterator[pa.RecordBatch]:
-        """Rows of one stream, which have no weight, as batches of the frame."""
+        """Convert rows of one stream, without weights, to batches of the frame."""
         import pyarrow
 
         from penstock.io.arrow import arrow_schema

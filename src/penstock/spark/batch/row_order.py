@@ -1,4 +1,4 @@
-"""Whose order is read: the nodes of a flow that must give their rows in the order of the in-process engine.
+"""Nodes whose row order is read, and which must emit rows in the order of the in-process engine.
 
 A DataFrame has no order. So an operator that reads the order of its rows, and
 those between it and the sources, run in one subplan, and the source's rows get an
@@ -40,7 +40,7 @@ class Order:
 
 
 def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) -> Order:
-    """Whose order is read among the nodes that are `live`."""
+    """Find the nodes among `live` whose order is read."""
     own = {(i, n) for n in live for i in _own_wants(graph, graph.nodes[n])}
     arriving_by: dict[int, bool] = {}
     waiting = [(i, False) for i, _ in own]

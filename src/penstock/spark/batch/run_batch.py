@@ -1,4 +1,4 @@
-"""Run a flow once over sources that end: they are read, one native plan computes, sinks are written.
+"""Batch run of a flow over bounded sources: read, compute in one native plan, write sinks.
 
 Files and Python rows are read by tasks as in streaming mode, so a file means
 the same, errors and dead letters included; what was read is kept by Spark
@@ -58,7 +58,7 @@ _TICK = 1
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A source that was read. frame: its rows, with a column `weight` where it is a table."""
+    """A source that has been read. frame: its rows, with a column `weight` where it is a table."""
 
     frame: DataFrame
     rows: int
@@ -107,7 +107,7 @@ def run_batch(
 
 
 class _Run:
-    """What the steps of a run share; what they hold is let go by `closing`."""
+    """State shared by the steps of a run; `closing` releases what they hold."""
 
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
         self._graph = flow.graph()
@@ -118,13 +118,13 @@ class _Run:
         self._closing = closing
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The same frame, computed once and let go at the end."""
+        """Cache a frame until the end of the run."""
         persisted = frame.persist()
         self._closing.callback(persisted.unpersist)
         return persisted
 
     def read(self, name: str, source: Any, in_order: bool) -> Read:
-        """A source, with ordinals where the order of its rows is read."""
+        """Read a source, with ordinals if the order of its rows matters."""
         operator = cast("Source", self._graph.nodes[self._graph.sources[name]].operator)
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
@@ -157,7 +157,7 @@ class _Run:
         return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
-        """Prepare what a sink gets: each row with the number of its copies. How many changes that is."""
+        """Prepare the output of a sink: each row with the number of its copies. How many changes that is."""
         schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
         names = schema.names
         changes = bag.groupBy(*(named(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
@@ -178,7 +178,7 @@ class _Run:
 
 
 def _as_read(schema: Schema, append: bool) -> Schema:
-    """The columns of a source as they are read: a table's rows have their weight last."""
+    """The columns of a source as read: a table's rows have their weight last."""
     return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
 
 
@@ -190,7 +190,7 @@ def _read_type(schema: Schema) -> Any:
 
 
 def _reading(source: Input, schema: Schema) -> Task:
-    """Paths to rows; what cannot be read comes beside them."""
+    """Task that reads paths to rows, with the unreadable ones beside them."""
     shipped = pickled((source, schema))
 
     @told
@@ -219,7 +219,7 @@ def _reading(source: Input, schema: Schema) -> Task:
 
 
 def _writing(output: Output) -> Task:
-    """Rows with their counts to files, or to the driver where the sink lives there."""
+    """Task that writes rows with their counts to files, or sends them to the driver for sinks there."""
     shipped = pickled(output)
 
     @told

@@ -1,4 +1,10 @@
-"""Sources as bags: the DataFrame that was given, checked; weights of table sources made copies."""
+"""Sources of a batch: the given DataFrame, checked, as a bag of rows or with ordinals.
+
+An ordinal says where a row stood, in two further columns: the number of the part and the position in
+it. For files these are the number of the file, in the order of names, and of the row in it; for Python
+rows the number of the batch. For a DataFrame of the user's it is the order in which Spark hands its
+rows over: by partition, and within it by position.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +44,7 @@ def _(operator: Source, site: Site) -> DataFrame:
 
 
 def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The DataFrame that is given for a source. Raises `BadInput` where none is."""
+    """The DataFrame given for a source. Raises `BadInput` where none is."""
     frame = frames.get(operator.name)
     if frame is None:
         raise BadInput(
@@ -75,7 +81,7 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
 
 
 def weight_of(operator: Source, frame: DataFrame) -> Column:
-    """How often a row of a table source comes; a null, which Spark would leave out of sums, is an error."""
+    """Weight of a row of a table source; a null, which Spark would leave out of sums, is an error."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
     return f.coalesce(named(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
@@ -87,7 +93,7 @@ def _refused_null(operator: Source, column: str) -> Column:
 
 
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:
-    """Each row as often as its weights add up to. A row taken back more often than it came is an error.
+    """Expand rows to as many copies as their weights add up to; a negative sum is an error.
 
     Native operators know rows and no weights. A stream holds such a row back, because it may come yet.
     """
@@ -114,7 +120,7 @@ ORDINAL = (PART, PLACE)
 
 
 def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of a node that is a source, or filters and selections of one, and where they stood.
+    """The rows, with ordinals, of a source or of filters and selections over one.
 
     The changes of a table source have their weight as well, in a column `weight`.
     """

@@ -28,7 +28,7 @@ _NONE = Facts()
 
 @dataclass(frozen=True, slots=True)
 class Entry(Source):
-    """Where rows enter a subplan: a source with the facts that they have in the whole flow."""
+    """Source of a subplan, with the facts that its rows have in the whole flow."""
 
     facts: Facts = _NONE
 
@@ -38,7 +38,7 @@ class Entry(Source):
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A node of the flow whose rows enter a subplan, or leave it.
+    """A node of the flow whose rows enter or leave a subplan.
 
     ordered:  they come in the order of their ordinals. weighted: with their weight last.
     """
@@ -52,7 +52,7 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class SubplanFlow:
-    """A subplan as a flow of its own. ended: sources that are given one null, the end of time."""
+    """A subplan as a flow of its own. ended: sources that receive one null, the end of time."""
 
     graph: FlowGraph
     entries: tuple[Border, ...]
@@ -61,7 +61,7 @@ class SubplanFlow:
 
     @property
     def ordered(self) -> bool:
-        """Whether rows of it come in the order of their ordinals."""
+        """Whether some input comes in the order of its ordinals."""
         return any(border.ordered for border in self.entries)
 
 
@@ -106,7 +106,7 @@ def _cut_out(
     sources: Sequence[Source],
     exits: Iterable[int],
 ) -> SubplanFlow:
-    """The nodes that `reads` names, with `sources` for `entries`. An input of None is a source that ends."""
+    """Make a flow of the nodes in `reads`, with `sources` for `entries`; None stands for a source that ends."""
     nodes: list[Node] = []
 
     def add(like: int, operator: Source | Sink, inputs: tuple[int, ...] = ()) -> int:
@@ -134,21 +134,21 @@ def _cut_out(
 
 
 def program_of(graph: FlowGraph) -> Program:
-    """The program of a part of a flow."""
+    """Compile a part of a flow."""
     from penstock.engine.program import compile_program
 
     return compile_program(graph)
 
 
 def machine_for(program: Program) -> Machine:
-    """A machine without state."""
+    """Create a machine without state."""
     from penstock.engine.machine import Machine
 
     return Machine(program, {slot.name: {} for slot in program.slots})
 
 
 def until_quiet(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
-    """What the sinks hold after a tick with `inputs`, those for deferred rows, and the end of input."""
+    """Run ticks for `inputs`, deferred rows and the end of input; return the content of the sinks."""
     from penstock.engine.event_time import ends_of
 
     append = machine.program.sink_append

@@ -1,1 +1,1 @@
-"""What `penstock doctor` looks at."""
+"""Checks of `penstock doctor`."""

@@ -1,4 +1,4 @@
-"""What keeps flows from running well on Spark here, each with the line that mends it."""
+"""Examination of the machine and a session for obstacles to running flows, each with its repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an examination found: one sentence each, with the line that mends it."""
+"""Findings of an examination: one sentence each, with the line that repairs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How bad a finding is.
+    """Severity of a finding.
 
     OK:      as it should be.
     SLOW:    works, and costs time or space.
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that was found, in the order in which it was looked at."""
+    """All findings, in the order of examination."""
 
     findings: tuple[Finding, ...]
 

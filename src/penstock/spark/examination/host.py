@@ -1,4 +1,4 @@
-"""Is this machine fit for Spark: Python, packages, Java, memory, disk, sockets. Nothing but `java` is run."""
+"""Examination of this machine: Python, packages, Java, memory, disk, sockets. Nothing but `java` is run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def package_found(package: Package, version_of: Version = importlib.metadata.ver
 
 
 def java_found(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
-    """The Java that `penstock.spark.session` would take, and whether it runs."""
+    """Findings on the Java that `penstock.spark.session` would take, and whether it runs."""
     try:
         java = find_java(environ)
     except SparkUnavailable as error:
@@ -128,7 +128,7 @@ def archive_found(java: Java) -> Finding:
 
 
 def workers_python_found(environ: Mapping[str, str]) -> Finding:
-    """What Spark takes for its workers in sessions that Penstock did not start."""
+    """Findings on the Python that Spark takes for workers in sessions that Penstock did not start."""
     about = "workers' python"
     named = environ.get("PYSPARK_PYTHON", "")
     program = shutil.which(named or "python3", path=environ.get("PATH", ""))
@@ -157,7 +157,7 @@ def _same_environment(program: str) -> bool:
 
 
 def _worker(program: str) -> str:
-    """What is wrong with an interpreter for workers; empty if nothing is."""
+    """Problem of an interpreter for workers; empty if there is none."""
     try:
         said = subprocess.run(
             [program, "-c", _ASK_WORKER], capture_output=True, text=True, timeout=60, check=False
@@ -172,7 +172,7 @@ def _worker(program: str) -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes that processes may still take: of the machine, or of the container; None where nobody tells."""
+    """Available memory in bytes: of the machine, or of the container; None if nobody tells."""
     free = _from_meminfo()
     limit = _number(Path("/sys/fs/cgroup/memory.max"))
     used = _number(Path("/sys/fs/cgroup/memory.current"))
@@ -232,7 +232,7 @@ def sockets_found(folder: str) -> Finding:
 
 
 def programs_found(path: str) -> Iterator[Finding]:
-    """Hadoop's file code and Spark's scripts start programs of the system."""
+    """Findings on system programs that Hadoop's file code and Spark's scripts start."""
     missing = [name for name in ("chmod", "readlink") if shutil.which(name, path=path) is None]
     if os.name == "posix" and missing:
         text = f"{' and '.join(missing)} not on PATH, which Spark starts for files"

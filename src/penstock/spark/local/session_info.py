@@ -1,4 +1,4 @@
-"""What a session is, asked in ways that Spark Connect has too, which knows neither context nor JVM."""
+"""Properties of a session, read in ways that Spark Connect has too, without context or JVM."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UNKNOWN = 2
-"""Tasks at a time where nobody tells."""
+"""Tasks at a time if unknown."""
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether it is a session of Spark Connect: its driver is another process, perhaps elsewhere."""
+    """Whether the session is one of Spark Connect: its driver is another process, perhaps elsewhere."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
@@ -25,7 +25,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def tasks_at_a_time(spark: SparkSession) -> int:
-    """How many tasks Spark runs at a time, as far as it tells."""
+    """Number of tasks that Spark runs at a time, as far as known."""
     if not is_remote(spark):
         return spark.sparkContext.defaultParallelism
     said = str(spark.conf.get("spark.default.parallelism", ""))

@@ -32,7 +32,7 @@ def halves(column: Column) -> tuple[Column, Column]:
 
 
 def whole(upper: Column, lower: Column) -> Column:
-    """The sum of which these are the halves, as a decimal."""
+    """Combine two halves into the whole sum, as a decimal."""
     return (
         upper.cast("decimal(20,0)") * f.lit(2**32).cast("decimal(10,0)") + lower.cast("decimal(20,0)")
     ).cast(_WIDE)
@@ -44,7 +44,7 @@ def int_sum(upper: Column, lower: Column) -> Column:
 
 
 def int_mean(upper: Column, lower: Column, count: Column) -> Column:
-    """The float nearest to sum / count; null where nothing was counted."""
+    """The float nearest to sum / count; null if the count is 0."""
     total = whole(upper, lower)
     # Both exact as floats: then one division is one rounding.
     plain = total.cast("double") / count.cast("double")

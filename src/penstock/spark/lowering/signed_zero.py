@@ -1,4 +1,4 @@
-"""One zero: columns with 0.0 for -0.0, where rows are compared but Spark itself does not make them so.
+"""Replacement of -0.0 by 0.0 before comparisons in which Spark does not do so itself.
 
 Spark does in what it groups or joins by; not in the values that `min`, `max` or a sort compare.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @singledispatch
 def one_zero(type: DataType, column: Column) -> Column:
-    """A column of a type, with 0.0 for -0.0 at any depth."""
+    """Replace -0.0 by 0.0 in a column, at any depth."""
     return column
 
 
@@ -46,7 +46,7 @@ def _list(type: ListType, column: Column) -> Column:
 
 
 def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
-    """Rows of `schema` with 0.0 for -0.0; further columns stay."""
+    """Replace -0.0 by 0.0 in the columns of `schema`; further columns stay."""
     floats = {field.name: field.type for field in schema.fields if holds_floats(field.type)}
     if not floats:
         return frame

@@ -39,7 +39,7 @@ def spark_schema(schema: Schema) -> spark.StructType:
 
 
 def nullable_type(type: spark.DataType) -> spark.DataType:
-    """The same type with nulls allowed at any depth: Spark casts to no type that forbids more of them."""
+    """Allow nulls in a type at any depth: Spark casts to no type that forbids more of them."""
     if isinstance(type, spark.StructType):
         return spark.StructType([spark.StructField(f.name, nullable_type(f.dataType)) for f in type.fields])
     return spark.ArrayType(nullable_type(type.elementType)) if isinstance(type, spark.ArrayType) else type
@@ -108,7 +108,7 @@ def _list(type: ListType) -> spark.DataType:
 
 @singledispatch
 def null_within(data_type: DataType, column: Column) -> Column | None:
-    """Whether a value that is not null itself holds a null that must not be; None: it cannot."""
+    """Whether a value that is not null itself contains a forbidden null; None if it cannot."""
     return None
 
 

@@ -1,1 +1,1 @@
-"""What sinks were at many times, in files that tasks write and anybody reads."""
+"""Content of sinks at many times, in files that tasks write and anybody reads."""

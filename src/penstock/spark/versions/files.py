@@ -1,4 +1,4 @@
-"""Files of changes, sorted by the hash of their key, which nobody alters once they are there.
+"""Immutable files of changes, sorted by the hash of their key.
 
     <tick>-<attempt>-<first time>-<last time>-<changes>-<digest>.arrow    hash, time, weight, encoded row
 
@@ -53,7 +53,7 @@ class ChangeFiles(SinkTarget):
 
 
 class Filing:
-    """From rows to the keys by which they are filed: bytes, equal for equal keys. Used by one thread.
+    """Function from rows to their keys as bytes, equal for equal keys. Used by one thread.
 
     key: positions of the columns; empty: the whole row.
     """
@@ -70,7 +70,7 @@ class Filing:
 
 
 def hash_of(key: bytes) -> int:
-    """A number from 0 to `LAST_HASH` by which a key is found. Keys may share one."""
+    """Hash of a key, from 0 to `LAST_HASH`. Keys may share one."""
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
@@ -78,7 +78,7 @@ def hash_of(key: bytes) -> int:
 
 
 def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
-    """Write sorted entries to a new file; its name, and "" where there are none."""
+    """Write sorted entries to a new file and return its name, "" if there are none."""
     aside = folder / f".{attempt}"
     count, first, last = 0, LAST_HASH, 0
     with pa.OSFile(str(aside), "wb") as out, ipc.new_file(out, _FORM) as writer:
@@ -125,7 +125,7 @@ def _batch(entries: list[Entry]) -> pa.RecordBatch:
 
 
 def entries_of(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
-    """Changes, weight and time last, as sorted entries without what cancels out."""
+    """Sort and consolidate changes, whose weight and time come last, into entries."""
     filing, encode = Filing(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
     hashes: dict[bytes, int] = {}
@@ -204,7 +204,7 @@ class ChangeFile:
         return [_numbers(batch, 0)[0] for batch in self._batches]
 
     def check(self) -> None:
-        """Raises `CheckpointDamaged` where it is not as it was written."""
+        """Raise `CheckpointDamaged` where it is not as it was written."""
         try:
             found = _digest(self.path)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Work that tasks share by its number, for a program that wants what they make as bytes."""
+"""Jobs of numbered parts that tasks share, with results as bytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Part: TypeAlias = Callable[[int], Iterator[bytes]]
-"""Makes the part of a number. It is sent to tasks, so it must be made of what can be pickled."""
+"""Function that computes a part from its number. It is sent to tasks, so it must be made of what can be
+pickled.
+"""
 
 
 def in_parts(spark: SparkSession, parts: int, make: Part, group: str) -> list[bytes]:
-    """Have tasks make the parts from 0 to before `parts`; all that they made, in no order.
+    """Run tasks for the parts from 0 to `parts` - 1, and return their results in no order.
 
     group: of the job: `spark.sparkContext.cancelJobGroup(group)` ends it. Raises the errors of ours that a
     task raises, and what Spark raises.
