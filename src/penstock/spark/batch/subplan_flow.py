@@ -106,7 +106,7 @@ def _cut_out(
     sources: Sequence[Source],
     exits: Iterable[int],
 ) -> SubplanFlow:
-    """Make a flow of the nodes in `reads`, with `sources` for `entries`; None stands for a source that ends."""
+    """Make a flow of the nodes in `reads`; an input of None reads a source that ends at once."""
     nodes: list[Node] = []
 
     def add(like: int, operator: Source | Sink, inputs: tuple[int, ...] = ()) -> int:
