@@ -36,14 +36,14 @@ def below(process: int) -> list[tuple[int, str]]:
 
 def processor_seconds() -> float:
     """Processor time of this process and of those below it so far, of children that have ended too."""
-    everyone = [os.getpid(), *(process for process, _ in below(os.getpid()))]
-    return sum(map(_processor_ticks, everyone)) / _TICKS_PER_SECOND
+    return sum(map(seconds_of, [os.getpid(), *(process for process, _ in below(os.getpid()))]))
 
 
-def _processor_ticks(process: int) -> int:
+def seconds_of(process: int, *, ended: bool = True) -> float:
+    """Processor time of a process so far. ended: with that of its children that have ended."""
     try:
         # The name, in parentheses, may hold blanks; after it comes the state.
         numbers = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0
-    return sum(map(int, numbers[11:15]))
+        return 0.0
+    return sum(map(int, numbers[11 : 15 if ended else 13])) / _TICKS_PER_SECOND

@@ -10,7 +10,19 @@ import pytest
 
 import penstock
 
-HEAVY = {"click", "duckdb", "msgpack", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "typer"}
+HEAVY = {
+    "click",
+    "duckdb",
+    "lmdb",
+    "msgpack",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "typer",
+}
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 PROGRAM = """

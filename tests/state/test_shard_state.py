@@ -7,7 +7,6 @@ import random
 import shutil
 import tempfile
 from pathlib import Path
-from sqlite3 import connect
 from typing import Any
 from unittest.mock import patch
 
@@ -146,6 +145,60 @@ def test_two_holders_of_a_copy_each_keep_their_version(tmp_path: Path) -> None:
     early.close()
 
 
+def test_of_two_attempts_of_a_tick_the_committed_one_counts(tmp_path: Path) -> None:
+    """Both put their changes into the copy, in either order, and so does one that comes too late."""
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), SLOTS) as state:
+        state.slots["1.counts"][1], state.slots["1.counts"][2] = "first", "first"
+        chain = state.finish(1, "x")
+    for tick in range(2, 12):
+        late = ShardState(tmp_path, tmp_path / "w", 0, chain, SLOTS)
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, SLOTS) as state:
+            assert state.slots["1.counts"].get(1) == late.slots["1.counts"].get(1)
+            state.slots["1.counts"][1] = f"committed {tick}"
+            del state.slots["1.counts"][2]
+            state.slots["1.counts"][3] = "new"
+            after = state.finish(tick, "good")
+        if tick % 2:
+            with ShardState(tmp_path, tmp_path / "w", 0, after, SLOTS) as state:
+                assert state.slots["1.counts"].get(3) == "new"
+        late.slots["1.counts"][1] = "never"
+        late.slots["1.counts"][4] = "never"
+        late.finish(tick, "bad")
+        late.close()
+        chain = after
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, SLOTS) as state:
+            found = [state.slots["1.counts"].get(key) for key in range(1, 5)]
+            assert found == [f"committed {tick}", None, "new", None]
+            state.slots["1.counts"][2], state.slots["1.counts"][3] = "again", None
+            chain = state.finish(100 * tick, "x")
+
+
+def test_a_tick_reads_no_file_that_the_same_host_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = Chain()
+    monkeypatch.setattr("penstock.state.local_store.read_entries", None)
+    for tick in range(1, 7):
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, SLOTS) as state:
+            assert state.slots["1.counts"].get("k") == (tick - 1 or None)
+            state.slots["1.counts"]["k"] = tick
+            chain = state.finish(tick, "x")
+
+
+def test_long_keys_are_kept_apart_and_in_order(tmp_path: Path) -> None:
+    """LMDB takes keys of 511 bytes. Longer ones may begin alike, or look like others with their hashes."""
+    begin = "k" * 430
+    texts = [begin + "x" * n + end for n in (0, 1, 9, 40, 41, 42, 43, 44, 80, 600) for end in "ab"]
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), SLOTS) as state:
+        for text in texts:
+            state.slots["1.counts"][text] = text[-3:]
+        chain = state.finish(1, "x")
+    with ShardState(tmp_path, tmp_path / "w", 0, chain, SLOTS) as state:
+        assert all(state.slots["1.counts"].get(text) == text[-3:] for text in texts)
+        entries = list(state._copy.entries())  # pyright: ignore[reportPrivateUsage]
+    assert entries == sorted(read_entries(tmp_path, chain.links[0].file))
+
+
 def damage_missing(path: Path) -> None:
     path.unlink()
 
@@ -169,7 +222,7 @@ def test_a_damaged_file_is_named_and_never_read_as_empty(tmp_path: Path, damage:
     victim = tmp_path / chain.links[0].file.name
     damage(victim)
     with pytest.raises(CheckpointDamaged, match=victim.name) as caught:
-        ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()})
+        ShardState(tmp_path, tmp_path / "other", 0, chain, {"s": Form()})
     assert caught.value.facts["file"] == str(victim)
 
 
@@ -178,7 +231,7 @@ def test_a_torn_working_copy_is_rebuilt(tmp_path: Path) -> None:
         state.slots["s"][1] = "kept"
         chain = state.finish(1, "x")
         state.advance(chain)
-    file = tmp_path / "w" / "000.sqlite"
+    file = tmp_path / "w" / "000.lmdb"
     file.write_bytes(b"not a database at all, not even nearly" * 100)
     with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
         assert state.slots["s"].get(1) == "kept"
@@ -213,12 +266,10 @@ def test_a_working_copy_that_is_altered_is_rebuilt(tmp_path: Path, harm: Any, li
         look(state)
         state.discard()
         if live:
-            # What SQLite has in its memory is as it was; it looks again where the file says it is new.
-            connect(tmp_path / "w" / "000.sqlite").execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            harm(tmp_path / "w" / "000.sqlite")
+            harm(tmp_path / "w" / "000.lmdb")
             look(state)
     if not live:
-        harm(tmp_path / "w" / "000.sqlite")
+        harm(tmp_path / "w" / "000.lmdb")
     with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
         look(state)
 
@@ -233,8 +284,7 @@ def test_an_altered_working_copy_is_not_made_a_snapshot(tmp_path: Path, harm: An
         if len(chain.links) == 7:
             with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}):
                 pass
-            connect(tmp_path / "w" / "000.sqlite").execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            harm(tmp_path / "w" / "000.sqlite")
+            harm(tmp_path / "w" / "000.lmdb")
     assert len(chain.links) == 1
     entries: Any = read_entries(tmp_path, chain.links[0].file)
     found = {decode(key): decode(value) for _, key, value in entries}

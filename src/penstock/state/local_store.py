@@ -1,9 +1,11 @@
-"""Local stores in SQLite: the working copy of a shard, and the scratch file of a run.
+"""Local stores in LMDB: the working copy of a shard, and the scratch file of a run.
 
-All workers of a host share the working copy of a shard. It holds committed versions only, so it stays
-right whatever becomes of a tick: a tick reads through it and writes a file, and the tick after the commit
-applies that file. A copy is thrown away and rebuilt if its chain does not know its version, if the machine
-has been restarted since, if SQLite cannot read it, or if a value does not match its checksum.
+All workers of a host share the working copy of a shard, which is mapped into their memory. A tick reads it
+as of the last commit. As it writes the file of its changes, it puts them into the copy, and beside them what
+was there before. So the next tick finds its state in place, and a tick that was not committed is undone by
+whoever opens the copy next. A copy of another version is brought forward by the files of the chain. It is
+thrown away and rebuilt if the chain does not know its version, if the machine has been restarted since, if
+LMDB cannot read it, or if a value does not match its checksum.
 
 The scratch file holds state that is larger than memory. It belongs to one process, is never synced, and
 disappears with the process.
@@ -11,14 +13,23 @@ disappears with the process.
 
 from __future__ import annotations
 
-import sqlite3
+import fcntl
+import json
+import os
+import tempfile
+import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from itertools import islice
+from contextlib import contextmanager
+from hashlib import blake2b
+from itertools import groupby, islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
+
+import lmdb  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
@@ -26,29 +37,59 @@ from penstock.state.slots import LoadedSlot, Thaw
 from penstock.state.sorted_files import Entry, read_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-# --- the table of both: values by slot and key, as bytes ------------------------------------
-
-_CREATE = "CREATE TABLE entry (slot INTEGER, key BLOB, value BLOB, PRIMARY KEY (slot, key)) WITHOUT ROWID"
-_WRITE = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?)"
-_REMOVE = "DELETE FROM entry WHERE slot = ? AND key = ?"
-_READ = "SELECT value FROM entry WHERE slot = ? AND key = ?"
-
-
-def _read_entry(connection: sqlite3.Connection, slot: int, key: bytes) -> bytes | None:
-    row = connection.execute(_READ, (slot, key)).fetchone()
-    return None if row is None else row[0]
+_lmdb: Any = lmdb
+_LARGEST = 1 << 40
+"""Bytes of addresses that a store may take; the file is as large as what is in it."""
+_READERS = 512
+_OPEN_STORES = 64
+"""How many stores a process keeps open between ticks."""
 
 
-def _put_entry(connection: sqlite3.Connection, slot: int, key: bytes, value: bytes | None) -> None:
-    if value is None:
-        connection.execute(_REMOVE, (slot, key))
-    else:
-        connection.execute(_WRITE, (slot, key, value))
+# --- keys and values of both ------------------------------------------------------------------
+
+# LMDB takes keys of 511 bytes, of which two are the slot's number. A longer key is stored as its beginning
+# and its hash, which together are longer than any that is stored whole, and stands in front of its value.
+_SLOT, _BEGINNING, _HASH = 2, 440, 32
+_LONGEST_WHOLE = _BEGINNING + _HASH - 1
 
 
-# --- working copies ---------------------------------------------------------------------------
+def _prefix(slot: int) -> bytes:
+    return slot.to_bytes(_SLOT, "big")
+
+
+def _stored_key(key: bytes) -> bytes:
+    if len(key) <= _LONGEST_WHOLE:
+        return key
+    return key[:_BEGINNING] + blake2b(key, digest_size=_HASH).digest()
+
+
+def _sealed(key: bytes, value: bytes) -> bytes:
+    seal = crc32(value, crc32(key)).to_bytes(4, "big")
+    if len(key) <= _LONGEST_WHOLE:
+        return value + seal
+    return len(key).to_bytes(4, "big") + key + value + seal
+
+
+def _unsealed(key: bytes, stored: bytes) -> bytes:
+    if len(key) > _LONGEST_WHOLE:
+        kept, stored = _taken_apart(stored)
+        if kept != key:
+            raise AlteredCopy
+    value = stored[:-4]
+    if crc32(value, crc32(key)).to_bytes(4, "big") != stored[-4:]:
+        raise AlteredCopy
+    return value
+
+
+def _taken_apart(stored: bytes) -> tuple[bytes, bytes]:
+    """A key that is not stored whole, and the sealed value behind it."""
+    end = 4 + int.from_bytes(stored[:4], "big")
+    return stored[4:end], stored[end:]
+
+
+# --- working copies -----------------------------------------------------------------------------
 
 
 class WorkingCopy:
@@ -63,183 +104,267 @@ class WorkingCopy:
         self._connect()
 
     def _connect(self) -> None:
+        self._store = _store(self._path)
         try:
-            self._connection = _at_version(self._path, self._checkpoint, self._chain)
-        except sqlite3.DatabaseError as error:
-            if _is_busy(error):
-                raise
-            # Torn by a crash of the machine: it is only a copy.
-            _remove(self._path)
-            self._connection = _at_version(self._path, self._checkpoint, self._chain)
-        self._slots = dict(self._connection.execute("SELECT name, id FROM slot"))
+            self._transaction = self._store.at_version(self._checkpoint, self._chain)
+        except (_lmdb.Error, AlteredCopy):
+            # It is only a copy.
+            _throw_away(self._path)
+            self._store = _store(self._path)
+            self._transaction = self._store.at_version(self._checkpoint, self._chain)
+        self._slots = self._store.slots(self._transaction)
+        self._prefixes = {name: _prefix(number) for name, number in self._slots.items()}
+        self._get = self._transaction.get
 
     def rebuild(self) -> None:
         """Throw the copy away and build it from the files of its chain."""
-        self._connection.close()
-        _remove(self._path)
+        self._transaction.abort()
+        _throw_away(self._path)
         self._connect()
 
     def load(self, slot: str, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        try:
-            return self._load(slot, key)
-        except (sqlite3.DatabaseError, AlteredCopy) as error:
-            if _is_busy(error):
-                raise
-            self.rebuild()
-            return self._load(slot, key)
-
-    def _load(self, slot: str, key: bytes) -> bytes | None:
-        number = self._slots.get(slot)
-        if number is None:
+        """The value of a key, or None."""
+        prefix = self._prefixes.get(slot)
+        if prefix is None:
             return None
-        return _unsealed(key, _read_entry(self._connection, number, key))
+        try:
+            stored = self._get(prefix + _stored_key(key))
+            return None if stored is None else _unsealed(key, stored)
+        except (_lmdb.Error, AlteredCopy):
+            self.rebuild()
+            return self.load(slot, key)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries in order. Raises `AlteredCopy` at one that does not match its checksum."""
-        # They become the state itself, not a copy: so SQLite checks its pages first.
+        """All entries in order. Raises `AlteredCopy` at one that does not match its checksum."""
         try:
-            is_whole = self._connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
-        except sqlite3.DatabaseError:
-            is_whole = False
-        if not is_whole:
+            for name, number in sorted(self._slots.items()):
+                for key, stored in _in_order(self._transaction, number):
+                    yield name, key, _unsealed(key, stored)
+        except _lmdb.Error as error:
+            raise AlteredCopy from error
+
+    def put(self, changes: Iterable[Entry], version: Version) -> None:
+        """Have the changes of a tick in the copy, as `version`, which may or may not be committed.
+
+        They are left out where the copy is not at the version of the chain any more.
+        """
+        try:
+            self._store.put(changes, self._chain, version)
+        except _lmdb.Error:
             self.rebuild()
-        rows = "SELECT key, value FROM entry WHERE slot = ? ORDER BY key"
-        for name, number in sorted(self._slots.items()):
-            for key, value in self._connection.execute(rows, (number,)):
-                yield name, key, _unsealed(key, value)
 
     def close(self) -> None:
-        self._connection.close()
+        self._transaction.abort()
 
 
 class AlteredCopy(Exception):
     """A value of a working copy is not the one that was written."""
 
 
-def _sealed(key: bytes, value: bytes) -> bytes:
-    return value + crc32(value, crc32(key)).to_bytes(4, "big")
+def _in_order(transaction: Any, slot: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and stored values of a slot, in the order of whole keys."""
+    prefix = _prefix(slot)
+    cursor = transaction.cursor()
+    if not cursor.set_range(prefix):
+        return
+    found = ((key[_SLOT:], value) for key, value in takewhile(lambda p: p[0].startswith(prefix), cursor))
+    # Those that begin alike may have changed places where some of them are hashed.
+    for beginning, alike in groupby(found, lambda pair: pair[0][:_BEGINNING]):
+        if len(beginning) < _BEGINNING:
+            yield from alike
+        else:
+            yield from sorted(map(_whole, alike))
 
 
-def _unsealed(key: bytes, sealed: bytes | None) -> bytes | None:
-    if sealed is None:
-        return None
-    value = sealed[:-4]
-    if crc32(value, crc32(key)).to_bytes(4, "big") != sealed[-4:]:
-        raise AlteredCopy
-    return value
+def _whole(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    key, stored = pair
+    return (_taken_apart(stored)[0], stored) if len(key) > _LONGEST_WHOLE else pair
 
 
-def _is_busy(error: Exception) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+class _Store:
+    """The file of a working copy, open in this process.
 
+    In `meta` are the numbers of slots by name and the versions of the entries: the present one, the one
+    before, and whether `undo` leads back to that: per key the value before, empty where there was none.
+    """
 
-def _at_version(path: Path, checkpoint: Path, chain: Chain) -> sqlite3.Connection:
-    connection = _connect(path)
-    try:
+    def __init__(self, path: Path) -> None:
+        self.inode = path.stat().st_ino if path.exists() else 0
+        self._environment = _lmdb.open(
+            str(path),
+            subdir=False,
+            map_size=_LARGEST,
+            max_dbs=3,
+            max_readers=_READERS,
+            # A killed process cannot tear the file, since the system writes its pages. A stopped machine can.
+            sync=False,
+            metasync=False,
+            readahead=False,
+        )
+        self._environment.reader_check()
+        _check_size(self._environment, path)
+        self.inode = path.stat().st_ino
+        self.pid = os.getpid()
+        self.meta, self.entry, self.undo = (
+            self._environment.open_db(name) for name in (b"meta", b"entry", b"undo")
+        )
+
+    def at_version(self, checkpoint: Path, chain: Chain) -> Any:
+        """A transaction that reads the version of a chain, whatever others write."""
         while True:
-            connection.execute("BEGIN")
-            if _version(connection) == chain.version:
-                # The open read transaction keeps this version whatever others write.
-                return connection
-            connection.execute("ROLLBACK")
-            _bring_forward(connection, checkpoint, chain)
-    except BaseException:
-        connection.close()
-        raise
+            transaction = self._environment.begin(db=self.entry)
+            try:
+                if self._version(transaction)[0] == chain.version:
+                    return transaction
+            except BaseException:
+                transaction.abort()
+                raise
+            transaction.abort()
+            self._bring_forward(checkpoint, chain)
+
+    def slots(self, transaction: Any) -> dict[str, int]:
+        found = transaction.get(b"slots", db=self.meta)
+        return {} if found is None else json.loads(found)
+
+    def put(self, changes: Iterable[Entry], chain: Chain, version: Version) -> None:
+        """See `WorkingCopy.put`."""
+        with self._environment.begin(self.entry, write=True) as transaction:
+            if self._undone(transaction, chain) != chain.version:
+                return
+            transaction.drop(self.undo, delete=False)
+            before = self._apply(transaction, changes)
+            # To lead back from a copy that was empty, it is emptied.
+            if chain.version is not None:
+                cursor = transaction.cursor(db=self.undo)
+                cursor.putmulti(sorted(before), append=True)
+            self._note(transaction, version, chain.version, undo=True)
+
+    def _bring_forward(self, checkpoint: Path, chain: Chain) -> None:
+        with self._environment.begin(self.entry, write=True) as transaction:
+            at = self._undone(transaction, chain)
+            files = () if at == chain.version else chain.behind(at)
+            if files is None:
+                transaction.drop(self.entry, delete=False)
+                files = tuple(link.file for link in chain.links)
+            for file in files:
+                self._apply(transaction, read_entries(checkpoint, file))
+            transaction.drop(self.undo, delete=False)
+            self._note(transaction, chain.version, None, undo=False)
+
+    def _undone(self, transaction: Any, chain: Chain) -> Version | None:
+        """The version of the entries, which is the one before where a chain does not know the last."""
+        at, before, undo = self._version(transaction)
+        if not undo or at in chain.versions:
+            return at
+        if before is None:
+            transaction.drop(self.entry, delete=False)
+        else:
+            for key, value in transaction.cursor(db=self.undo):
+                if value:
+                    transaction.put(key, value)
+                else:
+                    transaction.delete(key)
+        return before
+
+    def _apply(self, transaction: Any, changes: Iterable[Entry]) -> list[tuple[bytes, bytes]]:
+        """Change entries; what was there before, by stored keys."""
+        numbers = self.slots(transaction)
+        known = len(numbers)
+        before: list[tuple[bytes, bytes]] = []
+        replace, note = transaction.replace, before.append
+        for slot, of_slot in groupby(changes, itemgetter(0)):
+            prefix = _prefix(numbers.setdefault(slot, len(numbers)))
+            for _, key, value in of_slot:
+                stored = prefix + _stored_key(key)
+                old = transaction.pop(stored) if value is None else replace(stored, _sealed(key, value))
+                note((stored, old or b""))
+        if len(numbers) > known:
+            transaction.put(b"slots", json.dumps(numbers).encode(), db=self.meta)
+        return before
+
+    def _version(self, transaction: Any) -> tuple[Version | None, Version | None, bool]:
+        found = transaction.get(b"version", db=self.meta)
+        if found is None:
+            return None, None, False
+        at, before, undo = json.loads(found)
+        return at and Version(*at), before and Version(*before), undo
+
+    def _note(self, transaction: Any, at: Version | None, before: Version | None, *, undo: bool) -> None:
+        versions = [None if v is None else [v.tick, v.attempt] for v in (at, before)]
+        transaction.put(b"version", json.dumps([*versions, undo]).encode(), db=self.meta)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
+def _check_size(environment: Any, path: Path) -> None:
+    """Raise `lmdb.CorruptedError` for a truncated file: to read a missing page would end the process."""
+    pages = environment.info()["last_pgno"] + 1
+    if path.stat().st_size < pages * environment.stat()["psize"]:
+        raise _lmdb.CorruptedError(f"{path} is shorter than its {pages} pages")
+
+
+# --- the stores that a process has open ----------------------------------------------------------
+
+_open: OrderedDict[Path, _Store] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _store(path: Path) -> _Store:
+    with _lock:
+        store = _open.get(path)
+        if store is None or store.pid != os.getpid() or not _is_file(path, store.inode):
+            with _guarded(path):
+                store = _opened(path)
+        _open[path] = store
+        _open.move_to_end(path)
+        while len(_open) > _OPEN_STORES:
+            _open.popitem(last=False)
+        return store
+
+
+def _opened(path: Path) -> _Store:
+    # A file of another boot may be torn.
+    mark, begun = f"{_boot()} {path.name}", path.with_suffix(".boot")
+    if not begun.exists() or begun.read_text(encoding="utf-8") != mark:
+        _remove(path)
+        begun.write_text(mark, encoding="utf-8")
     try:
-        # A killed process cannot tear the file in this mode; a stopped machine could, hence `boot`.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=OFF")
-        _check_size(connection, path)
-        mark = f"{_boot()} {path.name}"
-        if _mark_of(connection) != mark:
-            connection.execute("BEGIN EXCLUSIVE")
-            if _mark_of(connection) != mark:
-                _create(connection, mark)
-            connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        return _Store(path)
+    except _lmdb.Error:
+        _remove(path)
+        return _Store(path)
 
 
-def _check_size(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise `sqlite3.DatabaseError` for a truncated file, which SQLite may take for an empty table."""
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    page = connection.execute("PRAGMA page_size").fetchone()[0]
-    log = path.with_name(f"{path.name}-wal")
-    # In this order: another process may move pages from the log to the file meanwhile.
-    may_be_in_log = log.exists() and log.stat().st_size > 0
-    size = path.stat().st_size
-    if size % page or (not may_be_in_log and size < pages * page):
-        raise sqlite3.DatabaseError(f"{path} has {size} bytes, and {pages} pages of {page}")
+def _throw_away(path: Path) -> None:
+    with _lock, _guarded(path):
+        _open.pop(path, None)
+        _remove(path)
 
 
-def _create(connection: sqlite3.Connection, mark: str) -> None:
-    for table in ("version", "slot", "entry"):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-    connection.execute("CREATE TABLE version (tick INTEGER, attempt TEXT, mark TEXT)")
-    connection.execute("CREATE TABLE slot (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
-    connection.execute(_CREATE)
-    connection.execute("INSERT INTO version VALUES (NULL, NULL, ?)", (mark,))
+def _remove(path: Path) -> None:
+    for file in (path, path.with_name(f"{path.name}-lock")):
+        file.unlink(missing_ok=True)
 
 
-def _bring_forward(connection: sqlite3.Connection, checkpoint: Path, chain: Chain) -> None:
-    connection.execute("BEGIN IMMEDIATE")
+def _is_file(path: Path, inode: int) -> bool:
     try:
-        # Read again: another worker may have been first.
-        files = chain.behind(_version(connection))
-        if files is None:
-            connection.execute("DELETE FROM entry")
-            files = tuple(link.file for link in chain.links)
-        for file in files:
-            _apply(connection, read_entries(checkpoint, file))
-        version = chain.version
-        tag = (None, None) if version is None else (version.tick, version.attempt)
-        connection.execute("UPDATE version SET tick = ?, attempt = ?", tag)
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+        return path.stat().st_ino == inode
+    except FileNotFoundError:
+        return False
 
 
-def _apply(connection: sqlite3.Connection, entries: Iterator[Entry]) -> None:
-    numbers: dict[str, int] = dict(connection.execute("SELECT name, id FROM slot"))
-    for slot, key, value in entries:
-        number = numbers.get(slot)
-        if number is None:
-            row = connection.execute("INSERT INTO slot (name) VALUES (?) RETURNING id", (slot,)).fetchone()
-            number = numbers[slot] = row[0]
-        _put_entry(connection, number, key, None if value is None else _sealed(key, value))
-
-
-def _version(connection: sqlite3.Connection) -> Version | None:
-    tick, attempt = connection.execute("SELECT tick, attempt FROM version").fetchone()
-    return None if tick is None else Version(tick, attempt)
-
-
-def _mark_of(connection: sqlite3.Connection) -> str | None:
-    """Boot of the machine and file name under which the copy was begun."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone()
-    return found and connection.execute("SELECT mark FROM version").fetchone()[0]
+@contextmanager
+def _guarded(path: Path) -> Generator[None]:
+    """Alone among all processes that open or remove the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".guard").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
 
 
 def _boot() -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return "unknown"
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 # --- scratch files ------------------------------------------------------------------------------
@@ -249,30 +374,39 @@ class SpillFile:
     """A scratch file for the values of any number of slots, among the system's temporary files."""
 
     def __init__(self) -> None:
-        # Without a name SQLite makes a file that nobody else sees and that goes with the connection.
-        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=OFF")
-        self._connection.execute("PRAGMA synchronous=OFF")
-        self._connection.execute(_CREATE)
-        self.close = weakref.finalize(self, self._connection.close)
+        folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        self._environment = _lmdb.open(
+            folder.name, map_size=_LARGEST, max_dbs=0, sync=False, metasync=False, lock=False, readahead=False
+        )
+        self.close = weakref.finalize(self, _close_scratch, self._environment, folder)
         self._slots = 0
         self.encode_key = key_encoder()
         self.encode = value_encoder()
 
     def add_slot(self) -> int:
-        """Return a number for one more slot."""
+        """A number for one more slot."""
         self._slots += 1
         return self._slots
 
     def read(self, slot: int, key: bytes) -> bytes | None:
-        return _read_entry(self._connection, slot, key)
+        with self._environment.begin() as transaction:
+            stored = transaction.get(_prefix(slot) + _stored_key(key))
+        return None if stored is None else _unsealed(key, stored)
 
     def write(self, slot: int, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Replace values; None removes one."""
-        self._connection.execute("BEGIN")
-        for key, value in entries:
-            _put_entry(self._connection, slot, key, value)
-        self._connection.execute("COMMIT")
+        with self._environment.begin(write=True) as transaction:
+            prefix = _prefix(slot)
+            for key, value in entries:
+                if value is None:
+                    transaction.delete(prefix + _stored_key(key))
+                else:
+                    transaction.put(prefix + _stored_key(key), _sealed(key, value))
+
+
+def _close_scratch(environment: Any, folder: tempfile.TemporaryDirectory[str]) -> None:
+    environment.close()
+    folder.cleanup()
 
 
 class SpilledSlot(LoadedSlot):

@@ -53,7 +53,7 @@ class ShardState:
         if not changes:
             return self._chain
         name = f"state/{self._shard:03d}/{tick:012d}-{attempt}"
-        swallowed = self._chain.swallowed(sum(_size(entry) for entry in changes))
+        swallowed = self._chain.swallowed(sum(len(key) + len(value or b"") + 16 for _, key, value in changes))
         news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
         if swallowed:
             try:
@@ -65,6 +65,7 @@ class ShardState:
         if not self._chain.links:
             self.written.append(self.written[0].parent)
         made = Version(tick if version is None else version, attempt)
+        self._copy.put(changes, made)
         return self._chain.after(made, news, merged, swallowed)
 
     def advance(self, chain: Chain) -> None:
@@ -92,7 +93,7 @@ class ShardState:
         self.close()
 
     def _open_copy(self, chain: Chain) -> WorkingCopy:
-        return WorkingCopy(self._work / f"{self._shard:03d}.sqlite", self._checkpoint, chain)
+        return WorkingCopy(self._work / f"{self._shard:03d}.lmdb", self._checkpoint, chain)
 
     def _load(self, slot: str, key: bytes) -> bytes | None:
         return self._copy.load(slot, key)
@@ -104,7 +105,3 @@ class ShardState:
             return merge([self._copy.entries(), changes], whole=True)
         below = [read_entries(self._checkpoint, link.file) for link in links[len(links) - swallowed :]]
         return merge([*below, changes], whole=False)
-
-
-def _size(entry: Entry) -> int:
-    return len(entry[1]) + len(entry[2] or b"") + 16

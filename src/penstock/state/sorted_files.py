@@ -53,8 +53,7 @@ def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
     """Write a state file `name` below `folder`. Before a commit names it, `make_durable`."""
     writer = EntryWriter(folder, name)
     with writer:
-        for entry in entries:
-            writer.add(entry)
+        writer.extend(entries)
     return writer.ref
 
 
@@ -79,6 +78,17 @@ class EntryWriter:
         self._size += len(entry[1]) + len(entry[2] or b"") + 8
         if self._size >= _BLOCK_BYTES:
             self._write_block()
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """As `add` of each."""
+        block, size = self._block, self._size
+        for entry in entries:
+            block.append(entry)
+            size += len(entry[1]) + len(entry[2] or b"") + 8
+            if size >= _BLOCK_BYTES:
+                self._write_block()
+                block, size = self._block, 0
+        self._size = size
 
     def _write_block(self) -> None:
         body = cast("bytes", _msgpack.packb(self._block))
