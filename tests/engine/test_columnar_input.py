@@ -338,7 +338,7 @@ def test_the_least_and_the_greatest_are_those_of_rows(values: list[Any]) -> None
 def test_a_row_that_fails_is_not_forgotten_by_a_later_filter() -> None:
     flow = ps.Flow("dropped")
     inverse = flow.source("rows", int).select(value=col.value, inverse=1 / col.value)
-    flow.sink("out", inverse.filter(col.value > 0).group_by().agg(n=ps.count()))
+    flow.sink("out", inverse.filter(col.value > 0).group_by().agg(n=ps.count(), most=ps.max(col.inverse)))
     with pytest.raises(EvaluationError, match="division by zero"):
         ps.Engine(flow, columnar="always").tick(rows=[1, 0, 2])
 

@@ -11,6 +11,7 @@ import penstock as ps
 from penstock import col
 from penstock.errors import BadRow, UserFunctionFailed
 from penstock.testing import Backend, check_ticks
+from tests.operators.conftest import ENGINES
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
 
@@ -238,3 +239,18 @@ def test_a_function_may_say_the_width_of_its_result() -> None:
 
     flow = ps.Flow("narrow")
     assert str(flow.source("numbers", int).map(narrow).schema) == "(value: int32)"
+
+
+@pytest.mark.parametrize("engine", ["in process", "in shards"])
+def test_a_column_that_nobody_reads_is_not_computed_and_cannot_fail(engine: str) -> None:
+    def shares(flow: ps.Flow) -> AnyStream:
+        return flow.table("orders", Order).select("item", share=1 // col.count).select("item")
+
+    check_ticks(
+        ENGINES[engine](),
+        shares,
+        """
+        tick | orders       | out
+        1    | tea 0; pot 4 | + tea; + pot
+    """,
+    )

@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.progress import RunResult
-from penstock.engine.started_run import RunOptions, Started
+from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import UserFunctionFailed
 from penstock.io import Batch, Drain, Feed, Reader, SinkTarget, Writer, open_sink, open_source
 from penstock.io.source import Source as IoSource
@@ -247,7 +247,7 @@ def trial(seed: int, closing: ExitStack) -> Trial:
     runtime = RandomRuntime(seed)
     closing.callback(runtime.close)
     flow = random_flow(numbers, names, sink_names)
-    found.run = Started(flow, sources, sinks, options, runtime, None, closing).wait
+    found.run = StartedRun(flow, sources, sinks, options, runtime, None, closing).wait
     return found
 
 

@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.change import Change
 from penstock.expr.rows import from_user
 from penstock.flow.flow import Flow
@@ -30,11 +31,11 @@ class InProcessBatch:
     """made: per node what it gave, in no order. given: per source its rows in order, tables with weights."""
 
     def __init__(self, flow: Flow, inputs: Mapping[str, list[Change[Any]]], seed: int) -> None:
-        self.plan = plan_batch(flow.graph())
+        self.plan = plan_batch(live_graph(flow.graph()))
         self.random = random.Random(seed)
         self.made: dict[int, Rows] = {}
         self.given: dict[int, Rows] = {}
-        graph = flow.graph()
+        graph = live_graph(flow.graph())
         for name, node in graph.sources.items():
             operator = graph.nodes[node].operator
             assert isinstance(operator, Source)

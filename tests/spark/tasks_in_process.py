@@ -11,6 +11,7 @@ from unittest import mock
 import pyarrow as pa
 
 from penstock import Engine, Flow
+from penstock.analysis.liveness import live_graph
 from penstock.flow.operators.source import Source
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.round_plan import LoopStages
@@ -46,7 +47,7 @@ class InProcessTasks:
     ) -> None:  # fmt: skip
         self.engine = Engine(flow)
         self.flow, self.folder, self.way, self.parts, self.few = flow, folder, way, parts, few
-        graph = flow.graph()
+        graph = live_graph(flow.graph())
         inputs = []
         for name, node in graph.sources.items():
             operator = graph.nodes[node].operator

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock import Flow
+from penstock.analysis.liveness import live_graph
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
@@ -24,7 +25,7 @@ class CheckpointedTasks:
         keep_ticks: int = 3, default: int = 2, loops: Loops | None = None,
     ) -> None:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        graph = flow.graph()
+        graph = live_graph(flow.graph())
 
         def plan_for(count: int, loops: Loops) -> Plan:
             return Plan(cut(combined(graph), count, rounds=loops == "rounds"), (), {}, str(folder), False)

@@ -172,3 +172,13 @@ def test_what_never_ends_is_refused(spark: SparkSession) -> None:
         ps.spark.run(flow, spark, sources={"bids": BIDS}, sinks={"out": []}, mode="batch", follow=True)
     with pytest.raises(BadInput, match="a batch needs input that ends"):
         ps.spark.run(flow, spark, sources={"bids": Frame(endless)}, sinks={"out": []}, mode="batch")
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_a_bad_value_in_a_column_that_nobody_reads_is_not_fetched(spark: SparkSession, mode: Any) -> None:
+    flow = ps.Flow("categories")
+    flow.sink("out", flow.source("auctions", Auction).select("id"))
+    frame = spark.createDataFrame([(1, None), (2, "b")], "id long, category string")
+    memory = io.Memory()
+    ps.spark.run(flow, spark, sources={"auctions": Frame(frame)}, sinks={"out": memory}, mode=mode)
+    assert Counter(memory.rows()) == Counter([(1,), (2,)])

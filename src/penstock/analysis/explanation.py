@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
+from penstock.analysis.liveness import live_columns
 from penstock.analysis.names import label
 from penstock.analysis.verdicts import Judgement, Verdict, upstream
 from penstock.flow.flow import Flow
@@ -67,6 +68,8 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
     ]
     if unused := list(_unused(graph)):
         parts.append(_section("Unused", unused, ""))
+    if unread := list(_unread(graph)):
+        parts.append(_section("Columns not read", unread, ""))
     if large_ticks:
         parts.append(_section("Large ticks", large_ticks, ""))
     if code:
@@ -217,6 +220,15 @@ _MEANING = {
     Verdict.GIVEN_TICKS: "the same for the same values in the same ticks and order",
     Verdict.GUARDED: "see its guards",
 }
+
+
+def _unread(graph: FlowGraph) -> Iterator[str]:
+    """Per source the columns that no operator reads; they are neither kept nor sent."""
+    live, used = live_columns(graph), {i for node in graph.nodes for i in node.inputs}
+    for name, n in graph.sources.items():
+        unread = [column for column in graph.nodes[n].schema.names if column not in live[n]]
+        if n in used and unread:
+            yield f"{name}: {', '.join(unread)}"
 
 
 def _unused(graph: FlowGraph) -> Iterator[str]:

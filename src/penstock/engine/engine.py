@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.choice import ColumnarName, columnar_from
 from penstock.engine.event_time import EventTime
@@ -87,7 +88,7 @@ class Engine(RunsSignals):
         columnar: ColumnarName = "auto",
         columnar_rows: int | None = None,
     ) -> None:
-        graph = bound_loops(flow.graph(), max_iterations)
+        graph = live_graph(bound_loops(flow.graph(), max_iterations))
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None

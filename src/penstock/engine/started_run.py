@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.endpoints import (
     AnySink,
     AnySource,
@@ -71,7 +72,7 @@ class StartedRun:
         interrupt: Interrupt | None,
         closing: ExitStack,
     ) -> None:
-        graph = flow.graph()
+        graph = live_graph(flow.graph())
         self._interrupt = interrupt
         state = _open_state(graph, options, sinks, closing)
         tick = 0 if state is None else state.tick

@@ -13,6 +13,7 @@ from penstock.graph.order import components, is_cyclic, successors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from penstock.errors import SourceLocation
     from penstock.expr.tree import Expr
@@ -101,6 +102,26 @@ class Operator(ABC):
         """
         nothing: Lineage = {}
         return (nothing,) * len(inputs)
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        """The columns read of each input when only the columns `live` of the output matter.
+
+        None means whole rows of every input; `over` is then never called. Default: None.
+        """
+        return None
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        """The operator rewritten for narrowed inputs, and the fields of its output then.
+
+        inputs: schemas as the operator was written for. kept: the narrowed ones, which have the columns that
+        `reads` named and perhaps more. Default: the operator itself, passing on the columns that are left.
+        """
+        there = set(kept[0].names)
+        return self, tuple(field for field in output.fields if field.name in there)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         """The layout of each slot that can be divided among shards. Default: there is none.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
+from penstock.analysis.liveness import live_graph
 from penstock.analysis.names import label
 from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.program import compile_program
@@ -47,6 +48,7 @@ def explain_on_spark(
     Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run in ticks.
     """
     targets = dict(sinks or {})
+    graph = live_graph(graph)
     whole = combined(graph)
     shown = _Explanation(graph, whole, cut(whole, shards, tables_of(targets)))
     parts = [shown.title(), *shown.stages(), _promises(graph, targets), _batch(graph)]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
@@ -64,7 +65,7 @@ class Driven:
     ) -> None:
         self._spark = spark
         self._folder = folder
-        self._graph = flow.graph()
+        self._graph = live_graph(flow.graph())
         self._sinks = sinks
         self._durable = durable
         self._encode = value_encoder()

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
@@ -177,7 +178,7 @@ class _Run:
     ) -> None:
         self._engine = Engine(flow)
         self._append = self._engine.program.source_append
-        self._graph = flow.graph()
+        self._graph = live_graph(flow.graph())
         self._spark = spark
         self._folder = folder
         self._closing = closing

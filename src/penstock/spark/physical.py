@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.flow.operators.source import Source
 from penstock.spark.explanation import tables_of
@@ -35,7 +36,9 @@ def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mappin
     Its sources are taken to be DataFrames, so that the native part shows.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-explain-") as folder:
-        job = _job(flow, spark, cut(combined(flow.graph()), shards, tables_of(sinks)), Path(folder))
+        job = _job(
+            flow, spark, cut(combined(live_graph(flow.graph())), shards, tables_of(sinks)), Path(folder)
+        )
         shown = io.StringIO()
         # The public way to the text: it is printed.
         with contextlib.redirect_stdout(shown):
@@ -44,7 +47,7 @@ def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mappin
 
 
 def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> DataFrame:
-    graph = flow.graph()
+    graph = live_graph(flow.graph())
     native = native_parts(combined(graph), graph.sources)
     stages = without_native(whole, native)
     engine = Engine(flow)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.tree import columns_of
 from penstock.flow.aggregates import aggregated
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
@@ -15,13 +16,14 @@ from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.tree import Expr
-    from penstock.expr.types import Schema
+    from penstock.expr.types import Field, Schema
     from penstock.flow.aggregates import Aggregation
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage, SlotLayout, Unservable
-    from penstock.graph.node import Columns
+    from penstock.graph.node import Columns, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,17 @@ class Aggregate(WithLifetime):
 
     def unservable(self) -> Unservable | None:
         return None
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        exprs = (expr for _, expr in self.expressions())
+        return ({name for expr in exprs for name in columns_of(expr)},)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        return self, output.fields
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.keys),)

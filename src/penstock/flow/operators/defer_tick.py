@@ -12,6 +12,7 @@ from penstock.graph.node import ALTERABLE, Operator, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
@@ -45,6 +46,11 @@ class DeferTick(Operator):
 
     def unservable(self) -> Unservable | None:
         return LATER
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (unchanged(inputs[0]),)

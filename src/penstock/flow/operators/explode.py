@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.types import INT32, AnyType, Field, ListType
@@ -11,11 +11,12 @@ from penstock.graph.node import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage
-    from penstock.graph.node import Columns
+    from penstock.graph.node import Columns, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,18 @@ class Explode(RowByRow):
             element = Field(self.into, found.element, found.nullable or self.outer)
         position = () if self.position is None else (Field(self.position, INT32, self.outer),)
         return (*fields[: self.at], *position, element, *fields[self.at + 1 :])
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        before = inputs[0].names
+        return ({before[self.at], *(name for name in before if name in live)},)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        operator = replace(self, at=kept[0].names.index(inputs[0].names[self.at]))
+        return operator, operator.exploded(kept[0].fields)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         kept = unchanged(inputs[0])

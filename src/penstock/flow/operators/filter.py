@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import BOOL
 from penstock.flow.row_by_row import RowByRow
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage
@@ -38,6 +40,11 @@ class Filter(RowByRow):
         if isinstance(self.predicate, Expr):
             context.need(context.type_of(self.predicate) == BOOL, "a filter is not true or false")
         return context.input.fields
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return ({*live, *columns_of(self.predicate)},) if isinstance(self.predicate, Expr) else None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (unchanged(inputs[0]),)

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import BOOL, Schema
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import EQUAL_ROWS, Facts, KeyedSlot, Need, Placement, Port, keyed, meet
-from penstock.graph.node import ALTERABLE, Operator, unchanged
+from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Field
     from penstock.graph.check_context import CheckContext
@@ -128,14 +129,53 @@ class Join(Operator):
     def unservable(self) -> Unservable | None:
         return None
 
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        left, right = inputs[:2]
+        names, count = self.pair_names, len(left.names)
+        condition = set[str]() if self.residual is None else set(columns_of(self.residual))
+        on_left = {
+            left.names[at] for at in range(count) if output.names[at] in live or names[at] in condition
+        }
+        kept = {at for n, at in enumerate(self.kept_right) if output.names[count + n] in live}
+        on_right = {
+            name for at, name in enumerate(right.names) if at in kept or names[count + at] in condition
+        }
+        on_left.update(name for key in self.left_keys for name in columns_of(key))
+        on_right.update(name for key in self.right_keys for name in columns_of(key))
+        return on_left, on_right
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        left, right = inputs[:2]
+        count = len(left.names)
+        stays = [at for at, name in enumerate(left.names) if name in kept[0].names]
+        position = {name: at for at, name in enumerate(kept[1].names)}
+        on_right = [
+            (right.names[at], output.fields[count + n])
+            for n, at in enumerate(self.kept_right)
+            if right.names[at] in position and output.names[count + n] in live
+        ]
+        names = [self.pair_names[at] for at in stays]
+        names += [self.pair_names[count + right.names.index(name)] for name in kept[1].names]
+        operator = replace(
+            self, pair_names=tuple(names), kept_right=tuple(position[name] for name, _ in on_right)
+        )
+        return operator, (*(output.fields[at] for at in stays), *(f for _, f in on_right))
+
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         left, right = inputs[:2]
+        called = dict(zip(left.names, output.names, strict=False))
+        of_left: Lineage = {name: Column(column) for column, name in called.items()}
         if self.how is not How.INNER:
-            return unchanged(left), {}
-        kept = {right.names[at]: output.names[len(left.names) + n] for n, at in enumerate(self.kept_right)}
-        # A right column that is left out is a key, and equals the left column of its name.
-        keys = {name: name for name in right.names if name in left.names}
-        return unchanged(left), {name: Column(column) for column, name in (keys | kept).items()}
+            return of_left, {}
+        # A right column that is left out equals the left column of its name, if it is a key.
+        keys = zip(self.left_keys, self.right_keys, strict=True)
+        same = {a.name: called[a.name] for a, b in keys if isinstance(a, Column) and a.same(b)}
+        kept = {right.names[at]: output.names[len(called) + n] for n, at in enumerate(self.kept_right)}
+        return of_left, {name: Column(column) for column, name in (same | kept).items()}
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         # Without keys the rows of the left are in as many lists as there are shards.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
@@ -14,9 +14,10 @@ from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.tree import Expr
-    from penstock.expr.types import Schema
+    from penstock.expr.types import Field, Schema
     from penstock.flow.operators.join import Join
     from penstock.flow.spans import Span
     from penstock.graph.check_context import CheckContext
@@ -68,6 +69,21 @@ class JoinOnTime(Operator):
 
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        reads = self.join.reads(inputs, output, live)
+        assert reads is not None
+        left, right = reads
+        watermarks = (set(schema.names) for schema in inputs[2:])
+        return {*left, self.times[0]}, {*right, self.times[1]}, *watermarks
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        join, fields = self.join.over(inputs, kept, output, live)
+        return replace(self, join=join), fields
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (*self.join.lineage(inputs, output), {}, {})

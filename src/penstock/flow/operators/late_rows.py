@@ -12,6 +12,10 @@ from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from penstock.expr.types import Schema
     from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Unservable
@@ -46,6 +50,11 @@ class LateRows(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return NEEDS
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return ({*live, self.clock.column},)
 
     def placement(self) -> Placement:
         return WHOLE

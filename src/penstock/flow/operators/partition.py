@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.check import check
-from penstock.expr.tree import Expr, Literal
+from penstock.expr.tree import Expr, Literal, columns_of
 from penstock.expr.types import INT64, BoolType, Field
 from penstock.flow.row_by_row import RowByRow
 from penstock.graph.node import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage
-    from penstock.graph.node import Columns
+    from penstock.graph.node import Columns, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,19 @@ class Partition(RowByRow):
         port = context.output.names[-1]
         context.need(context.input.position(port) is None, f"there is a column {port!r} already")
         return (*fields, Field(port, INT64))
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        if not isinstance(self.by, Expr):
+            return None
+        return ({*columns_of(self.by), *live} & set(inputs[0].names),)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        there = {*kept[0].names, output.names[-1]}
+        return self, tuple(f for f in output.fields if f.name in there)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (unchanged(inputs[0]),)

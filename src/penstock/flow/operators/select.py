@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Column, Expr, columns_of
 from penstock.flow.row_by_row import RowByRow
 from penstock.graph.monotone_columns import Growth
 
 if TYPE_CHECKING:
-    from penstock.expr.types import Schema
+    from collections.abc import Set as AbstractSet
+
+    from penstock.expr.types import Field, Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage
-    from penstock.graph.node import Columns
+    from penstock.graph.node import Columns, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,17 @@ class Select(RowByRow):
 
     def output(self, context: CheckContext) -> Columns:
         return context.computed(self.columns)
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return ({name for column, expr in self.columns if column in live for name in columns_of(expr)},)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        columns = tuple((name, expr) for name, expr in self.columns if name in live)
+        return replace(self, columns=columns), tuple(f for f in output.fields if f.name in live)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.columns),)

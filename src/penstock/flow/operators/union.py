@@ -10,6 +10,8 @@ from penstock.graph.facts import ANYWHERE, Facts, Placement, Port, meet
 from penstock.graph.node import Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage, Unservable
@@ -44,6 +46,11 @@ class Union(Operator):
 
     def unservable(self) -> Unservable | None:
         return None
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return (live,) * len(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return tuple(map(unchanged, inputs))

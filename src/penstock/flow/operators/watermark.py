@@ -15,6 +15,9 @@ from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from penstock.expr.types import Schema
     from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Unservable
@@ -48,6 +51,16 @@ class Watermark(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return NEEDS
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        return {self.clock.column}, set(inputs[1].names)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        return self, output.fields
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, once=True)

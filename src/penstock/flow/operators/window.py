@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.check import check
+from penstock.expr.tree import columns_of
 from penstock.expr.types import Field
 from penstock.flow.aggregates import aggregated
 from penstock.flow.spans import TIME_TYPES, check_span
@@ -18,6 +19,7 @@ from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
@@ -95,6 +97,17 @@ class Window(Operator):
 
     def unservable(self) -> Unservable | None:
         return EVENT_TIME
+
+    def reads(
+        self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[AbstractSet[str], ...] | None:
+        exprs = (expr for _, expr in self.expressions())
+        return {name for expr in exprs for name in columns_of(expr)}, set(inputs[1].names)
+
+    def over(
+        self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
+    ) -> tuple[Operator, tuple[Field, ...]]:
+        return self, output.fields
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         return (dict(self.keys), {})

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.endpoints import as_sink, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.progress import Progress
@@ -84,7 +85,7 @@ def run_batch(
     with ExitStack() as closing, told_errors():
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="penstock-batch-")))
         run = _Run(flow, spark, folder, closing)
-        plan = plan_batch(flow.graph())
+        plan = plan_batch(live_graph(flow.graph()))
         in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
         read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
         outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing, run.append)
@@ -110,7 +111,7 @@ class _Run:
     """State shared by the steps of a run; `closing` releases what they hold."""
 
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
-        self._graph = flow.graph()
+        self._graph = live_graph(flow.graph())
         self._engine = Engine(flow)
         self.append = self._engine.program.source_append
         self._spark = spark

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.analysis.liveness import live_graph
 from penstock.engine.resume import ResumeBinding, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.paths import local_path
@@ -68,7 +69,7 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
     folder = Path(local_path(checkpoint, "checkpoint"))
     if not (folder / "commit").is_dir():
         as_it_is(folder, None, 0)
-    binding = _Binding(flow.graph(), shards)
+    binding = _Binding(live_graph(flow.graph()), shards)
     with Checkpoint.open(folder, binding) as opened:
         last = opened.last
         assert last is not None, "the binding has refused to begin"

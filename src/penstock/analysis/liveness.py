@@ -1,0 +1,139 @@
+"""Column liveness: which columns a flow's sinks depend on, and the same flow without the others.
+
+The narrowed flow has a projection behind each source and before each operator that keeps or exchanges rows.
+Its nodes keep their numbers and names, so state and plans refer to them as before; projections are appended.
+Answers are unchanged. A dead column is neither sent nor kept, and since it is not computed it cannot fail.
+Loops carry whole rows. The method is classic backward dataflow analysis, of columns instead of variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.expr.tree import Column
+from penstock.expr.types import Schema
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.source import Source
+from penstock.graph.node import Node
+from penstock.graph.order import components, is_cyclic, successors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from penstock.graph.node import FlowGraph
+
+
+def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
+    """The live columns of each node's output: those its readers depend on, or its first."""
+    found = [set[str]() for _ in graph.nodes]
+    for group, looped in _groups(graph):
+        for n in group:
+            node = graph.nodes[n]
+            found[n] |= _something(found[n], node.schema)
+            reads = None if looped else _reads(graph, node, found[n])
+            for port, source in enumerate(node.inputs):
+                found[source].update(graph.nodes[source].schema.names if reads is None else reads[port])
+    return [frozenset(columns) for columns in found]
+
+
+def live_graph(graph: FlowGraph) -> FlowGraph:
+    """Return the flow without dead columns."""
+    narrowing = _Narrowing(graph, live_columns(graph), list(graph.nodes))
+    for group, looped in reversed(_groups(graph)):
+        for n in group:
+            if not looped:
+                narrowing.narrow(n)
+    return replace(graph, nodes=tuple(narrowing.nodes))
+
+
+def _groups(graph: FlowGraph) -> list[tuple[list[int], bool]]:
+    """Strongly connected components, readers first, each with whether it is a loop."""
+    after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
+    return [(group, is_cyclic(group, after)) for group in components(after)]
+
+
+def _something(columns: AbstractSet[str], schema: Schema) -> AbstractSet[str]:
+    """Return `columns`, or the first of the schema if there are none: a row needs a column to be counted."""
+    return columns or set(schema.names[:1])
+
+
+def _reads(graph: FlowGraph, node: Node, live: AbstractSet[str]) -> Sequence[AbstractSet[str]] | None:
+    """The columns a node reads of each input, or None if it needs whole rows."""
+    inputs = [graph.nodes[source].schema for source in node.inputs]
+    reads = node.operator.reads(inputs, node.schema, live)
+    if reads is None:
+        return None
+    return [_something(columns, schema) for columns, schema in zip(reads, inputs, strict=True)]
+
+
+def _goes_whole(node: Node, port: int) -> bool:
+    placement = node.operator.placement()
+    return placement.whole or (placement.keys is not None and not placement.keys[port])
+
+
+@dataclass(slots=True)
+class _Narrowing:
+    """A narrowed flow in the making.
+
+    nodes: the nodes so far, new ones behind those of `graph`. behind: per source its projection. made: the
+    projections by node and columns. together: per node the columns read by all ports that want its rows on
+    one shard; those share a projection, so that rows are sent once.
+    """
+
+    graph: FlowGraph
+    live: Sequence[AbstractSet[str]]
+    nodes: list[Node]
+    behind: dict[int, int] = field(default_factory=dict[int, int])
+    made: dict[tuple[int, AbstractSet[str]], int] = field(
+        default_factory=dict[tuple[int, "AbstractSet[str]"], int]
+    )
+    together: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
+
+    def __post_init__(self) -> None:
+        for node in self.graph.nodes:
+            for port, columns in enumerate(_reads(self.graph, node, self.live[node.id]) or ()):
+                if _goes_whole(node, port):
+                    self.together.setdefault(node.inputs[port], set()).update(columns)
+
+    def narrow(self, n: int) -> None:
+        """Rewrite a node, whose inputs are rewritten already, to read and emit live columns only."""
+        node = self.graph.nodes[n]
+        if isinstance(node.operator, Source):
+            if self.live[n] < set(node.schema.names):
+                self.behind[n] = self._projection(n, self.live[n], f"{node.name} columns", node)
+            return
+        reads = _reads(self.graph, node, self.live[n])
+        if reads is None:
+            return
+        sources = tuple(
+            self._input(node, port, source, columns)
+            for port, (source, columns) in enumerate(zip(node.inputs, reads, strict=True))
+        )
+        inputs = [self.graph.nodes[source].schema for source in node.inputs]
+        kept = [self.nodes[source].schema for source in sources]
+        fields = node.schema.fields
+        operator = node.operator
+        if kept != inputs or self.live[n] < set(node.schema.names):
+            operator, fields = operator.over(inputs, kept, node.schema, self.live[n])
+        schema = node.schema if fields == node.schema.fields else Schema(fields)
+        self.nodes[n] = replace(node, operator=operator, inputs=sources, schema=schema)
+
+    def _input(self, node: Node, port: int, source: int, columns: AbstractSet[str]) -> int:
+        """The node that a port reads; it may carry more columns where dropping them saves nothing."""
+        gathered = _goes_whole(node, port)
+        if gathered:
+            columns = self.together[source]
+        source = self.behind.get(source, source)
+        if (node.operator.row_by_row and not gathered) or columns >= set(self.nodes[source].schema.names):
+            return source
+        return self._projection(source, columns, f"{node.name} {node.operator.ports()[port].name}", node)
+
+    def _projection(self, source: int, columns: AbstractSet[str], name: str, node: Node) -> int:
+        made = self.made.setdefault((source, frozenset(columns)), len(self.nodes))
+        if made == len(self.nodes):
+            fields = tuple(f for f in self.nodes[source].schema.fields if f.name in columns)
+            operator = Select(tuple((f.name, Column(f.name)) for f in fields))
+            self.nodes.append(Node(made, name, operator, (source,), Schema(fields), node.location))
+        return made
