@@ -1,4 +1,4 @@
-"""Lattices: values that only grow when they are merged.
+"""Lattices: types whose values only grow when merged.
 
 Merging is associative, commutative and idempotent, so neither order, nor grouping,
 nor repetition of what is merged shows. `penstock.testing.check_lattice` tries that
@@ -17,44 +17,44 @@ from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListTyp
 
 
 class Lattice(ABC):
-    """A bottom, and a merge that never goes down. Subclasses are frozen dataclasses."""
+    """A bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def bottom(self) -> Any:
-        """The least value: merging it changes nothing."""
+        """Least value, the identity of `merge`."""
 
     @abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
-        """The least value that is at least both."""
+        """Return the least upper bound of both values."""
 
     def leq(self, one: Any, other: Any) -> bool:
-        """Whether `other` is at least `one`: merging `one` into it changes nothing."""
+        """Whether `one` is at most `other`, so that merging it into `other` changes nothing."""
         return bool(self.merge(one, other) == other)
 
     def value(self, item: Any) -> Any:
-        """The value that an item of a stream stands for. Default: itself."""
+        """Convert an item of a stream to a value of the lattice. Default: the item itself."""
         return item
 
     def absorb(self, value: Any, item: Any) -> Any:
-        """`value` merged with what `item` stands for."""
+        """Merge an item into `value`."""
         return self.merge(value, self.value(item))
 
     def absorb_all(self, value: Any, items: Iterable[Any]) -> Any:
-        """`value` merged with what each of `items` stands for."""
+        """Merge several items into `value`."""
         for item in items:
             value = self.merge(value, self.value(item))
         return value
 
     @property
     def parts(self) -> tuple[Lattice, ...]:
-        """The lattices that this one is made of."""
+        """Lattices that this one is composed of."""
         return ()
 
     def column(self, item: Field) -> Field:
-        """The column of merged values, from that of the items. Raises `WrongType` for what it cannot hold."""
+        """Return the column of merged values for a column of items. Raises `WrongType` if unsupported."""
         return item if self.bottom is not None else Field(item.name, item.type, True)
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ class Lattice(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _WithoutParameters(Lattice):
-    """Base of lattices without parameters: two of one class are equal."""
+    """Base of lattices without parameters. Instances of one class are equal."""
 
 
 class Max(_WithoutParameters):
-    """The greatest value so far; the bottom is None. NaN is greatest."""
+    """Greatest value so far; the bottom is None. NaN is greatest."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class Max(_WithoutParameters):
 
 
 class Min(_WithoutParameters):
-    """The least value so far; the bottom is None, and less is more. NaN is the least informed number."""
+    """Least value so far; the bottom is None. The order is reversed, so NaN comes right after the bottom."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ def _at_most(one: Any, other: Any) -> bool:
 
 
 class SetUnion(_WithoutParameters):
-    """All members so far, as a `frozenset`. An item is any collection of members, or null for none."""
+    """Union of all members so far, as a `frozenset`. Items are collections of members, or null for none."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class SetUnion(_WithoutParameters):
 
 @dataclass(frozen=True, slots=True)
 class MapUnion(Lattice):
-    """Per key the merge, in the lattice `inner`, of all its values so far.
+    """Map that merges the values of each key in the lattice `inner`.
 
     A value is the `frozenset` of the map's pairs, because rows hold nothing that can
     be altered; `dict(value)` is the map. An item is a mapping, any collection of pairs, or
@@ -180,7 +180,7 @@ class MapUnion(Lattice):
 
 
 class BoolOr(_WithoutParameters):
-    """Whether any value so far was true."""
+    """Disjunction of all values so far."""
 
     __slots__ = ()
 
@@ -202,7 +202,7 @@ class BoolOr(_WithoutParameters):
 
 @dataclass(frozen=True, slots=True)
 class Pair(Lattice):
-    """Two values side by side, each in its own lattice: a tuple of two. Null is the bottom of both."""
+    """Product of two lattices, with 2-tuples as values. Null is the bottom of both."""
 
     first: Lattice
     second: Lattice
@@ -238,7 +238,7 @@ class Pair(Lattice):
 
 @dataclass(frozen=True, slots=True)
 class Merging(Lattice):
-    """A lattice from a bottom and a function of two values; `check_lattice` says whether it is one.
+    """Lattice defined by a bottom and a merge function. `check_lattice` tests whether it is one.
 
     The order is that of the merge: one value is at most another that it merges into.
     A bottom of None is never given to the function.

@@ -1,4 +1,4 @@
-"""Which texts are paths of the operating system, and which name a scheme that is not supported.
+"""Classification of texts as local paths or URLs with unsupported schemes.
 
 Whatever keeps or reads files takes its path from here. Without that, `s3://bucket/table` is a path, too: of a
 folder called `s3:`, made on this machine without a word.
@@ -19,13 +19,13 @@ _SECRET = re.compile(r"//.*@")
 
 
 def scheme_of(text: str | os.PathLike[str]) -> str:
-    """The scheme that a text begins with, in lower case; empty for a path."""
+    """Return the scheme of a URL in lower case, or "" for a path."""
     found = _SCHEME.match(os.fspath(text))
     return found[1].lower() if found else ""
 
 
 def local_path(given: str | os.PathLike[str], what: str) -> str:
-    """The path that `given` is, or that a `file:` URL of this machine says.
+    """Convert a path or a local `file:` URL to a path.
 
     what: names it in the error ("checkpoint", "Changelog").
 
@@ -55,7 +55,7 @@ delta:s3://BUCKET/TABLE. A name with a colon in it is given as an absolute path"
 
 
 def unsupported(text: str, what: str, *, why: str = _WHY, fix: str = _FIX) -> BadUri:
-    """The error for a place whose scheme is not supported."""
+    """Build the error for a URL with an unsupported scheme."""
     scheme = scheme_of(text)
     shown = _SECRET.sub("//***@", text)
     return BadUri(

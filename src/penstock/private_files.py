@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may read: secrets, and state that holds rows.
+"""Creation and checks of owner-only files and folders, for secrets and for state.
 
 The mode is given when something is made, so nothing is open to others for a moment, whatever the umask is.
 What is there already keeps its mode: whoever made it has decided.
@@ -16,12 +16,12 @@ _READ_BY_GROUP = 0o040
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that is missing, of mode 0700; those above it as the umask says. Raises OSError."""
+    """Create a folder with mode 0700 if missing. Parents get the default mode. Raises OSError."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def make_private_file(path: str | os.PathLike[str]) -> None:
-    """Make an empty file of mode 0600 where none is. Raises OSError.
+    """Create an empty file with mode 0600 if missing. Raises OSError.
 
     Whatever opens it then, SQLite and Arrow too, keeps its mode; SQLite gives it to its logs as well.
     """
@@ -31,7 +31,7 @@ def make_private_file(path: str | os.PathLike[str]) -> None:
 
 
 def is_private(found: os.stat_result) -> bool:
-    """Whether nobody else can read or write a file; the group may read one of root's, as it is given keys."""
+    """Whether only its owner can access a file. A file of root may be readable by its group."""
     if os.name != "posix":
         return True
     group = _GROUP & ~_READ_BY_GROUP if found.st_uid == 0 else _GROUP

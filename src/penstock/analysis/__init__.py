@@ -1,4 +1,4 @@
-"""From a flow as data to what is known of it before it runs."""
+"""Static analysis of flows."""
 
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.explanation import explain

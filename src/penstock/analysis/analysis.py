@@ -1,4 +1,4 @@
-"""The whole analysis of a flow: what engines, explanations and pictures read."""
+"""Complete analysis of a flow, for engines, explanations and pictures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is known of a flow before it runs. Tuples without other word are by node id.
+    """Results of the static analysis of a flow. Tuples are indexed by node id unless stated otherwise.
 
     facts:      of each node's output.
     loops:      the sets of nodes that feed each other within a tick, in execution order.
@@ -48,11 +48,11 @@ class Analysis:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """Per sink name."""
+        """Verdict per sink name."""
         return {name: judgement.verdict for name, judgement in self.judgements.items()}
 
     def is_changing(self, loop: tuple[int, ...]) -> bool:
-        """Whether rows that go round in a loop may be taken back."""
+        """Whether rows of a loop may be retracted."""
         return not all(self.facts[node].append for node in loop)
 
     def execution_order(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Plain, stable data for anything that a flow holds: equal in every process, and after every idle edit.
+"""Canonical plain data for anything in a flow: equal across processes and across edits without effect.
 
 Lines, comments, memory addresses and the names of local variables leave no trace.
 """
@@ -25,7 +25,7 @@ Json: TypeAlias = Any
 
 @functools.singledispatch
 def canonical(value: object) -> Json:
-    """Plain data that is equal for equal values and different for different ones.
+    """Convert to plain data that is equal exactly for equal values.
 
     Of an object that is no plain value, dataclass or function, its type and its plain attributes count.
     """
@@ -33,13 +33,13 @@ def canonical(value: object) -> Json:
 
 
 def parameters(value: object) -> dict[str, Json]:
-    """The fields of a dataclass instance by which it is compared."""
+    """Convert the compared fields of a dataclass instance."""
     fields = dataclasses.fields(cast("Any", value))
     return {f.name: canonical(getattr(value, f.name)) for f in fields if f.compare}
 
 
 def essential(value: Json) -> Json:
-    """A description without the parts of callables that are for people."""
+    """Drop the parts of a description that are only for people."""
     if is_callable(value):
         return {"is": "callable", "code": value["code"]}
     if isinstance(value, dict):
@@ -134,7 +134,7 @@ def _callable_object(value: object) -> Json:
 
 
 def _pickled(value: object) -> Json:
-    """What makes a callable that is not written in Python, such as `itemgetter(1)`."""
+    """State of a callable that is not written in Python, such as `itemgetter(1)`."""
     try:
         made = value.__reduce__()
     except TypeError:
@@ -143,7 +143,7 @@ def _pickled(value: object) -> Json:
 
 
 def _object(value: object) -> Json:
-    """A dataclass by its fields; of another object its type, and the plain values that it has."""
+    """Convert a dataclass by its fields, and any other object by its type and plain attributes."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"is": type(value).__name__} | parameters(value)
     attributes: dict[str, object] = getattr(value, "__dict__", {})
@@ -155,7 +155,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, datetime.date, date
 
 
 def _callable(name: str, parts: Json) -> Json:
-    """`name` and `python` are for people; the hash alone says whether it is the same function."""
+    """Describe a function. `name` and `python` are for people; the hash alone identifies it."""
     code = hashlib.sha256(_text(parts).encode()).hexdigest()
     return {
         "is": "callable",
@@ -166,7 +166,7 @@ def _callable(name: str, parts: Json) -> Json:
 
 
 def function_parts(function: types.FunctionType, seen: set[types.CodeType]) -> Json:
-    """Code, defaults, closed-over values, and the functions of the same module that it calls by name."""
+    """Code, defaults, closed-over values, and functions of the same module called by name."""
     if function.__code__ in seen:
         return "recursive"
     seen.add(function.__code__)
@@ -193,7 +193,7 @@ def _cell(cell: types.CellType, seen: set[types.CodeType]) -> Json:
 
 
 def _state(value: object) -> Json:
-    """A value that a function holds. Of one that a run may have altered, only the type counts."""
+    """Convert a value that a function holds. Of mutable values only the type counts."""
     kind = type(value)
     return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else canonical(value)
 

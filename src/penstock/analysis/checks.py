@@ -1,4 +1,4 @@
-"""Refusals: flows whose answers would not be well defined, with proof and way out."""
+"""Checks that reject flows without a well-defined answer, with proof and fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_cycles(graph: FlowGraph) -> None:
-    """Raises `CycleThroughBlockingInput` for a blocking input in a cycle within a tick."""
+    """Raise `CycleThroughBlockingInput` for a blocking input in a cycle within a tick."""
     edges = list(graph.same_tick_edges())
     for edge in _blocking_inside(graph, edges):
         node, port = graph.nodes[edge.target], graph.port(edge)
@@ -40,12 +40,12 @@ def check_cycles(graph: FlowGraph) -> None:
 
 
 def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raises `GuardMissing` for a cycle that is broken by a delay without a reason, and needs one.
+    """Raise `GuardMissing` for answers that depend on the cut into ticks without a `nondet=` reason.
 
-    So does an operator whose own meaning depends on the cut.
-    A cycle needs one where it passes a blocking input, and where rows that went
-    round may be taken back: then what followed from them a tick later may hold
-    itself up. A flow of given ticks needs no reasons. Only after `check_cycles`.
+    Concerned are operators that depend on the cut themselves, and cycles broken by a delay. Such a cycle
+    needs a reason if it passes a blocking input, or if its rows may be retracted: consequences of a row could
+    then keep themselves alive a tick later. Flows with given ticks need no reasons. Call after
+    `check_cycles`.
     """
     if graph.given_ticks:
         return
@@ -91,7 +91,7 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
 
 
 def _ticks_are_given(graph: FlowGraph, node: Node) -> bool:
-    """Whether all that a node hears of comes from sources whose ticks are part of the input."""
+    """Whether all sources that reach a node have ticks that are part of the input."""
     heard = range(len(graph.nodes)) if node.operator.runs_each_tick else upstream(graph, node.id)
     sources = [graph.nodes[n].operator for n in heard if not graph.nodes[n].inputs]
     return all(source.begins_ticks for source in sources)
@@ -114,7 +114,7 @@ def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, 
 
 
 def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raises `NeedNotMet` for a need of an operator that its input does not meet."""
+    """Raise `NeedNotMet` for an operator whose input lacks a fact that it needs."""
     for node in graph.nodes:
         for need in node.operator.needs():
             if not need.only_in_loop and not _meets(facts, node, need):
@@ -125,7 +125,7 @@ def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
 
 
 def check_changing_loops(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raises `NeedNotMet` for an operator that cannot stand in a loop whose rows may be taken back."""
+    """Raise `NeedNotMet` for an operator that cannot run in a loop with retractions."""
     for loop in find_loops(graph):
         for node in (graph.nodes[n] for n in loop):
             if all(facts[n].append for n in loop):
@@ -159,7 +159,7 @@ def _refused_in_loop(
 def _unmet_in_cycles(
     graph: FlowGraph, facts: Sequence[Facts], edges: Sequence[Edge]
 ) -> Iterator[tuple[Edge, Need]]:
-    """The edges inside cycles of `edges` that do not meet a need which is asked in cycles."""
+    """Edges within cycles of `edges` that lack a fact needed in cycles."""
     for edge in _inside(graph, edges):
         node = graph.nodes[edge.target]
         for need in node.operator.needs():
@@ -199,12 +199,12 @@ _WORDS = {
 
 
 def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Of `edges`, the blocking ones that are part of a cycle of `edges`."""
+    """Blocking edges among `edges` that are part of a cycle of them."""
     return (e for e in _inside(graph, edges) if graph.port(e).blocking)
 
 
 def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """The edges that are part of a cycle of `edges`."""
+    """Edges that are part of a cycle of `edges`."""
     following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
     part_of = {node: at for at, part in enumerate(components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])
@@ -215,7 +215,7 @@ def _delays(node: Node) -> bool:
 
 
 def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raises `NeedNotMet` for an operator that needs a column to only grow, where rows are taken back.
+    """Raise `NeedNotMet` if an operator needs a monotone column and its rows may be retracted.
 
     That the column is one which grows while rows are only added, was seen when the flow was written.
     """

@@ -1,4 +1,4 @@
-"""A flow explained in plain text: what streams, what waits and why, what is guarded, what is opaque."""
+"""Plain-text report on a flow: strata, blocking inputs, guards, opaque functions, verdicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT_WIDTH = 44
 
 
 def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str] = ()) -> str:
-    """The report on a flow, as text of some 100 columns.
+    """Render a report on a flow, about 100 columns wide.
 
     code: generated source to be shown at the end (engines make it; `penstock explain --code`).
     large_ticks: lines on what runs in columns (`penstock explain` adds them).
@@ -78,7 +78,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
 
 
 def _spaced(parts: Sequence[str]) -> Iterator[str]:
-    """The parts with an empty line before and after each that has several lines."""
+    """Separate the parts, with an empty line around each that has several lines."""
     yield parts[0]
     for before, part in pairwise(parts):
         yield ("\n\n" if "\n" in before + part or before is parts[0] else "\n") + part
@@ -113,7 +113,7 @@ def _strata(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
 
 
 def _rows(graph: FlowGraph, analysis: Analysis, node: Node) -> tuple[str, list[str], str, str, list[str]]:
-    """Name, description in lines, facts, place, and notes of what is waited for."""
+    """Table rows: name, description lines, facts, source location, and notes on blocking inputs."""
     text = textwrap.wrap(node.operator.describe(), _TEXT_WIDTH, break_long_words=False) or [""]
     return (
         label(graph, node),
@@ -135,7 +135,7 @@ def _notes(graph: FlowGraph, node: Node) -> Iterator[str]:
 
 
 def _facts(facts: Facts) -> str:
-    """What holds, said so that the usual is short: `once` and `det` are told where they do not hold."""
+    """Facts in short form. `once` and `det` are shown only if they do not hold."""
     words = ["append" if facts.append else "changes"]
     words += [word for word, holds in (("bounded", facts.bounded), ("ordered", facts.ordered)) if holds]
     words += [word for word, holds in (("repeats", facts.once), ("guarded", facts.det)) if not holds]
@@ -202,7 +202,7 @@ def _sinks(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
 
 
 def _grounds(graph: FlowGraph, judgement: Judgement) -> Iterator[str]:
-    """What a verdict rests on, a line per operator."""
+    """Grounds of a verdict, one line per operator."""
     role = "order is read by" if judgement.verdict is Verdict.IN_ORDER else "made one by"
     for number in judgement.because:
         node = graph.nodes[number]

@@ -1,4 +1,4 @@
-"""How a flow changed, in the words of the person who wrote it."""
+"""Difference between two versions of a flow, in the user's words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Description: TypeAlias = "dict[str, Any]"
-"""Of one node, as `penstock.analysis.identity.describe` makes it."""
+"""Description of a node, as made by `penstock.analysis.identity.describe`."""
 
 
 def diff(old: Sequence[Description], new: Sequence[Description]) -> str:
-    """One line for each operator that was added, removed or changed; empty for equal fingerprints."""
+    """Render one line per operator added, removed or changed; empty for equal fingerprints."""
     if [essence(node) for node in old] == [essence(node) for node in new]:
         return ""
     pairs = _pairs(old, new)
@@ -33,12 +33,12 @@ def diff(old: Sequence[Description], new: Sequence[Description]) -> str:
 
 
 def essence(node: Description) -> list[Any]:
-    """What of a description makes the fingerprint."""
+    """Part of a description that enters the fingerprint."""
     return essential([node[key] for key in ("kind", "parameters", "schema", "inputs")])
 
 
 def _pairs(old: Sequence[Description], new: Sequence[Description]) -> list[tuple[int, int]]:
-    """Which operators are the same ones, one for one: by name, else by what they say, else by kind."""
+    """Match operators one to one: by name, else by parameters, else by kind."""
     pairs: list[tuple[int, int]] = []
     for key in (_named, _whole, _kind):
         left = _keyed(old, key, {a for a, _ in pairs})
@@ -113,7 +113,7 @@ def _labels(nodes: Sequence[Description], at: Sequence[int]) -> str:
 
 
 def label_of(node: Description) -> str:
-    """How a node is called where it changed: by kind, name and place, as far as it has them."""
+    """Label of a node by kind, name and source location, as far as known."""
     text = f"{node['kind']} {node['name']!r}" if node["name"] else f"{node['kind']} ({node['text']})"
     label = text if node["name"] or node["text"] else node["kind"]
     return f"{label} at {node['place']}" if node.get("place") else label

@@ -1,4 +1,4 @@
-"""Identity of flows and operators: descriptions, fingerprints, and which operators are the same."""
+"""Descriptions, fingerprints and identities of flows and operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def describe(graph: FlowGraph) -> list[dict[str, Json]]:
-    """One description per node, in order: what `json` can write, the same in every process.
+    """Describe each node, in order, as JSON data that is the same in every process.
 
     kind, parameters, schema and inputs (positions of other nodes) make the
     fingerprint; name and text are for people.
@@ -29,12 +29,12 @@ def describe(graph: FlowGraph) -> list[dict[str, Json]]:
 
 
 def fingerprint(graph: FlowGraph) -> str:
-    """A hash that two flows share exactly if state of one may be used by the other."""
+    """Hash a flow. Flows with equal hashes can use each other's state."""
     return fingerprint_of(describe(graph))
 
 
 def fingerprint_of(description: list[dict[str, Json]]) -> str:
-    """The fingerprint of a flow that is there only as its description."""
+    """Fingerprint of a flow given by its description."""
     text = json.dumps([essence(node) for node in description], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -66,11 +66,11 @@ __all__ = ["describe", "diff", "fingerprint", "fingerprint_of"]
 
 
 Description: TypeAlias = "dict[str, Any]"
-"""Of one node, as `penstock.analysis.identity.describe` makes it."""
+"""Description of a node, as made by `describe`."""
 
 
 def identities(description: Sequence[Description]) -> list[str]:
-    """The identity of each node, in order."""
+    """Identity of each node, in order."""
     own = [_hash(_alone(node)) for node in description]
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]

@@ -1,4 +1,4 @@
-"""How a node is called in what users read: by their words, never by our numbers."""
+"""Labels of nodes in messages: the user's names, never internal ids."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def is_named(node: Node) -> bool:
 
 
 def user_name(graph: FlowGraph, node: Node) -> str | None:
-    """The name that the user gave to the operator, or to the sink that it is."""
+    """Name given by the user to an operator, or to the sink that it is."""
     sink = next((name for name, node_id in graph.sinks.items() if node_id == node.id), None)
     return sink if sink is not None else node.name if is_named(node) else None
 
 
 def label(graph: FlowGraph, node: Node) -> str:
-    """`filter 'cheap'`, `source 'bids'`, `sink 'averages'`, or the bare kind of a nameless operator."""
+    """Label such as `filter 'cheap'`, `source 'bids'` or `sink 'averages'`; the bare kind if unnamed."""
     name = user_name(graph, node)
     return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"
 
 
 def called(graph: FlowGraph, node: Node) -> str:
-    """The label as it stands in a sentence: a nameless operator is `the filter`."""
+    """Label within a sentence, with an article if unnamed: `the filter`."""
     text = label(graph, node)
     return f"the {text}" if text == node.operator.kind else text

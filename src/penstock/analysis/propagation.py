@@ -1,4 +1,4 @@
-"""Facts of every edge: the greatest solution of what the operators say.
+"""Propagation of facts through the flow, to the greatest solution.
 
 Every stream begins with all facts and loses those that an operator on its way
 does not give. So a loop has what its entries have, and not less because it
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
-    """Facts of the output of each node, by node id."""
+    """Compute the facts of each node's output, by node id."""
     facts = [meet(()) for _ in graph.nodes]
     consumers = graph.consumers()
     waiting = deque(range(len(graph.nodes)))

@@ -1,9 +1,8 @@
 """Regions: maximal parts of a flow that are active together.
 
-A node that reads streams of one activation is active exactly when they are, so
-it belongs to their region. Behind a node that may be silent a new one begins. A
-node where different activations meet, one that hears from the tick before or runs
-in each, and a loop are *junctions*: each heads a region.
+A node whose inputs share one activation belongs to their region. A new region begins behind a node that may
+be silent. Each *junction* heads a region: a node where different activations meet, one that has delayed input
+or runs in each tick, or a loop.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """head:   the junction or source that the region hangs on; of a loop, its first node.
-    nodes:  in the order in which they run.
+    """A maximal set of nodes that are active together.
+
+    head: the junction or source that the region hangs on; of a loop, its first node.
+    nodes: in the order in which they run.
     inputs: the edges that enter, delayed ones included (also those from the region itself).
     """
 
@@ -31,7 +32,7 @@ class Region:
 
 
 def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
-    """Per node, the head of its region: the node is active in a tick exactly when its head is."""
+    """Find the head of each node's region: a node is active exactly when its head is."""
     loop_head = {node: loop[0] for loop in order.loops for node in loop}
     activation = [node.id for node in graph.nodes]
     for node_id in sorted(activation, key=order.ranks.__getitem__):
@@ -46,7 +47,7 @@ def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
 
 
 def find_regions(graph: FlowGraph, order: Order, activation: tuple[int, ...]) -> tuple[Region, ...]:
-    """The regions, in an order in which all of one may run before all of the next."""
+    """Find the regions, in an order in which they can run one after the other."""
     members: dict[int, list[int]] = {}
     for node_id in sorted(range(len(graph.nodes)), key=order.ranks.__getitem__):
         members.setdefault(activation[node_id], []).append(node_id)

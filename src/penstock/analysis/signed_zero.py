@@ -1,11 +1,10 @@
-"""Where 0.0 must be put for -0.0: both are equal, so one of them stands for all where equal rows are one.
+"""Normalization of -0.0 to 0.0 where equal rows are merged.
 
-The rows of a table are counted by equality. What is shown of them must not depend on which of
-two equal rows came first, so every row of a table holds 0.0, from its source on. Rows that are
-only added stand by themselves and stay as they came; an operator that makes one of equal ones
-(a group, a distinct row, a maximum) gives 0.0, too.
+The rows of a table are counted by equality, and the output must not depend on which of two equal rows came
+first. So every row of a table holds 0.0, from its source on, and so does the output of an operator that
+merges equal values (a group, a distinct row, a maximum). Rows of append streams keep their zeros.
 
-Found here is behind which operators an engine must see to it, and behind which it need not.
+The analysis finds the operators behind which an engine must normalize.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """What is known of the floats of each node's rows, by node id.
+    """Where floats of a node's rows are free of -0.0, by node id.
 
-    one:  none is -0.0 where the rows are read.
-    made: that is so because an engine makes it so.
+    one: no float is -0.0 when the rows are read.
+    made: the engine has to normalize the rows for that.
     """
 
     one: tuple[bool, ...]
@@ -34,7 +33,7 @@ class Zeros:
 
 
 def find_zeros(graph: FlowGraph, facts: Sequence[Facts]) -> Zeros:
-    """See `Zeros`. In a cycle no more is known of rows that are only added than of those that enter it."""
+    """Find where -0.0 is normalized. In a cycle, append streams get no more than their inputs have."""
     one = [not any(holds_floats(field.type) for field in node.schema.fields) for node in graph.nodes]
     made: set[int] = set()
     for node in graph.nodes:

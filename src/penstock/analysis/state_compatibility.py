@@ -1,11 +1,9 @@
-"""Which state of a checkpoint a flow can go on with, and what it is called.
+"""Compatibility of a checkpoint's state with a changed flow.
 
-The state of an operator has a name for as long as the checkpoint lives; it does not follow
-from where the operator stands in the flow. A flow that goes on is compared with the one
-that was run before: an operator with the same identity takes over the state. One that
-has state, and had none in the flow before, has missed what its sources have brought; that is
-refused, except where these sources are new, too. And a flow that has a use for nothing of
-the state that there is, is not the flow of this checkpoint.
+The state of an operator keeps its name for as long as the checkpoint lives, wherever the operator moves in
+the flow. An operator takes over the state of the operator with the same identity in the old flow. A new
+operator with state has missed the earlier input of its sources, and is refused unless these sources are new,
+too. A flow that uses none of the existing state is not a version of the flow of this checkpoint.
 """
 
 from __future__ import annotations
@@ -22,15 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Kept = list[list[str]]
-"""What an operator keeps: per slot what it is, and in which form."""
+"""State of an operator: name and format of each slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """description: of the new flow, with the names of its state. then: per node of it the old one.
+    """Descriptions of a resumed flow with the names of its state.
 
-    missing: why the state there is will not do, a line each; empty where it will. lacking: by which
-             nodes of the new flow it is missed.
+    description: of the new flow.
+    then: new nodes, each with the old one that it continues.
+    missing: why the existing state is not enough, a line each; empty if it is.
+    lacking: nodes of the new flow without their state.
     """
 
     description: list[Description]
@@ -40,17 +40,17 @@ class Carried:
 
 
 def with_state(description: Sequence[Description], keeps: Mapping[int, Kept]) -> list[Description]:
-    """A description that says of each node what it keeps; the names are to come."""
+    """Add the kept state of each node to a description. Names are assigned later."""
     return [{**node, "keeps": keeps.get(at, [])} for at, node in enumerate(description)]
 
 
 def first_names(description: Sequence[Description]) -> list[Description]:
-    """A description, made by `with_state`, of a flow that begins: its state gets names."""
+    """Name the state of a new flow, described by `with_state`."""
     return carry_over([], description, 0).description
 
 
 def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int) -> Carried:
-    """Give the state of a flow the names it has; new ones to state that begins after `tick`.
+    """Carry the names of state over to a new flow. State that begins after `tick` gets new names.
 
     old: of the flow that was run until `tick`, with names. new: made by `with_state`.
     """
@@ -85,7 +85,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
 
 
 def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:
-    """The versions of Python that compiled the functions of the two flows, where they differ."""
+    """Python versions that compiled the functions of the old and the new flow, if they differ."""
     then, now = _python(old), _python(new)
     return (then, now) if then and now and then != now else None
 
@@ -96,14 +96,14 @@ def _python(description: Sequence[Description]) -> str | None:
 
 
 def told(old: Sequence[Description], new: Sequence[Description], missing: Sequence[str]) -> str:
-    """What changed, operator by operator, and whose state is therefore missing."""
+    """Render all changes by operator, and the state that is missing because of them."""
     return "\n".join([*filter(None, [diff(old, new)]), *missing])
 
 
 def _matched(
     old: Sequence[Description], new: Sequence[Description], known: Sequence[str], ids: Sequence[str]
 ) -> dict[int, int]:
-    """Per new node the old one with the same identity; of several the one of the same name, else the next."""
+    """Match each new node to an old one of the same identity, preferably of the same name."""
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     for at, identity in enumerate(known):
         waiting[identity].append(at)
@@ -121,7 +121,7 @@ def _matched(
 
 
 class _Names:
-    """New names, none of which was ever given: what is left of removed state must not come back as other."""
+    """Generator of state names that were never used, so that leftover state is not taken for new state."""
 
     def __init__(self, taken: set[str], tick: int) -> None:
         self._taken = taken
@@ -137,7 +137,7 @@ class _Names:
 
 
 def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
-    """The names of the sources that a node's rows come from."""
+    """Names of the sources that reach a node."""
     seen = {at}
     waiting = [at]
     while waiting:

@@ -1,9 +1,8 @@
 """Loops, strata and ranks: the order in which operators run within a tick.
 
-A *loop* is a set of operators that feed each other within a tick. A *stratum*
-counts the blocking inputs on the longest way from a source. A *rank* is the
-place in one order of the whole flow that every same-tick edge respects, loops
-apart; the operators of a loop stand together in it.
+A *loop* is a set of operators that feed each other within a tick. A *stratum* counts the blocking inputs on
+the longest path from a source. A *rank* is the position in a topological order of the whole flow, in which
+the operators of a loop stand together.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """loops: in the order of ranks, each in the order of ranks. strata, ranks: by node id."""
+    """Execution order of a flow. Loops and their nodes are in rank order; strata and ranks are by node id."""
 
     loops: tuple[tuple[int, ...], ...]
     strata: tuple[int, ...]
@@ -27,18 +26,18 @@ class Order:
 
 
 def find_loops(graph: FlowGraph) -> list[list[int]]:
-    """Cyclic components of the same-tick edges, in topological order."""
+    """Find the cyclic components of the same-tick edges, in topological order."""
     following = same_tick_successors(graph)
     return [c for c in reversed(components(following)) if is_cyclic(c, following)]
 
 
 def same_tick_successors(graph: FlowGraph) -> list[list[int]]:
-    """Per node, the nodes that see its rows in the same tick."""
+    """Nodes that see the rows of each node in the same tick."""
     return successors(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
 
 
 def find_order(graph: FlowGraph) -> Order:
-    """Loops, strata and ranks of a flow. No same-tick cycle may pass a blocking input."""
+    """Compute loops, strata and ranks. No same-tick cycle may contain a blocking input."""
     parts = sorted(components(same_tick_successors(graph)))
     part_of = {node: at for at, part in enumerate(parts) for node in part}
     between: set[tuple[int, int]] = set()

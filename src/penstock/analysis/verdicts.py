@@ -1,4 +1,4 @@
-"""What may be said of a sink's answers across processes and across time."""
+"""Verdicts on sinks: determinism and the coordination that they need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """How much agreement a sink's answers need."""
+    """Degree of coordination that the answers of a sink need."""
 
     NO_COORDINATION = "needs no coordination"
     DETERMINISTIC = "deterministic and live"
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a user says of the functions of an operator, and nothing proves. said: a clause."""
+    """An unproved assumption about the user's functions of an operator. said: a clause."""
 
     node: int
     said: str
@@ -37,10 +37,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict on a sink, and what it rests on.
+    """A verdict on a sink, with its grounds.
 
-    because: the operators that stand in the way of a better one, of `IN_ORDER` and `EQUAL_VALUES`.
-    claims:  it holds if these are true.
+    because: for `IN_ORDER` and `EQUAL_VALUES`, the operators that prevent a better one.
+    claims: assumptions on which it rests.
     """
 
     verdict: Verdict
@@ -49,7 +49,7 @@ class Judgement:
 
 
 def find_judgements(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Judgement]:
-    """Per sink: no coordination where all before it only grows, is deterministic and reads no order."""
+    """Judge each sink. Append-only, deterministic, order-free paths need no coordination."""
     return {name: _judged(graph, facts, sink) for name, sink in graph.sinks.items()}
 
 
@@ -74,7 +74,7 @@ def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
 
 
 def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
-    """Whether an answer is one of ticks that are part of the input."""
+    """Whether answers depend on ticks that are part of the input."""
     return any(
         node.operator.begins_ticks
         or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or _delays(node)))
@@ -87,12 +87,12 @@ def _delays(node: Node) -> bool:
 
 
 def _reads_order(node: Node) -> bool:
-    """Whether an operator answers from the order of its rows, which those who share the work must keep."""
+    """Whether an operator depends on the order of its rows, which parallel workers would have to keep."""
     return any(need.fact == "ordered" for need in node.operator.needs())
 
 
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
-    """Whether values of its rows that are equal and yet differ are one, so that one is shown for all.
+    """Whether equal but distinguishable values are merged, so that one is shown for all.
 
     Of types that tell what a value is, equal values are the same, or are made so
     (`penstock.analysis.signed_zero`).
@@ -102,7 +102,7 @@ def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
 
 
 def upstream(graph: FlowGraph, node: int) -> set[int]:
-    """`node` and all that leads to it, delays included."""
+    """Return `node` and all its ancestors, across delays too."""
     found = {node}
     waiting = [node]
     while waiting:

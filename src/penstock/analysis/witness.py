@@ -1,4 +1,4 @@
-"""Paths that prove an error, shown in the user's own lines."""
+"""Witness paths of errors, shown as the user's source lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
-    """One line per place, in order, with the notes of the nodes that stand there.
+    """Make one step per source location, in order, with the notes of all nodes there.
 
     Operators chained on one line are one step.
     """
@@ -31,7 +31,7 @@ def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
 
 
 def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
-    """The shortest cycle that ends with `edge`: from what reads its target, around to its target.
+    """Return the shortest cycle that ends with `edge`, starting at a reader of its target.
 
     There must be one.
     """
@@ -44,7 +44,7 @@ def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
 
 
 def cycle_across_ticks(graph: FlowGraph, edge: Edge, edges: Sequence[Edge]) -> list[int] | None:
-    """A short cycle of `edges` that ends with `edge` and passes a delay; None where there is none."""
+    """Return a short cycle of `edges` that ends with `edge` and has a delay, or None."""
     following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
     for late in edges:
         if graph.port(late).delay is Delay.NONE:
@@ -61,7 +61,7 @@ def _path(following: Sequence[Sequence[int]], start: int, end: int) -> list[int]
 
 
 def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
-    """From the node where `fact` got lost to `start`, whose output lacks it: the shortest way."""
+    """Return the shortest path from the node that loses `fact` to `start`, whose output lacks it."""
     reader: dict[int, int | None] = {start: None}
     waiting = [start]
     for node_id in waiting:
@@ -79,7 +79,7 @@ def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str)
 
 
 def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
-    """The inputs for whose sake the output lacks `fact`; none where the operator itself takes it away."""
+    """Inputs from which the output inherits its lack of `fact`; none if the operator itself drops it."""
     lacking = [i for i in node.inputs if not getattr(facts[i], fact)]
     mended = [facts[i].but(**{fact: True}) for i in node.inputs]
     return lacking if getattr(node.operator.gives(mended), fact) else []

@@ -1,4 +1,4 @@
-"""Row expressions: a typed tree, its check against a row type, and generated Python.
+"""Row expressions: typed trees, checked against a row type and compiled to Python.
 
 The norm is Spark 4 in ANSI mode, so that a Spark plan stays native; Python
 follows it, and a random test compares the two. What a Spark user might not

@@ -1,4 +1,4 @@
-"""From Python annotations to column types."""
+"""Conversion of Python annotations to column types."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _MAX_PRECISION = 38
 
 
 def as_type(wanted: Any) -> DataType:
-    """The type that an annotation, a `DataType` or a name ("int32", "decimal(12,2)") means.
+    """Convert an annotation, a `DataType` or a name ("int32", "decimal(12,2)") to a type.
 
     Raises `UnknownRowType` where it means none.
     """
@@ -92,7 +92,7 @@ def _valid(wanted: DataType) -> DataType:
 
 
 def as_field(name: str, annotation: Any) -> Field:
-    """The column that an annotation declares. Raises `UnknownRowType`."""
+    """Convert an annotation to a column. Raises `UnknownRowType`."""
     nullable = False
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = typing.get_args(annotation)
@@ -129,7 +129,7 @@ def _type_of(name: str, annotation: Any) -> DataType:
 
 
 def is_row_class(annotation: Any) -> bool:
-    """Whether it is a `NamedTuple` class or a dataclass."""
+    """Whether a value is a `NamedTuple` class or a dataclass."""
     if not isinstance(annotation, type):
         return False
     return dataclasses.is_dataclass(annotation) or (
@@ -138,7 +138,7 @@ def is_row_class(annotation: Any) -> bool:
 
 
 def fields_of(row_class: type) -> tuple[Field, ...]:
-    """The columns of a `NamedTuple` or dataclass. Raises `UnknownRowType`."""
+    """Columns of a `NamedTuple` or dataclass. Raises `UnknownRowType`."""
     try:
         hints = typing.get_type_hints(row_class, include_extras=True)
     except (NameError, TypeError) as error:

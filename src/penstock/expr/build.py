@@ -1,4 +1,4 @@
-"""What users write expressions with: `col`, `lit`, `when` and the functions of several values."""
+"""Entry points for writing expressions: `col`, `lit`, `when` and functions of several values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ right = Columns("right")
 
 
 def lit(value: object, type: Any = None) -> Literal:
-    """A constant. `type` as in `Expr.cast`; needed only for None and for another width or scale."""
+    """Make a constant. `type` as in `Expr.cast`; needed only for None and for another width or scale."""
     if isinstance(value, Expr):
         raise WrongType(
             f"a constant is needed, got an expression: {value}", where=[SourceLocation.of_caller()]
@@ -50,53 +50,53 @@ def lit(value: object, type: Any = None) -> Literal:
 
 
 class When(Call):
-    """A choice that can go on: `.when(condition, value)`, `.otherwise(value)`; null where nothing holds."""
+    """A conditional expression that may be extended by `.when(condition, value)` or `.otherwise(value)`."""
 
     __slots__ = ()
 
     def when(self, condition: object, value: object) -> When:
-        """A further case, tried where no earlier condition is true."""
+        """Add a case, tried if no earlier condition is true."""
         *cases, _ = self.arguments
         return When("when", (*cases, operand(condition), operand(value), Literal(None)))
 
     def otherwise(self, value: object) -> Call:
-        """The value where no condition is true."""
+        """End the expression with the value for rows without a true condition."""
         *cases, _ = self.arguments
         return Call("when", (*cases, operand(value)))
 
 
 def when(condition: object, value: object) -> When:
-    """`value` where `condition` is true: `when(c, v).when(...).otherwise(...)`."""
+    """Choose `value` where `condition` is true: `when(c, v).when(...).otherwise(...)`."""
     return When("when", (operand(condition), operand(value), Literal(None)))
 
 
 def coalesce(*values: object) -> Call:
-    """The first value that is not null."""
+    """First value that is not null."""
     return Call("coalesce", tuple(operand(v) for v in values))
 
 
 def least(*values: object) -> Call:
-    """The least value that is not null; NaN is greatest; null only if all are."""
+    """Least value that is not null; NaN is greatest. Null only if all are."""
     return Call("least", tuple(operand(v) for v in values))
 
 
 def greatest(*values: object) -> Call:
-    """The greatest value that is not null; NaN is greatest; null only if all are."""
+    """Greatest value that is not null; NaN is greatest. Null only if all are."""
     return Call("greatest", tuple(operand(v) for v in values))
 
 
 def concat(*values: object) -> Call:
-    """Strings one after the other; null if one is."""
+    """Concatenation of strings; null if any is."""
     return Call("concat", tuple(operand(v) for v in values))
 
 
 def hash(*values: object) -> Call:
-    """A 64-bit hash, equal to Spark's `xxhash64`: the same on every engine and machine."""
+    """64-bit hash, equal to Spark's `xxhash64`: the same on every engine and machine."""
     return Call("hash", tuple(operand(v) for v in values))
 
 
 def timestamp(text: str) -> Literal:
-    """A constant timestamp from ISO-8601 text; UTC where it names no zone."""
+    """Timestamp constant from ISO-8601 text; UTC if no zone is given."""
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
@@ -107,7 +107,7 @@ def timestamp(text: str) -> Literal:
 
 
 def date(text: str) -> Literal:
-    """A constant date from text such as "2001-09-30"."""
+    """Date constant from text such as "2001-09-30"."""
     try:
         return Literal(datetime.date.fromisoformat(text))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The two kinds of entries in the function catalogue, and the emitter that their code is written with.
+"""Base classes of catalogue functions, and the emitter interface that generates their code.
 
 A function is data: its name, the rule that types it, and its Python source. Its
 Spark column stands under the same name in `penstock.spark.lowering.columns`; a
@@ -16,7 +16,7 @@ from penstock.expr.typed import CallTerm, Function, Term
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Source of a value, valid where no guard is None.
+    """Python source of a value, valid if no guard is None.
 
     guards:    sources to be compared with None, in order; the first of a
                temporary binds it.
@@ -36,11 +36,11 @@ class Emitter(Protocol):
         ...
 
     def constant(self, value: object) -> str:
-        """Return the name under which generated code finds `value`."""
+        """Return the name of `value` in generated code."""
         ...
 
     def name(self, source: str) -> tuple[str, str]:
-        """Return sources for the first and all later uses of a value that is evaluated once."""
+        """Return sources for the first use and for all later uses of a value evaluated once."""
         ...
 
     def code(self, term: Term) -> Code:
@@ -52,29 +52,29 @@ class Emitter(Protocol):
         ...
 
     def canonical(self, code: Code) -> str:
-        """Return source of the value where no guard is None; a NaN is the one NaN."""
+        """Return source of the value, valid if no guard is None, with the canonical NaN."""
         ...
 
     def true(self, term: Term) -> str:
-        """Return source that is truthy exactly where a bool is true."""
+        """Return source that is truthy exactly if a bool is true."""
         ...
 
     def false(self, term: Term) -> str:
-        """Return source that is truthy exactly where a bool is false."""
+        """Return source that is truthy exactly if a bool is false."""
         ...
 
     def is_null(self, term: Term) -> str:
-        """Return source that tests for null. A term that is never null is evaluated for its error only."""
+        """Return source that tests for null. A term that is never null is evaluated only for its errors."""
         ...
 
     def is_not_null(self, term: Term) -> str:
-        """Return source that tests for a value, with the same rule for terms that are never null."""
+        """Return source that tests for a value, evaluating a term that is never null as `is_null` does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Strict(Function):
-    """A function that is null exactly where an argument is.
+    """A function that is null exactly if an argument is.
 
     python:   source of the value from operands that are not null, each an atom
               or in brackets; `Emitter.name` binds one that is used twice.
@@ -91,7 +91,7 @@ class Strict(Function):
 
 @dataclass(frozen=True, slots=True)
 class Lazy(Function):
-    """A function that treats null in its own way, or does not evaluate all arguments.
+    """A function that handles nulls itself, or does not evaluate all arguments.
 
     python: code of the value. true, false: source that is truthy exactly where
     the call is true, or false; None where the value will do.
@@ -104,7 +104,7 @@ class Lazy(Function):
 
 
 def may_raise(term: Term) -> bool:
-    """Whether evaluating a term can raise on some row: overflow, division by zero, a bad cast."""
+    """Whether evaluating a term can raise for some row: overflow, division by zero, a bad cast."""
     if not isinstance(term, CallTerm):
         return False
     own = term.function.fallible if isinstance(term.function, Strict | Lazy) else False

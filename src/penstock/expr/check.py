@@ -1,4 +1,4 @@
-"""Expressions against a row type: every name, type and null decided without data."""
+"""Type checker of expressions: resolves names, types and nullability without data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Typed", "can_fail", "check", "elaborate"]
 
 
 def check(expr: Expr, schema: Schema) -> Typed:
-    """The type and nullability of an expression over rows of `schema`.
+    """Return the type and nullability of an expression over rows of `schema`.
 
     Raises `UnknownColumn` for a name that the rows do not have and `WrongType`
     where a function cannot work on its arguments.
@@ -31,7 +31,7 @@ def check(expr: Expr, schema: Schema) -> Typed:
 
 
 def elaborate(expr: Expr, schema: Schema) -> Term:
-    """The checked tree of an expression; raises what `check` raises."""
+    """Return the checked tree of an expression. Raises what `check` raises."""
     term = _term(expr, schema)
     if term.type == NULL:
         raise WrongType(
@@ -44,7 +44,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """Whether some row of `schema` makes `expr` raise: overflow, division by zero, a bad cast.
+    """Whether `expr` can raise for some row of `schema`: overflow, division by zero, a bad cast.
 
     Raises what `check` raises.
     """
@@ -142,7 +142,7 @@ def _call(expr: Call, schema: Schema) -> Term:
 
 
 def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
-    """The constant as `wanted`; None where that would be another value."""
+    """Convert a constant to type `wanted`, or return None if that changes its value."""
     if term.value is None or term.type == wanted:
         return replace(term, type=wanted, adapts=False)
     value = fitted(term.value, wanted)
@@ -155,7 +155,7 @@ def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
 
 
 def _converted(term: Term, wanted: DataType) -> Term:
-    """`term` as `wanted`: constants at once, everything else by a cast. Raises `Mismatch`."""
+    """Convert `term` to type `wanted`: constants at once, everything else by a cast. Raises `Mismatch`."""
     if term.type == wanted:
         return term
     if isinstance(term, LiteralTerm):

@@ -1,4 +1,4 @@
-"""Decimal arithmetic of generated code: exact, then rounded half up to the result's scale."""
+"""Decimal arithmetic for generated code: exact, then rounded half up to the result's scale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUOTIENT_DIGITS = 39
 
 @dataclass(frozen=True, slots=True)
 class DecimalSpec:
-    """A decimal type made ready for use: its step, and the bound of its values."""
+    """A decimal type prepared for arithmetic: its unit and its bound."""
 
     type: DecimalType
     step: Decimal
@@ -31,7 +31,7 @@ class DecimalSpec:
 
 
 def fit(value: Decimal, shape: DecimalSpec) -> Decimal:
-    """`value` rounded to the shape's scale. Raises `EvaluationError` where it has too many digits."""
+    """Round `value` to the scale. Raises `EvaluationError` if it has too many digits."""
     rounded = _WIDE.quantize(value, shape.step)
     if not -shape.bound < rounded < shape.bound:
         overflow(value, str(shape.type))
@@ -64,7 +64,7 @@ def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
 
 
 def half_up(value: Decimal, digits: int) -> Decimal:
-    """`value` with at most `digits` after the point (before it where negative), halves away from zero."""
+    """Round half away from zero to `digits` after the point, or before it if negative."""
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), "value is finite"
     # Both decided without a quantum, which has as many digits as are asked for.
@@ -90,7 +90,7 @@ def negate(a: Decimal) -> Decimal:
 
 
 def from_float(value: float, shape: DecimalSpec) -> Decimal:
-    """The shortest decimal that reads back as `value`, rounded. Raises for NaN and infinities."""
+    """Convert a float to its shortest decimal, rounded to the scale. Raises for NaN and infinities."""
     if value - value != 0.0:
         overflow(value, str(shape.type))
     return fit(Decimal(repr(value)), shape)

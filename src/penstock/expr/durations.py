@@ -1,4 +1,4 @@
-"""Spans of time written as text: "10s", "5 min", "1h 30m"."""
+"""Durations written as text: "10s", "5 min", "1h 30m"."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 
 
 def duration(value: timedelta | str) -> timedelta:
-    """The span of time that `value` is or says. Raises `WrongType` for text that says none."""
+    """Parse a duration from text, or return a `timedelta` unchanged. Raises `WrongType`."""
     if isinstance(value, timedelta):
         return value
     total, at = timedelta(), 0
@@ -58,7 +58,7 @@ def duration(value: timedelta | str) -> timedelta:
 
 
 def too_long(what: str, shown: str, location: SourceLocation) -> WrongType:
-    """The error for a span of time that no `timedelta` holds."""
+    """Build the error for a duration beyond the range of `timedelta`."""
     return WrongType(
         f"{what} is too long: {shown}",
         where=[location],
@@ -68,7 +68,7 @@ def too_long(what: str, shown: str, location: SourceLocation) -> WrongType:
 
 
 def short(span: timedelta) -> str:
-    """A span as text that `duration` reads: "10s", "1h 30m"; a leading "-" where it is negative."""
+    """Format a duration as text that `duration` reads: "10s", "1h 30m", "-5s"."""
     if span < timedelta():
         return f"-{short(-span)}"
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""How Python source is put together: operands, null guards, temporaries.
+"""Assembly of Python source: operands, null guards, temporaries.
 
 A piece of `Code` is a source that is right where none of its guarded operands
 is null, and the list of those operands. Functions that are strict in null just
@@ -35,7 +35,7 @@ _ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where generated source stands.
+    """Naming context of generated source: temporaries and constants.
 
     variables: column i of `schema` is in the Python variable `variables[i]`.
     constants: gets the values that source cannot spell, under fresh names; the
@@ -52,11 +52,11 @@ class Scope:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False, compare=False)
 
     def fresh(self) -> str:
-        """A name for a temporary."""
+        """Return a new name for a temporary."""
         return f"x_{next(self._numbers)}"
 
     def constant(self, value: object) -> str:
-        """The name of a constant; equal names for the same object."""
+        """Return the name of a constant, the same for the same object."""
         for name, known in self.constants.items():
             if known is value:
                 return name
@@ -66,7 +66,7 @@ class Scope:
 
 
 class PythonEmitter(Emitter):
-    """Lowers checked expressions to source within one scope."""
+    """Compiler from checked expressions to source within one scope."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -145,7 +145,7 @@ class PythonEmitter(Emitter):
         return Code(source, guards, canonical)
 
     def _guarded(self, term: Term, code: Code) -> Code:
-        """A lazy function's value may be None: bind it and guard the name."""
+        """Bind the value of a lazy function, which may be None, and guard its name."""
         if not term.nullable or code.guards:
             return code
         first, again = self.name(code.source)
@@ -195,15 +195,15 @@ class PythonEmitter(Emitter):
         return f"({present} and {source})"
 
     def key(self, term: Term) -> str:
-        """Source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
+        """Return source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
         return key_of(term.type, term.nullable, self.value(term), self.name)
 
 
 def _bound(guard: str) -> str:
-    """What a guard of the form `(name := source)` binds."""
+    """Return the name bound by a guard of the form `(name := source)`."""
     return guard[1:-1].split(" := ", 1)[1] if " := " in guard else guard
 
 
 def is_constant(source: str) -> bool:
-    """Whether a source spells a number or a text, which equals itself and may not be compared by `is`."""
+    """Whether a source is a number or string literal, which must not be compared by `is`."""
     return bool(_ATOM.fullmatch(source)) and not source.isidentifier()

@@ -1,8 +1,8 @@
-"""Expressions from text: `col.price > 3` as it stands in a flow, parsed and never run.
+"""Parser of expressions from text, such as `col.price > 3`, without running it.
 
-Python's parser makes a tree of the text. The tree is walked, and each node becomes what it would build in
-a flow: a column, a constant, an operator, or a function of the catalogue. Whatever else Python can say is
-refused with its place, so a text from a command line or a network can do nothing but describe rows.
+Python's parser makes a syntax tree. Each node of it becomes the column, constant, operator or catalogue
+function that it would build in a flow. All other syntax is rejected with its position, so a text from a
+command line or a network can only describe rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.expr.tree import Column, Expr, operand
 
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 MAX_LENGTH = 10_000
-"""Characters of a text."""
+"""Maximum length of a text, in characters."""
 MAX_DEPTH = 100
-"""Operations within operations."""
+"""Maximum nesting of operations."""
 
 ALLOWED = """\
 A text is read as an expression and never run. It may hold
@@ -49,7 +49,7 @@ FUNCTIONS: Mapping[str, Callable[..., Expr]] = MappingProxyType(
         )
     }
 )
-"""What a text may call by name, with or without `ps.` before it."""
+"""Functions that a text may call by name, with or without `ps.` in front."""
 
 
 def _methods(cls: type[Expr]) -> dict[str, Callable[..., Expr]]:
@@ -64,7 +64,7 @@ def _methods(cls: type[Expr]) -> dict[str, Callable[..., Expr]]:
 
 
 METHODS: Mapping[str, Callable[..., Expr]] = MappingProxyType(_methods(Expr))
-"""Methods that a text may call: those that make an expression of an expression."""
+"""Expression methods that a text may call: those that return an expression."""
 _OF_WHEN = _methods(build.When)
 
 _BINARY: dict[type[ast.operator], Callable[[Expr, object], Expr]] = {
@@ -110,7 +110,7 @@ _PLAIN_PARAMETERS: dict[str, type] = {"int": int, "str": str, "timedelta | str":
 
 
 def expression_from_text(text: str, what: str = "the expression") -> Expr:
-    """The expression that a text says. `what` names it in errors.
+    """Parse an expression. `what` names the text in errors.
 
     Raises `BadExpression`, with the position (from 0) and the reason, for whatever is none. Columns and types
     are not looked at.
@@ -119,7 +119,7 @@ def expression_from_text(text: str, what: str = "the expression") -> Expr:
 
 
 class _Reader:
-    """One text on its way to an expression."""
+    """Parser state of one text."""
 
     def __init__(self, text: str, what: str) -> None:
         self._text = text
@@ -156,7 +156,7 @@ class _Reader:
     # --- nodes -------------------------------------------------------------------------------
 
     def _value(self, node: ast.expr) -> Any:
-        """An expression, a constant, or a list of these."""
+        """Convert a node to an expression, a constant, or a list of these."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._wrong(
@@ -243,7 +243,7 @@ class _Reader:
                 raise self._wrong(node.func, "only functions of expressions can be called")
 
     def _called(self, node: ast.Call, function: Callable[..., Expr], of: tuple[Expr, ...]) -> Expr:
-        """The function applied, its arguments checked against what it declares."""
+        """Apply a function, with its arguments checked against its signature."""
         named = {each.arg: each.value for each in node.keywords if each.arg is not None}
         if len(named) < len(node.keywords):
             raise self._wrong(node, "each argument is written once, by its name", "leave out ** and doubles")
@@ -279,7 +279,7 @@ class _Reader:
     # --- refusals ----------------------------------------------------------------------------
 
     def _foreign(self, node: ast.expr) -> BadExpression:
-        """The refusal of a node that is no part of expressions."""
+        """Build the error for a node that is not allowed in expressions."""
         match node:
             case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.BoolOp(op=op) if type(op) in _INSTEAD:
                 return self._wrong(node, *_INSTEAD[type(op)])
@@ -312,7 +312,7 @@ class _Reader:
         )
 
     def _at(self, node: ast.expr) -> int:
-        """Where a node is told to be: the name itself of an attribute, the operator's start else."""
+        """Position reported for a node: the name of an attribute, otherwise the operator's start."""
         if isinstance(node, ast.Attribute):
             line, octets = cast("int", node.end_lineno), cast("int", node.end_col_offset)
             end = self._position(line, self._characters(line, octets))
@@ -320,22 +320,22 @@ class _Reader:
         return self._position(node.lineno, self._characters(node.lineno, node.col_offset))
 
     def _characters(self, line: int, octets: int) -> int:
-        """An offset in UTF-8, which Python's nodes have, in characters."""
+        """Convert a UTF-8 offset, as in Python's nodes, to characters."""
         return len(self._lines()[line - 1].encode()[:octets].decode(errors="ignore"))
 
     def _position(self, line: int, character: int) -> int:
-        """The position in the whole text of a place in its stripped lines."""
+        """Convert a position in the stripped lines to one in the whole text."""
         before = sum(len(each) for each in self._lines()[: line - 1])
         start = len(self._text) - len(self._text.lstrip())
         return min(start + before + max(character, 0), len(self._text))
 
     def _lines(self) -> list[str]:
-        """The lines that Python sees, each with its end."""
+        """Lines as Python splits them, each with its line end."""
         return _LINE_ENDS.split(self._text.strip())
 
 
 def _pointed(text: str, position: int) -> str:
-    """The line of a position, cut to what is around it, and a mark below."""
+    """Excerpt of the line around a position, with a mark below."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line, at = text[start : end if end >= 0 else len(text)], position - start

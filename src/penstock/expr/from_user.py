@@ -1,4 +1,4 @@
-"""From users' rows to internal rows: validated, in bulk, by generated code.
+"""Converter from users' rows to internal rows: validation in bulk, by generated code.
 
 The fast path asks of each row only whether every value has exactly the type
 and range that its column declares; such a row passes as it is. Any other row
@@ -45,7 +45,7 @@ PLAIN = frozenset({bool, int, str, bytes, date, datetime, type(None)})
 def from_user(
     schema: Schema, *, what: str, change: type | None = None, fix: str = ""
 ) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
-    """A converter of users' rows to internal rows of `schema`.
+    """Make a converter from users' rows to internal rows of `schema`.
 
     what:   names the rows in errors ("source 'bids'").
     change: where given, an item may also be one of that class, a pair of row and
@@ -82,7 +82,7 @@ _TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrTyp
 
 
 def exact_test(field: Field, variable: str) -> str | None:
-    """Python source of whether a variable holds exactly a value of a column, as it stands in rows.
+    """Python source that tests whether a variable already holds an internal value of a column.
 
     It uses the names of `penstock.expr.python.RUNTIME`. None for types of which that is not told at a glance.
     """
@@ -133,7 +133,7 @@ def _source(schema: Schema, *, weighted: bool) -> str:
 
 
 def _all_at_once(type: DataType) -> str | None:
-    """Source of whether a long list of bare values is exact as a whole, by functions that run in C."""
+    """Python source that tests a whole list of scalars at once, with functions that run in C."""
     kind = _CLASSES.get(type)
     if kind is None:
         return None

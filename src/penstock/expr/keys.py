@@ -1,4 +1,4 @@
-"""Values as dictionary keys: what Spark groups together must be one key in Python."""
+"""Conversion of values to dictionary keys, so that values grouped together by Spark are one key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def key_of(type: DataType, nullable: bool, source: str, name: Name) -> str:
-    """Source of `source` as a key. `name` binds a value that is used more than once."""
+    """Return source of `source` as a key. `name` binds a value that is used more than once."""
     return _key(type, nullable, source, name)
 
 
@@ -49,14 +49,14 @@ def _list(type: ListType, nullable: bool, source: str, name: Name) -> str:
 
 
 def holds_floats(type: DataType) -> bool:
-    """Whether a value of a type is, or holds, a float that the type tells of."""
+    """Whether values of a type are floats or contain them, as far as the type determines it."""
     if isinstance(type, StructType):
         return any(holds_floats(f.type) for f in type.fields)
     return holds_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
 
 
 def nested_key(value: object) -> object:
-    """A nested value as a key: floats at any depth canonical, -0.0 as 0.0. None stays."""
+    """Convert a nested value to a key: floats at any depth canonical, -0.0 as 0.0. None stays."""
     if type(value) is float:
         return (value or 0.0) if value == value else NAN
     if type(value) is tuple:
@@ -65,7 +65,7 @@ def nested_key(value: object) -> object:
 
 
 def with_one_zero(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
-    """Rows with 0.0 for -0.0, for who counts them by equality; the same rows where no column may hold floats.
+    """Replace -0.0 by 0.0 in rows that are counted by equality. Returns rows without floats unchanged.
 
     A weight behind the columns stays.
     """

@@ -1,4 +1,4 @@
-"""Constants: their types, and their source in generated code."""
+"""Types of constants, and their Python source in generated code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_PRECISION = 38
 
 
 def type_of(value: object) -> DataType | None:
-    """The type of a constant; None where it has none."""
+    """Return the type of a constant, or None if it has none."""
     for cls in type(value).__mro__:
         if cls in _TYPES:
             return _TYPES[cls]
@@ -52,7 +52,7 @@ def _decimal_type(value: Decimal) -> DecimalType | None:
 
 
 def source_of(value: object) -> str | None:
-    """The constant as source; None where it must be passed in under a name."""
+    """Return a constant as Python source, or None if it must be passed in by name."""
     match value:
         case None | True | False:
             return repr(value)
@@ -73,7 +73,7 @@ def _signed(shown: str) -> str:
 
 
 def canonical(value: object) -> object:
-    """The constant as rows hold it. Raises `ValueError` for a datetime without a zone."""
+    """Convert a constant to its internal value. Raises `ValueError` for a datetime without a zone."""
     if isinstance(value, float):
         return float(value) if value == value else NAN
     if isinstance(value, datetime):
@@ -87,7 +87,7 @@ def canonical(value: object) -> object:
 
 
 def fitted(value: object, type: DataType) -> object:
-    """An int or decimal constant as an exact number type; None where it is not exactly one."""
+    """Convert an int or decimal constant to an exact number type, or return None if that is inexact."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     if isinstance(type, DecimalType):

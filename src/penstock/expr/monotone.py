@@ -1,4 +1,4 @@
-"""How an expression moves when one of its columns rises.
+"""Monotonicity of expressions in one of their columns.
 
 `col.at.tumble("10s")` never falls while `at` rises; `-col.v` never rises. Nulls
 are left out of account, and "increasing" allows standing still.
@@ -26,7 +26,7 @@ from penstock.expr.types import (
 
 
 class Monotonicity(Enum):
-    """What the value does while the column rises."""
+    """Direction in which a value moves while a column rises."""
 
     CONSTANT = "constant"
     INCREASING = "increasing"
@@ -34,11 +34,11 @@ class Monotonicity(Enum):
     UNKNOWN = "unknown"
 
     def flipped(self) -> Monotonicity:
-        """Of the negative."""
+        """Monotonicity of the negated value."""
         return _FLIPPED.get(self, self)
 
     def with_(self, other: Monotonicity) -> Monotonicity:
-        """Of a sum, or of anything that rises with both."""
+        """Monotonicity of a sum, or of any function that rises in both arguments."""
         if Monotonicity.CONSTANT in (self, other):
             return other if self is Monotonicity.CONSTANT else self
         return self if self is other else Monotonicity.UNKNOWN
@@ -50,7 +50,7 @@ _ORDERED = (INT32, INT64, FLOAT64, DATE, TIMESTAMP)
 
 
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
-    """How `expr` moves while `column` rises and everything else stands still.
+    """Determine how `expr` moves while `column` rises and all other columns stay the same.
 
     Raises what `penstock.expr.check.check` raises.
     """
@@ -95,7 +95,7 @@ def _negative(term: CallTerm, moves: Moves) -> Monotonicity:
 
 
 def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
-    """A product or quotient with a constant."""
+    """Monotonicity of a product or quotient with a constant."""
     one, other = term.arguments
     constant, move = (other, moves[0]) if moves[1] is CONSTANT else (one, moves[1])
     quotient = term.function.name != "multiply"
@@ -108,7 +108,7 @@ def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
 
 
 def _if_ordered(term: CallTerm, moves: Moves) -> Monotonicity:
-    """A cast between types whose values have the same order."""
+    """Monotonicity of a cast, which must preserve the order of values."""
     types = (term.arguments[0].type, term.type)
     return moves[0] if all(map(_is_ordered, types)) else UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Sort keys in Spark's order: nulls first ascending and last descending, NaN greatest, -0.0 = 0.0."""
+"""Sort keys for Spark's order: nulls first ascending and last descending, NaN greatest, -0.0 = 0.0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Key = Callable[[Any], Any]
 
 
 class Descending:
-    """Wraps a comparable so that it sorts the other way round."""
+    """Wrapper that reverses the order of a comparable value."""
 
     __slots__ = ("value",)
 
@@ -41,7 +41,7 @@ class Descending:
 
 
 def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key | None:
-    """The function from a value to what Python sorts in Spark's order.
+    """Return a function from values to keys that Python sorts in Spark's order.
 
     None where values sort right as they are.
     """
@@ -95,7 +95,7 @@ def _any(type: AnyType) -> Key | None:
 
 
 def any_key(value: Any) -> tuple[Any, ...]:
-    """An order of values of any type, in which equal values are equal.
+    """Return a sort key for values of any type, equal for equal values.
 
     None, numbers (NaN greatest), text, bytes, tuples part by part, sets by their sorted
     members, then all others by the name of their class and as that class compares them.
@@ -116,7 +116,7 @@ def any_key(value: Any) -> tuple[Any, ...]:
 
 
 class _Comparable:
-    """A value of a user's class, compared as the class says. Raises `EvaluationError` if it does not."""
+    """Wrapper that compares values of a user's class. Raises `EvaluationError` if that fails."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,4 @@
-"""Expressions as Python source, to be inlined in generated functions."""
+"""Compilation of expressions to Python source that can be inlined in generated functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in
 
 
 def lower(expr: Expr, scope: Scope) -> str:
-    """Source of the value; None where it is null, NaN always the one NaN.
+    """Return source of the value: None for null, NaN canonical.
 
     Raises what `penstock.expr.check.check` raises.
     """
@@ -44,12 +44,12 @@ def lower(expr: Expr, scope: Scope) -> str:
 
 
 def predicate(expr: Expr, scope: Scope) -> str:
-    """Source that is truthy exactly where a bool expression is true."""
+    """Return source that is truthy exactly if a bool expression is true."""
     return _not_too_deep(PythonEmitter(scope).true(elaborate(expr, scope.schema)), expr)
 
 
 def key(expr: Expr, scope: Scope) -> str:
-    """Source of the value as a dictionary key: what Spark groups together is equal."""
+    """Return source of the value as a dictionary key, equal for values that Spark groups together."""
     return _not_too_deep(PythonEmitter(scope).key(elaborate(expr, scope.schema)), expr)
 
 
@@ -71,7 +71,7 @@ def _not_too_deep(source: str, expr: Expr) -> str:
 
 
 def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = None) -> str:
-    """The same for a source whose value is already a row's value of `type`."""
+    """Return the key of a source that is an internal value of `type`."""
 
     def name(source: str) -> tuple[str, str]:
         if source.isidentifier():
@@ -83,7 +83,7 @@ def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = No
 
 
 def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:
-    """A function from an internal row to the tuple of the values: for tests and small jobs."""
+    """Compile expressions to a function from an internal row to the tuple of their values."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
     scope = Scope(schema, variables, {})
     values = "".join(f"{lower(e, scope)}, " for e in exprs)

@@ -1,4 +1,4 @@
-"""The slow path of `from_user`: values made right, or refused with their place."""
+"""Row-by-row validation of users' rows, for rows that `from_user` cannot accept in bulk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.expr.types import (
 
 
 class _Refused(Exception):
-    """A value that its type cannot hold: why, what to do, what was asked for, and where inside the column."""
+    """A value that does not fit its type, with reason, fix, expected type and path within the column."""
 
     def __init__(self, reason: str = "", fix: str = "") -> None:
         super().__init__(reason)
@@ -43,21 +43,21 @@ class _Refused(Exception):
         self.value: object = None
 
     def of(self, type: DataType, nullable: bool, value: object) -> _Refused:
-        """The same, with the innermost type and value that it is about."""
+        """Set the expected type and the value, unless an inner value has set them. Returns itself."""
         if self.expected is None:
             self.expected = f"{type}{' or None' if nullable else ''}"
             self.value = value
         return self
 
     def inside(self, path: str) -> _Refused:
-        """The same, with `path` in front of where it happened."""
+        """Prepend `path` to the path within the column. Returns itself."""
         self.path = path + self.path
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRows:
-    """Rows of one schema, converted one by one with every check.
+    """Row-by-row converter for one schema.
 
     fix: what to do about a value of another type, where that is known better here.
     """
@@ -67,7 +67,7 @@ class SlowRows:
     fix: str = ""
 
     def convert(self, row: object, number: int) -> tuple[Any, ...]:
-        """The internal row. Raises `BadRow` naming row `number`, counted from 0."""
+        """Convert a row. Raises `BadRow` with the row's `number`, counted from 0."""
         fields = self.schema.fields
         if self.schema.scalar:
             return (self._value(fields[0], row, number),)
@@ -77,7 +77,7 @@ class SlowRows:
         return tuple(self._value(f, v, number) for f, v in zip(fields, values, strict=True))
 
     def weighed(self, weight: object, number: int) -> int:
-        """The weight of row `number`. Raises `BadRow` where it is no `int`."""
+        """Check the weight of row `number`. Raises `BadRow` unless it is an `int`."""
         if type(weight) is int:
             return weight
         raise BadRow(
@@ -130,7 +130,7 @@ def _shown(value: object) -> str:
 
 
 def _fields_of(row: object, fields: tuple[Field, ...]) -> tuple[object, ...] | None:
-    """The values of a row by position (tuple, list) or name (dataclass, mapping); None if they do not fit."""
+    """Values of a row by position (tuple, list) or name (dataclass, mapping), or None if they do not fit."""
     if isinstance(row, tuple | list):
         values = tuple(cast("tuple[object, ...]", row))
         return values if len(values) == len(fields) else None

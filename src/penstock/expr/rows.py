@@ -1,8 +1,7 @@
-"""Row classes and schemas: what users write and see, against what is inside.
+"""Row classes and schemas: conversion between users' row types and internal rows.
 
-A schema comes from a `NamedTuple`, a dataclass or a scalar type
-(`schema_of`), or from columns that an operator computed (`derived_schema`); a
-derived schema gets its row class when somebody wants to see a row.
+A schema comes from a `NamedTuple`, a dataclass or a scalar type (`schema_of`), or from columns that an
+operator computed (`derived_schema`). The row class of a derived schema is made on demand.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SCALAR_COLUMN = "value"
 
 
 def schema_of(rows: Any) -> Schema:
-    """The schema of a row type. Raises `UnknownRowType` for a type that is none."""
+    """Return the schema of a row type. Raises `UnknownRowType` for other types."""
     if is_row_class(rows):
         return Schema(fields_of(rows), rows)
     try:
@@ -44,12 +43,12 @@ def schema_of(rows: Any) -> Schema:
 
 
 def derived_schema(fields: tuple[Field, ...]) -> Schema:
-    """The schema of computed columns; its row class is made on demand by `row_class`."""
+    """Make the schema of computed columns. `row_class` makes its row class on demand."""
     return Schema(fields)
 
 
 def row_class(schema: Schema) -> type[Any]:
-    """The class users see the rows of `schema` as; for scalars the type of the value."""
+    """Return the class of users' rows of `schema`; for scalars the type of the value."""
     if schema.row_class is not None:
         return schema.row_class
     return _made_class(schema.names)
@@ -72,7 +71,7 @@ def _remake(names: tuple[str, ...], values: tuple[object, ...]) -> object:
 
 
 def to_user(schema: Schema) -> Callable[[tuple[Any, ...]], Any]:
-    """The function from an internal row to what users see.
+    """Make a function from internal rows to users' rows.
 
     That is an instance of the row class, or the bare value of a scalar stream;
     nested structs become their class, lists become `list`.
@@ -110,7 +109,7 @@ def _call(wanted: type[Any], values: tuple[Any, ...]) -> Any:
 
 
 def _value_to_user(type: DataType) -> Callable[[Any], Any] | None:
-    """None where the internal value is the user's."""
+    """Make a function from internal to user values, or None if they are the same."""
     if isinstance(type, StructType):
         return _row_to_user(type.fields, row_class(Schema(type.fields, type.row_class)))
     if isinstance(type, ListType):

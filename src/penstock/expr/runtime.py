@@ -1,4 +1,4 @@
-"""What generated code may call: the parts of expressions that do not fit inline.
+"""Runtime functions called by generated code.
 
 All of them are in `penstock.expr.python.RUNTIME`; every name starts with `x_`.
 Functions get values that are not null unless their docstring says otherwise,
@@ -19,7 +19,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def overflow(value: object, type: str) -> NoReturn:
-    """Raise for a result that leaves its type."""
+    """Raise for a result out of range of its type."""
     raise EvaluationError(f"overflow: {value} does not fit {type}")
 
 

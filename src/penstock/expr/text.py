@@ -1,4 +1,4 @@
-"""The text of expressions as people write them, for messages and `explain`.
+"""Rendering of expressions as text, for messages and `explain`.
 
 Rendered parts carry how strongly they bind, so that brackets appear only where they are needed.
 """
@@ -40,7 +40,7 @@ _MOST_BITS = 256
 
 
 def constant_text(value: object) -> str:
-    """A value as it is written in Python; an integer that is longer than any column's by its size alone.
+    """Render a value as Python source. Integers longer than any column's are shown by size.
 
     Python refuses to write out integers of thousands of digits.
     """
@@ -50,7 +50,7 @@ def constant_text(value: object) -> str:
 
 
 def literal_text(value: object) -> str:
-    """The constant `value` as an expression shows it."""
+    """Render the constant `value` as an expression shows it."""
     if isinstance(value, timedelta):
         return short(value)
     if value is None:
@@ -59,7 +59,7 @@ def literal_text(value: object) -> str:
 
 
 def call_text(function: str, arguments: Sequence[Rendered], options: tuple[object, ...]) -> Rendered:
-    """The call of a function on rendered arguments, as an operator where there is a symbol for it."""
+    """Render a call with rendered arguments, as an operator if the function has a symbol."""
     if function in _INFIX and len(arguments) == 2:
         symbol, strength = _INFIX[function]
         left, right = arguments

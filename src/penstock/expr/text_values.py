@@ -1,4 +1,4 @@
-"""Casts of text to values and of values to text, by the rules of Spark's ANSI mode."""
+"""Casts between text and values, by the rules of Spark's ANSI mode."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def malformed(text: str, type: str) -> NoReturn:
 
 
 def _need_year(year: str, text: str, type: str) -> None:
-    """Raises for the years that Spark has and Python has not."""
+    """Raise for years that only Spark supports."""
     if not MINYEAR <= int(year) <= MAXYEAR:
         overflow(text, type)
 
 
 def to_int(text: str, bits: int) -> int:
-    """An integer: a sign and digits, nothing else."""
+    """Parse an integer: a sign and digits only."""
     stripped = text.strip(_BLANK)
     if _INTEGER.fullmatch(stripped):
         value = int(stripped)
@@ -59,7 +59,7 @@ def to_int(text: str, bits: int) -> int:
 
 
 def to_float(text: str) -> float:
-    """A float as Java writes it, or nan, inf, infinity in any case."""
+    """Parse a float in Java's syntax, or nan, inf, infinity in any case."""
     stripped = text.strip(_JAVA_BLANK)
     plain = _FLOAT.fullmatch(stripped)
     if plain is not None:
@@ -76,7 +76,7 @@ def to_float(text: str) -> float:
 
 
 def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
-    """A decimal, with or without an exponent, rounded half up to the scale."""
+    """Parse a decimal with optional exponent, rounded half up to the scale."""
     stripped = text.strip(_BLANK)
     if _DECIMAL.fullmatch(stripped):
         try:
@@ -87,7 +87,7 @@ def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
 
 
 def to_bool(text: str) -> bool:
-    """t, true, y, yes, 1, and f, false, n, no, 0, in any case."""
+    """Parse t, true, y, yes, 1, or f, false, n, no, 0, in any case."""
     value = _BOOLS.get(text.strip(_BLANK).lower())
     if value is None:
         malformed(text, "bool")
@@ -95,7 +95,7 @@ def to_bool(text: str) -> bool:
 
 
 def to_date(text: str) -> date:
-    """year, year-month, year-month-day; what follows a day after a space or T is left out."""
+    """Parse year, year-month or year-month-day. Text after the day and a space or T is ignored."""
     found = _DAY.fullmatch(text.strip(_BLANK))
     if found is not None:
         _need_year(found[1], text, "date")
@@ -107,7 +107,7 @@ def to_date(text: str) -> date:
 
 
 def to_timestamp(text: str) -> datetime:
-    """ISO-8601 as Spark reads it; UTC where no zone is named; digits beyond microseconds are cut."""
+    """Parse ISO-8601 as Spark does: UTC by default, digits beyond microseconds dropped."""
     found = _MOMENT.fullmatch(text.strip(_BLANK))
     if found is not None:
         year, month, day, hour, minute, second, fraction, zone = found.groups()
@@ -154,7 +154,7 @@ def of_bool(value: bool) -> str:
 
 
 def of_float(value: float) -> str:
-    """The shortest digits that read back as `value`, laid out as Java does: 1.0E20, 0.001, Infinity."""
+    """Format the shortest digits that read back as `value`, in Java's layout: 1.0E20, 0.001, Infinity."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -181,13 +181,13 @@ def _scientific(value: float) -> str:
 
 
 def of_timestamp(value: datetime) -> str:
-    """year-month-day hour:minute:second in UTC, with as much of a fraction as there is."""
+    """Format as year-month-day hour:minute:second in UTC, with the shortest fraction."""
     shown = value.replace(tzinfo=None).isoformat(" ")
     return shown.rstrip("0") if value.microsecond else shown
 
 
 def of_bytes(value: bytes) -> str:
-    """The text that UTF-8 bytes say."""
+    """Decode UTF-8 bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:

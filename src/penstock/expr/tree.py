@@ -1,4 +1,4 @@
-"""The expression tree: frozen data, built by Python operators.
+"""Expression trees: frozen data, built by Python operators.
 
 `col.price * 2` builds a tree and computes nothing. The tree is checked against
 a row type (`penstock.expr.check`), lowered to Python source
@@ -38,7 +38,7 @@ class Expr:
         return ()
 
     def walk(self) -> Iterator[Expr]:
-        """The tree, children first."""
+        """Yield all expressions of the tree, children first."""
         for child in self.children():
             yield from child.walk()
         yield self
@@ -59,7 +59,7 @@ class Expr:
         return self._rendered()[0]
 
     def _rendered(self) -> Rendered:
-        """The text of the expression and how strongly it binds."""
+        """Text of the expression, with its binding strength."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -98,17 +98,17 @@ class Expr:
         return Call("ge", (self, operand(other)))
 
     def eq_null_safe(self, other: object) -> Expr:
-        """Equality that is never null: null equals null and nothing else."""
+        """Null-safe equality: null equals null and nothing else."""
         return Call("eq_null_safe", (self, operand(other)))
 
     def is_in(self, *values: object) -> Expr:
-        """Whether it equals one of the values; null where none is equal and one is null."""
+        """Whether the value is one of `values`; null if none is equal and one is null."""
         if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset | range):
             values = tuple(cast("Iterable[object]", values[0]))
         return Call("is_in", (self, *(operand(v) for v in values)))
 
     def between(self, low: object, high: object) -> Expr:
-        """`low <= self <= high`, both ends included."""
+        """Whether `low <= self <= high`."""
         return Call("and", (self >= low, self <= high))
 
     # -- truth and null ---------------------------------------------------------------
@@ -129,15 +129,15 @@ class Expr:
         return Call("not", (self,))
 
     def is_null(self) -> Expr:
-        """True where it is null, else false."""
+        """Whether the value is null."""
         return Call("is_null", (self,))
 
     def is_not_null(self) -> Expr:
-        """False where it is null, else true."""
+        """Whether the value is not null."""
         return Call("is_not_null", (self,))
 
     def is_nan(self) -> Expr:
-        """True where a float is NaN; false where it is null or a number."""
+        """Whether a float is NaN; false for null."""
         return Call("is_nan", (self,))
 
     # -- arithmetic -------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Expr:
         return Call("divide", (operand(other), self))
 
     def __floordiv__(self, other: object) -> Expr:
-        """Whole quotient, cut towards zero as Spark's `div`, and not down as Python's `//`.
+        """Whole quotient, truncated towards zero as by Spark's `div`, unlike Python's `//`.
 
         `-7 // 2` is -3 (in Python -4), `-1 // 4` is 0 (in Python -1).
         """
@@ -200,22 +200,22 @@ class Expr:
         return Call("abs", (self,))
 
     def round(self, digits: int = 0) -> Expr:
-        """Rounded to `digits` after the point (before it where negative), halves away from zero.
+        """Value rounded half away from zero to `digits` after the point, or before it if negative.
 
         A number that has no more digits is itself. digits: an int32, as in Spark.
         """
         return Call("round", (self,), (_digits(digits),))
 
     def floor(self) -> Expr:
-        """Greatest whole number not above; int64 of a float."""
+        """Greatest whole number not above the value; int64 for a float."""
         return Call("floor", (self,))
 
     def ceil(self) -> Expr:
-        """Least whole number not below; int64 of a float."""
+        """Least whole number not below the value; int64 for a float."""
         return Call("ceil", (self,))
 
     def cast(self, type: Any) -> Expr:
-        """The value as another type: a `DataType`, an annotation such as `int`, or its name ("int32").
+        """Value converted to another type: a `DataType`, an annotation such as `int`, or its name ("int32").
 
         Raises `EvaluationError` on a row whose value the type cannot hold.
         """
@@ -224,11 +224,11 @@ class Expr:
     # -- strings ----------------------------------------------------------------------
 
     def upper(self) -> Expr:
-        """In upper case."""
+        """String in upper case."""
         return Call("upper", (self,))
 
     def lower(self) -> Expr:
-        """In lower case."""
+        """String in lower case."""
         return Call("lower", (self,))
 
     def length(self) -> Expr:
@@ -236,7 +236,7 @@ class Expr:
         return Call("length", (self,))
 
     def substring(self, start: object, length: object) -> Expr:
-        """`length` characters from `start`, counted from 1, or from the end where it is negative."""
+        """Substring of `length` characters from `start`, counted from 1, or from the end if negative."""
         return Call("substring", (self, operand(start), operand(length)))
 
     def contains(self, part: object) -> Expr:
@@ -252,15 +252,15 @@ class Expr:
         return Call("ends_with", (self, operand(part)))
 
     def trim(self) -> Expr:
-        """Without the spaces (U+0020 only) at both ends."""
+        """String without spaces (U+0020 only) at both ends."""
         return Call("trim", (self,))
 
     def replace(self, search: object, by: object) -> Expr:
-        """Every `search` replaced; an empty `search` replaces nothing."""
+        """String with every `search` replaced; an empty `search` replaces nothing."""
         return Call("replace", (self, operand(search), operand(by)))
 
     def split_part(self, delimiter: object, number: object) -> Expr:
-        """Part `number`, counted from 1 (from the end where negative); "" beyond the last."""
+        """Part `number`, counted from 1 (from the end if negative); "" beyond the last."""
         return Call("split_part", (self, operand(delimiter), operand(number)))
 
     # -- time ---------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class Expr:
         return Call("truncate", (self,), (unit,))
 
     def tumble(self, width: timedelta | str) -> Expr:
-        """Start of the window of that width that holds the timestamp; windows are counted from 1970.
+        """Start of the tumbling window that contains the timestamp; windows are aligned to 1970.
 
         width: a `timedelta`, or text such as "10s", "5 min", "1h", "1d".
         """
@@ -333,21 +333,21 @@ class Expr:
         return Call("microsecond", (self,))
 
     def to_timestamp(self) -> Expr:
-        """A timestamp from ISO-8601 text, UTC where it names no zone; from a date, its midnight."""
+        """Timestamp from ISO-8601 text, UTC if no zone is given; from a date, its midnight."""
         return Call("cast", (self,), (TIMESTAMP,))
 
     def to_date(self) -> Expr:
-        """A date from ISO-8601 text, or the date of a timestamp in UTC."""
+        """Date from ISO-8601 text, or the UTC date of a timestamp."""
         return Call("cast", (self,), (DATE,))
 
     # -- parts ----------------------------------------------------------------------------
 
     def field(self, name: str) -> Expr:
-        """A field of a struct."""
+        """Field of a struct."""
         return Call("field", (self,), (name,))
 
     def __getitem__(self, item: object) -> Expr:
-        """A field of a struct by name, or an element of a list by position, from 0."""
+        """Field of a struct by name, or element of a list by position, from 0."""
         if isinstance(item, str):
             return self.field(item)
         return Call("element", (self, operand(item)))
@@ -355,11 +355,11 @@ class Expr:
     # -- order ------------------------------------------------------------------------------
 
     def asc(self) -> Ordering:
-        """Ascending: nulls first, NaN last."""
+        """Ascending order: nulls first, NaN last."""
         return Ordering(self)
 
     def desc(self) -> Ordering:
-        """Descending: NaN first, nulls last."""
+        """Descending order: NaN first, nulls last."""
         return Ordering(self, descending=True)
 
 
@@ -379,7 +379,7 @@ class Column(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Expr):
-    """A constant. `type` None means: from the value (None is null of any type)."""
+    """A constant. `type` None means the type of the value (None is null of any type)."""
 
     value: object
     type: DataType | None = None
@@ -431,7 +431,7 @@ class Ordering:
 
 
 def operand(value: object) -> Expr:
-    """An expression as it is, any other value as a constant."""
+    """Return an expression as it is, and wrap any other value as a constant."""
     return value if isinstance(value, Expr) else Literal(value)
 
 
@@ -464,5 +464,5 @@ def _digits(given: object) -> int:
 
 
 def columns_of(expr: Expr) -> tuple[str, ...]:
-    """Names of the columns that the expression reads, each once, in the order of reading."""
+    """Names of the columns that an expression reads, in the order of first use."""
     return tuple(dict.fromkeys(part.name for part in expr.walk() if isinstance(part, Column)))

@@ -1,4 +1,4 @@
-"""Checked expressions: terms, and the function that a call refers to with its typing rule.
+"""Checked expressions: typed terms, catalogue functions and their typing rules.
 
 `penstock.expr.check.elaborate` makes terms from an `Expr` and a `Schema`. All
 conversions that the rules ask for are nodes here (calls of "cast"), so both
@@ -26,7 +26,7 @@ class Typed:
 
 
 class NullType(DataType):
-    """The type of a bare null: it becomes whatever is asked of it."""
+    """Type of a bare null, which converts to any other type."""
 
     __slots__ = ()
 
@@ -52,14 +52,14 @@ class ColumnTerm(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiteralTerm(Term):
-    """A constant, as it is inside rows. `adapts`: a bare number takes the type of what it meets."""
+    """A constant as an internal value. `adapts`: a bare number adapts to the type of other operands."""
 
     value: object
     adapts: bool = False
 
 
 class Mismatch(Exception):
-    """Raised by a typing rule whose arguments do not fit. The check makes it a `WrongType`."""
+    """Raised by a typing rule whose arguments do not fit. `check` turns it into a `WrongType`."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
         super().__init__(what)
@@ -70,7 +70,7 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The decision of a typing rule: the types its arguments become, the result, and its nullability.
+    """Result of a typing rule: the types that arguments convert to, the result type, and its nullability.
 
     `nullable` None: the result is nullable if an argument is.
     """
@@ -94,7 +94,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallTerm(Term):
-    """A function of the catalogue on checked arguments."""
+    """A catalogue function applied to checked arguments."""
 
     function: Function
     arguments: tuple[Term, ...]

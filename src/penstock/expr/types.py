@@ -1,4 +1,4 @@
-"""Types of columns and rows.
+"""Column and row types.
 
 A row type is declared once, as a `NamedTuple` or a dataclass; its annotations
 become a `Schema`. Inside, a row is always a plain tuple in field order: struct
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """Base of the column types. Values of a type never mix with values of another.
+    """Base of the column types. Values of different types never mix.
 
     Types without parameters inherit its methods: types are equal if they are of one class.
     """
@@ -30,13 +30,13 @@ class BoolType(DataType):
 
 
 class Int32Type(DataType):
-    """`int` in [-2**31, 2**31); leaving the range is an error, never a wrap."""
+    """`int` in [-2**31, 2**31). Overflow is an error."""
 
     __slots__ = ()
 
 
 class Int64Type(DataType):
-    """`int` in [-2**63, 2**63); leaving the range is an error, never a wrap."""
+    """`int` in [-2**63, 2**63). Overflow is an error."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class TimestampType(DataType):
 
 
 class AnyType(DataType):
-    """Any hashable Python value, passed on as it is (annotated `object` or `Any`).
+    """Any hashable Python value, passed through unchanged (annotated `object` or `Any`).
 
     Expressions may carry it, compare it for equality and ask whether it is null;
     nothing else is known of it. Where rows must have an order (`max`, ties of `top_k`),
@@ -100,7 +100,7 @@ class AnyType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):
-    """A nested row: a tuple inside, its row class at the borders."""
+    """A nested row: a tuple inside, an instance of its row class for users."""
 
     fields: tuple[Field, ...]
     row_class: type | None = field(default=None, compare=False, repr=False)
@@ -111,7 +111,7 @@ class StructType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(DataType):
-    """A sequence of one type: a tuple inside."""
+    """A sequence of one element type: a tuple inside."""
 
     element: DataType
     nullable: bool = False
@@ -122,7 +122,7 @@ class ListType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named column. `nullable` means that `None` may stand in it."""
+    """A named column. `nullable` means that it may contain `None`."""
 
     name: str
     type: DataType
@@ -134,7 +134,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a stream, in order, and the class that users see its rows as.
+    """The columns of a stream, in order, with the class of its rows.
 
     `scalar` marks a stream of bare values (`int`, `str`, ...): inside, a row is
     a 1-tuple of the column `value`; users and their callables see the value.
@@ -149,7 +149,7 @@ class Schema:
         return tuple(f.name for f in self.fields)
 
     def position(self, name: str) -> int | None:
-        """Where a column stands, or None where there is none of that name."""
+        """Return the position of a column, or None if there is none of that name."""
         for at, f in enumerate(self.fields):
             if f.name == name:
                 return at
@@ -171,7 +171,7 @@ ANY = AnyType()
 
 
 def holds_any(data_type: DataType) -> bool:
-    """Whether a value of a type may be, or hold, any Python object."""
+    """Whether values of a type are arbitrary Python objects or contain them."""
     if isinstance(data_type, StructType):
         return any(holds_any(field.type) for field in data_type.fields)
     return holds_any(data_type.element) if isinstance(data_type, ListType) else isinstance(data_type, AnyType)

@@ -1,4 +1,4 @@
-"""Which type several types become when they meet, as Spark widens under ANSI.
+"""Implicit widening of types to a common type, as in Spark ANSI.
 
 int32 -> int64 -> float64; an integer beside a decimal becomes a decimal of its
 digits, a decimal beside a float becomes a float; a date beside a timestamp
@@ -38,7 +38,7 @@ def is_integer(type: DataType) -> bool:
 
 
 def common_type(terms: Iterable[Term]) -> DataType:
-    """The narrowest type that all terms become by themselves. Raises `Mismatch`."""
+    """Return the narrowest type that all terms implicitly convert to. Raises `Mismatch`."""
     found: DataType = NULL
     numbers: list[int] = []
     for term in terms:
@@ -60,7 +60,7 @@ def _constant_type(number: int, beside: DataType) -> DataType:
 
 
 def wider(a: DataType, b: DataType) -> DataType:
-    """The narrowest type that both become. Raises `Mismatch`."""
+    """Return the narrowest type that both convert to. Raises `Mismatch`."""
     if a == b or b == NULL:
         return a
     if a == NULL:
@@ -96,19 +96,19 @@ def _wider_number(a: DataType, b: DataType) -> DataType:
 
 
 def as_decimal(type: DataType) -> DecimalType:
-    """The decimal that holds every value of an exact number type."""
+    """Return the decimal type that holds every value of an exact number type."""
     return type if isinstance(type, DecimalType) else DecimalType(_DIGITS[type], 0)
 
 
 def decimal_of(term: Term) -> DecimalType:
-    """The decimal a term becomes beside a decimal; a bare int constant just its digits."""
+    """Return the decimal type of a term combined with a decimal. A bare int constant stays narrow."""
     if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
         return DecimalType(len(str(abs(term.value))), 0)
     return as_decimal(term.type)
 
 
 def bounded(precision: int, scale: int) -> DecimalType:
-    """A result type; beyond 38 digits, digits after the point give way, down to six."""
+    """Limit a result type to 38 digits by dropping digits after the point, down to six."""
     if precision <= MAX_PRECISION:
         return DecimalType(precision, scale)
     whole = precision - scale

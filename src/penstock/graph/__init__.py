@@ -1,1 +1,1 @@
-"""A flow as frozen data, and pure algorithms on it."""
+"""Flows as frozen data, with graph algorithms."""

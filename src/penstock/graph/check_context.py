@@ -1,4 +1,4 @@
-"""The inputs and the claimed output of an operator that is about to be added to a flow."""
+"""Context and shared checks for adding an operator to a flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CheckContext(ABC):
-    """What `Operator.output` checks against, and the checks that many operators share.
+    """Inputs and claimed output that `Operator.output` checks, with checks shared by many operators.
 
     inputs:   schemas of what it reads, in port order; of a feedback none.
     output:   the claimed schema of its output.
@@ -32,30 +32,30 @@ class CheckContext(ABC):
 
     @property
     def input(self) -> Schema:
-        """The schema of the only, or the first, input."""
+        """Schema of the only, or the first, input."""
         return self.inputs[0]
 
     # -- what the flow around it answers -------------------------------------------------------------
 
     @abstractmethod
     def refused(self, what: str) -> PenstockError:
-        """The error for an operator that no method of a flow could have made."""
+        """Return the error for an operator that no method of a flow could have made."""
 
     @abstractmethod
     def check_name(self, name: str) -> None:
-        """Raise for a text that cannot name a source or a sink."""
+        """Raise if a text cannot name a source or a sink."""
 
     @abstractmethod
     def upstream(self, port: int) -> object:
-        """The operator that feeds a port."""
+        """Return the operator that feeds a port."""
 
     @abstractmethod
     def sources(self, port: int) -> tuple[str, ...]:
-        """Names of the sources whose rows reach a port."""
+        """Return the names of the sources that reach a port."""
 
     @abstractmethod
     def timed_columns(self, port: int) -> Mapping[str, DataType]:
-        """Columns of a port's rows that have a watermark, with their types."""
+        """Return the columns of a port that have a watermark, with their types."""
 
     @abstractmethod
     def require_watermark(self, port: int, time: Expr, rows: int) -> None:
@@ -63,34 +63,34 @@ class CheckContext(ABC):
 
     @abstractmethod
     def with_forgetting(self, operator: object) -> object:
-        """The form of a distinct or a join that drops state behind the watermarks of its inputs."""
+        """Return the form of a distinct or a join that drops state behind the watermarks of its inputs."""
 
     @abstractmethod
     def threshold(self, value: object, column: str) -> tuple[object, Schema]:
-        """The `AtLeast` for a value of a column of the first input, with its output."""
+        """Return the `AtLeast` for a value of a column of the first input, and its output schema."""
 
     # -- parameters ----------------------------------------------------------------------------------
 
     def need(self, holds: bool, what: str) -> None:
-        """Raise where a condition does not hold. what: a sentence that says what is wrong then."""
+        """Raise unless a condition holds. what: the error, as a sentence."""
         if not holds:
             raise self.refused(what)
 
     def need_same(self, made: object, given: object, what: str) -> None:
-        """Raise where an operator is not the one that the flow would have made in its place."""
+        """Raise unless the flow would have made exactly this operator."""
         self.need(repr(made) == repr(given), what)
 
     def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:
-        """The type of an expression over the input. Raises what `check` raises."""
+        """Return the type of an expression over the input. Raises what `check` raises."""
         return check(expr, self.input if schema is None else schema).type
 
     def keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
-        """Raise for what are no expressions over the input."""
+        """Raise unless all are expressions over the input."""
         for expr in exprs:
             self.type_of(expr, schema)
 
     def all_columns(self, columns: Sequence[Expr], schema: Schema | None = None) -> None:
-        """Raise where `columns` are not exactly those of the input."""
+        """Raise unless `columns` are exactly those of the input."""
         names = (self.input if schema is None else schema).names
         same = len(columns) == len(names) and all(
             expr.same(Column(name)) for expr, name in zip(columns, names, strict=True)
@@ -98,18 +98,18 @@ class CheckContext(ABC):
         self.need(same, "the columns are not all columns of the input")
 
     def orderings(self, by: Iterable[object]) -> None:
-        """Raise for orderings by what are no expressions over the input."""
+        """Raise unless all order by expressions over the input."""
         self.keys(each.expr for each in by if isinstance(each, Ordering))
 
     # -- columns -------------------------------------------------------------------------------------
 
     def computed(self, columns: Iterable[tuple[str, Expr]]) -> tuple[Field, ...]:
-        """The columns that named expressions over the input make."""
+        """Return the columns computed by named expressions over the input."""
         typed = ((name, check(expr, self.input)) for name, expr in columns)
         return tuple(Field(name, term.type, term.nullable) for name, term in typed)
 
     def alike(self) -> tuple[Field, ...]:
-        """The columns of inputs that have the same ones; null may be in them where it may be in one."""
+        """Return the common columns of all inputs. A column is nullable if it is in any input."""
         fields = list(self.input.fields)
         for other in self.inputs[1:]:
             mine = [(f.name, f.type) for f in fields]
@@ -121,7 +121,7 @@ class CheckContext(ABC):
         return tuple(fields)
 
     def beside(self, kept: Sequence[int], may_lack: tuple[bool, bool] = (False, False)) -> tuple[Field, ...]:
-        """The columns of the first input, then those of the second at `kept`, under their claimed names.
+        """Return the columns of the first input, then those of the second at `kept`, with claimed names.
 
         Users say what columns are called whose name both inputs have, and outer joins call all by number.
         may_lack: for which inputs a row may stand without one of theirs, with nulls.
@@ -137,7 +137,7 @@ class CheckContext(ABC):
         return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
 
     def all_beside(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
-        """As `beside`, with all columns of the second input. Raises where some are left out."""
+        """As `beside`, with all columns of the second input. Raises if any is left out."""
         every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
         self.need(every, "not all columns of the right are there")
         return self.beside(kept, (may_lack, may_lack))

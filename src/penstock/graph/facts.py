@@ -1,7 +1,7 @@
-"""What is known of a stream, and what an operator says of itself.
+"""Declarations of operators: facts of streams, ports, placement, and state layout.
 
-Facts are found by analysis and never by an operator's name: an operator states
-what it needs of its inputs and what it gives, as data and small functions.
+Analysis derives the facts of every edge. It never looks at an operator's name: an operator declares, as data
+and small functions, which facts it needs of its inputs and which it gives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Five facts of an edge. Stronger is True; unrelated inputs meet by `and`.
+    """Five facts of an edge. True is the stronger value; the facts of several inputs are combined by `and`.
 
     bounded: all of its rows come with the first tick.
     append:  no row is ever taken back; weights are +1.
@@ -34,7 +34,7 @@ class Facts:
     det: bool = True
 
     def but(self, **facts: bool) -> Facts:
-        """These facts with some of them replaced."""
+        """Return these facts with some of them replaced."""
         return replace(self, **facts)
 
     @property
@@ -47,7 +47,7 @@ FACT_NAMES = ("bounded", "append", "ordered", "once", "det")
 
 
 def meet(facts: Iterable[Facts]) -> Facts:
-    """The facts that hold of every one of `facts`; all of them of none."""
+    """Return the facts that all of `facts` share; every fact if there are none."""
     result = Facts(bounded=True, append=True, ordered=True, once=True, det=True)
     for f in facts:
         result = Facts(*(getattr(result, n) and getattr(f, n) for n in FACT_NAMES))
@@ -55,7 +55,7 @@ def meet(facts: Iterable[Facts]) -> Facts:
 
 
 class Delay(Enum):
-    """When what enters a port is seen."""
+    """Time at which the rows of a port are seen."""
 
     NONE = "same tick"
     TICK = "next tick"
@@ -82,7 +82,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A fact that an operator needs of one of its inputs, with reason and way out.
+    """A fact that an operator requires of an input, with the reason and a fix.
 
     `why` finishes "it is needed because ...". `only_in_loop`: asked only of an
     operator that is part of a cycle; where every way round passes a delay, the
@@ -99,7 +99,7 @@ class Need:
 
 
 class EqualRows(Enum):
-    """The key that is made of all columns of a port's rows."""
+    """Marker of a key made of all columns of a port."""
 
     ALL_COLUMNS = "all columns"
 
@@ -110,7 +110,7 @@ PortKey: TypeAlias = "tuple[Expr, ...] | EqualRows | None"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which rows of an operator's inputs must meet, so that it can answer them.
+    """Which input rows of an operator must meet on one shard.
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
     whole: all of them.
@@ -128,7 +128,7 @@ WHOLE = Placement(whole=True)
 
 
 def keyed(*keys: PortKey) -> Placement:
-    """Rows meet where the keys of their ports are equal; those of a port of None, everywhere.
+    """Place rows with equal keys together. A port with the key None is broadcast.
 
     Without any key expression all rows have the same key: then it is `WHOLE`.
     """
@@ -136,12 +136,12 @@ def keyed(*keys: PortKey) -> Placement:
 
 
 Lineage: TypeAlias = "Mapping[str, Expr]"
-"""By output column, the expression over a port's columns that has the same value."""
+"""Output columns, each with the expression over a port's columns that equals it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unservable:
-    """A reason why answers are no function of the rows at a time, with a way out.
+    """Why the output of an operator is not determined by its input rows at a time, with a fix.
 
     A flow behind replicas begins with the rows of some time, each with its count, in any order and cut into
     any ticks. why: a sentence. fix: what the user can write instead.
@@ -156,7 +156,7 @@ class Unservable:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSlot:
-    """A slot whose keys are values of the operator's keys for the input `port`.
+    """Layout of a slot whose keys are values of the operator's keys for the input `port`.
 
     bare:    a single value is not in a tuple.
     of_pair: the operator's key is the first part of each key.
@@ -169,12 +169,12 @@ class KeyedSlot:
 
 @dataclass(frozen=True, slots=True)
 class PendingSlot:
-    """A slot with input rows under `()` that wait for the next tick."""
+    """Layout of a slot that holds input rows for the next tick, under the key `()`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarSlots:
-    """Three slots, `<prefix>calendar`, `counts` and `due`: at what time which keys of `keys` are over."""
+    """Layout of the slots `<prefix>calendar`, `counts` and `due`: the expiry times of the keys of `keys`."""
 
     prefix: str
     keys: KeyedSlot
@@ -182,7 +182,7 @@ class CalendarSlots:
 
 @dataclass(frozen=True, slots=True)
 class SessionSlots:
-    """Three slots of sessions, which are numbered through."""
+    """Layout of the three slots of numbered sessions."""
 
     keys: KeyedSlot
 
@@ -191,6 +191,6 @@ SlotLayout: TypeAlias = KeyedSlot | PendingSlot | CalendarSlots | SessionSlots
 
 
 def calendar(prefix: str, keys: KeyedSlot) -> dict[str, SlotLayout]:
-    """The slots of a calendar, each with its layout."""
+    """Return the slots of a calendar with their layout."""
     layout = CalendarSlots(prefix, keys)
     return dict.fromkeys((f"{prefix}calendar", f"{prefix}counts", f"{prefix}due"), layout)

@@ -1,4 +1,4 @@
-"""Growth of values: which columns of a stream only ever rise, and what tells one such value from another.
+"""Monotone columns: columns whose value per key only rises.
 
 This is not growth of a stream (`Facts.append`): a table of counts takes each old
 count back, and yet no count falls.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Rows of a stream that are values which grow.
+    """The monotone columns of a stream and the key that identifies each value.
 
     keys:    columns that tell the values apart: at any time there is at most one row of each
              key, and a row that is taken back is followed by a greater one.
@@ -45,7 +45,7 @@ Node = TypeVar("Node", bound=_Node)
 
 
 def growth_of(nodes: Sequence[_Node], node_id: int) -> Growth | None:
-    """What of a node's output only grows, while its `origin` reads rows that are only added."""
+    """Return the monotone columns of a node's output, assuming that its `origin` reads append streams."""
     growth: Growth | None = None
     for node in reversed(_upstream(nodes, node_id)):
         growth = node.operator.growth([growth] * len(node.inputs))
@@ -53,7 +53,7 @@ def growth_of(nodes: Sequence[_Node], node_id: int) -> Growth | None:
 
 
 def origin(nodes: Sequence[Node], node_id: int) -> Node:
-    """The operator that makes what grows, or falls, in the output of node `node_id`.
+    """Return the operator that introduces the monotone columns in the output of node `node_id`.
 
     It is the last one upstream that does not hand on what its own input grows in: an aggregate
     of a table falls with the rows of it that are taken back, whatever grows in the table.
@@ -70,7 +70,7 @@ def origin(nodes: Sequence[Node], node_id: int) -> Node:
 
 
 def _upstream(nodes: Sequence[Node], node_id: int) -> list[Node]:
-    """A node, the one it reads, and so on, while there is one that is written before."""
+    """Return a node followed by its chain of single inputs, up to a back edge."""
     chain = [nodes[node_id]]
     while len(chain[-1].inputs) == 1 and chain[-1].inputs[0] < chain[-1].id:
         chain.append(nodes[chain[-1].inputs[0]])

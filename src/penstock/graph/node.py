@@ -32,17 +32,17 @@ Columns: TypeAlias = "tuple[Field, ...] | None"
 
 
 def unchanged(schema: Schema) -> dict[str, Expr]:
-    """The lineage of rows that keep all columns of an input."""
+    """Lineage of an operator that keeps all columns of an input."""
     return {name: Column(name) for name in schema.names}
 
 
 def function_name(function: object) -> str:
-    """A function as users called it."""
+    """Display name of a user's function."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 class Operator(ABC):
-    """Base of the operators: frozen dataclasses that say what analyses must know.
+    """Base class of operators: frozen dataclasses that declare their properties to the analyses.
 
     `kind` is the name shown to users. Nothing outside the operator's own file
     decides by it; engines dispatch on the class.
@@ -50,38 +50,38 @@ class Operator(ABC):
 
     kind: ClassVar[str]
     runs_each_tick: ClassVar[bool] = False
-    """Whether it has something to say in a tick in which nothing reaches it. It starts no tick."""
+    """Whether it may emit in a tick without input. Such an operator starts no tick itself."""
     runs_first_tick: ClassVar[bool] = False
-    """Whether it has something to say in the first tick, whatever reaches it. It starts no tick."""
+    """Whether it may emit in the first tick without input. Such an operator starts no tick itself."""
     begins_ticks: ClassVar[bool] = False
-    """Whether each of its values is a tick of its own: then its ticks are part of the input."""
+    """Whether each of its values is a tick of its own, so that its ticks are part of the input."""
     ends_streams: ClassVar[bool] = False
-    """Whether what leads to it runs, although nothing of it leaves the flow."""
+    """Whether its inputs are computed even if no sink reads them."""
     linear: ClassVar[bool] = False
-    """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
+    """Whether it maps each row by itself and keeps no state: a retracted row retracts its result."""
     row_by_row: ClassVar[bool] = False
-    """Whether it answers each row when it comes, in order, so that it can run inside of its reader."""
+    """Whether it maps rows one at a time and in order, so that it can be inlined into its consumer."""
     unites: ClassVar[bool] = False
-    """Whether each of its rows is a row of one of its inputs, and each row of them is one of its rows."""
+    """Whether its output is exactly the rows of its inputs."""
     merges_equal: ClassVar[bool] = False
-    """Whether equal values become one, also where no row is taken back: one of them stands for all."""
+    """Whether it replaces equal values by one representative, even in append streams."""
     nets: ClassVar[bool] = False
-    """Whether what it sends depends on the sum of a tick's changes, and not on each of them."""
+    """Whether its output depends only on the consolidated changes of a tick."""
     makes_order: ClassVar[bool] = False
-    """Whether the order of its rows is its own; only equal ones keep that in which they came."""
+    """Whether it defines the order of its rows. Equal rows keep their order of arrival."""
     gives_watermark: ClassVar[bool] = False
     """Whether its rows are watermarks, which only operators beside it can use."""
     runs_in_rounds: ClassVar[bool] = False
-    """Whether a loop with it can be cut by key, so that shards run its rounds side by side."""
+    """Whether a loop with it can be partitioned by key, so that shards run its rounds in parallel."""
     __slots__ = ()
 
     @abstractmethod
     def ports(self) -> tuple[Port, ...]:
-        """The inputs, in order."""
+        """Inputs, in order."""
 
     @abstractmethod
     def output(self, context: CheckContext) -> Columns:
-        """The columns of the output over the inputs of `context`; None where a function decides.
+        """Return the columns of the output, or None where a function decides.
 
         Raises what `context.refused` makes, and what the checks of expressions raise, for inputs that it
         cannot read and for parameters that no method gives.
@@ -89,14 +89,14 @@ class Operator(ABC):
 
     @abstractmethod
     def placement(self) -> Placement:
-        """Which input rows must meet. `ANYWHERE` only where each row is answered by itself."""
+        """Return which input rows must meet on one shard. `ANYWHERE`: each row is handled by itself."""
 
     @abstractmethod
     def unservable(self) -> Unservable | None:
-        """Why its answers are no function of the rows at a time, so that no replica can serve them."""
+        """Return why a replica cannot serve the operator, or None if it can."""
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        """Per port, which columns of the output have the value of what expression over the port's columns.
+        """Return, per port, the output columns that equal an expression over the columns of the port.
 
         Only what holds of every row that is made of a row of that port. Default: nothing is known.
         """
@@ -124,61 +124,61 @@ class Operator(ABC):
         return self, tuple(field for field in output.fields if field.name in there)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        """The layout of each slot that can be divided among shards. Default: there is none.
+        """Return the layout of each slot that can be divided among shards. Default: none.
 
         appends: per port, whether its rows are never taken back.
         """
         return {}
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
-        """Whether no float of its rows is -0.0, given of which inputs that holds. Default: not known."""
+        """Whether no float of its rows is -0.0, given the same of each input. Default: unknown."""
         return False
 
     def at_most_one_row(self) -> bool:
-        """Whether it holds one row at most, whose order is no question then."""
+        """Whether it holds at most one row, so that order does not matter."""
         return False
 
     def reads_order(self, port: int) -> bool:
-        """Whether answers depend on the order of a port's rows. Default: where it needs one."""
+        """Whether its output depends on the order of a port's rows. Default: if it needs an order."""
         return any(need.fact == "ordered" and need.port == port for need in self.needs())
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        """Facts of the output, from those of the inputs. Default: their meet."""
+        """Derive the facts of the output from those of the inputs. Default: their meet."""
         return meet(inputs)
 
     def needs(self) -> tuple[Need, ...]:
-        """Facts that must hold of inputs."""
+        """Facts required of the inputs."""
         return ()
 
     def guard(self) -> str | None:
-        """The user's reason why answers may depend on the cut into ticks here, if one was given."""
+        """The user's `nondet=` reason why the output may depend on the cut into ticks, or None."""
         return None
 
     def depends_on_cut(self) -> str:
-        """Why its answers depend on how the input is cut into ticks, a sentence; empty where they do not.
+        """A sentence on why its output depends on how input is cut into ticks; empty if it does not.
 
         Such an operator must have a `guard`, unless the ticks of the flow are given.
         """
         return ""
 
     def may_be_silent(self) -> bool:
-        """Whether it may have nothing to say in a tick in which it acts; those behind it do not run then."""
+        """Whether it may emit nothing in a tick in which it is active. Its consumers then do not run."""
         return False
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
-        """Which columns only grow while rows of its input are only added, given those of the inputs."""
+        """Return the columns that only grow while the input is append-only, given those of the inputs."""
         return None
 
     def grows_from(self) -> str | None:
-        """The column of its input that must only grow, where it needs one."""
+        """The input column that is required to only grow, or None."""
         return None
 
     def inside_loop(self) -> Operator:
-        """What stands in its place where its rows come back to it within a tick. Default: itself."""
+        """Return the operator to use in its place within a cycle of a tick. Default: itself."""
         return self
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        """Why it cannot stand in a loop whose rows may be taken back, a clause; empty where it can.
+        """A clause on why it cannot run in a loop with retractions; empty if it can.
 
         Such a loop tells the rounds of a tick apart, and what an operator remembers
         must be kept by rounds. goes_round: per port, whether what it reads is of the loop.
@@ -186,26 +186,26 @@ class Operator(ABC):
         return "" if self.linear else "what it remembers is not kept by rounds"
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
-        """The operator's expressions with a label each, for `explain` and fingerprints."""
+        """Labelled expressions of the operator, for `explain` and fingerprints."""
         yield from ()
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        """The operator's opaque functions with a label each."""
+        """Labelled opaque functions of the operator."""
         yield from ()
 
     def claimed(self) -> Iterator[str]:
-        """What users say of its functions and nothing proves, a clause each; verdicts rest on it."""
+        """Unproved assumptions about the user's functions, one clause each. Verdicts rest on them."""
         for _, function in self.callables():
             yield f"{function_name(function)} is a function of its arguments"
 
     def describe(self) -> str:
-        """The parameters in short, for `explain` and pictures; empty where there are none."""
+        """A short rendering of the parameters for `explain` and pictures; empty if there are none."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator in its place.
+    """An operator of a flow with its inputs and schema.
 
     id:     its position in `FlowGraph.nodes`, given in the order of writing.
     name:   unique in the flow; the user's, or the kind with a number.
@@ -224,7 +224,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`source` feeds port number `port` of `target`."""
+    """An edge from node `source` to input number `port` of node `target`."""
 
     source: int
     target: int
@@ -233,7 +233,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class FlowGraph:
-    """A whole flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
+    """A complete flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
 
     sources and sinks map the names users gave to node ids. `given_ticks`: the
     flow was declared with `ticks="given"`, its ticks are part of its input.
@@ -254,14 +254,14 @@ class FlowGraph:
         return self.nodes[edge.target].operator.ports()[edge.port]
 
     def consumers(self) -> tuple[tuple[Edge, ...], ...]:
-        """Per node, the edges that leave it, in the order of writing."""
+        """Outgoing edges per node, in the order they were written."""
         out: list[list[Edge]] = [[] for _ in self.nodes]
         for edge in self.edges():
             out[edge.source].append(edge)
         return tuple(tuple(edges) for edges in out)
 
     def same_tick_edges(self) -> Iterator[Edge]:
-        """Edges whose rows are seen in the tick in which they are sent."""
+        """Edges without a delay, whose rows are seen in the tick in which they are sent."""
         for node in self.nodes:
             if not node.inputs:
                 continue

@@ -1,4 +1,4 @@
-"""Pure algorithms on small directed graphs: components and topological order.
+"""Algorithms on small directed graphs: components, topological order, shortest paths.
 
 A graph is its number of nodes and a list of successors per node. Everything is
 iterative: a flow of 10,000 operators in a line must not meet Python's stack limit.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def successors(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Adjacency lists of a graph given as pairs."""
+    """Build adjacency lists from pairs."""
     out: list[list[int]] = [[] for _ in range(count)]
     for source, target in edges:
         out[source].append(target)
@@ -22,7 +22,7 @@ def successors(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 
 def components(graph: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Strongly connected components (Tarjan 1972), each sorted, in reverse topological order."""
+    """Compute strongly connected components (Tarjan 1972), each sorted, in reverse topological order."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -64,12 +64,12 @@ def components(graph: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def is_cyclic(component: Sequence[int], graph: Sequence[Sequence[int]]) -> bool:
-    """Whether a component holds a cycle: more than one node, or a loop on its only one."""
+    """Whether a component holds a cycle: several nodes, or one with an edge to itself."""
     return len(component) > 1 or component[0] in graph[component[0]]
 
 
 def topological_order(graph: Sequence[Sequence[int]]) -> list[int]:
-    """Nodes with every edge going forward; among free nodes the least id first (Kahn 1962).
+    """Sort nodes topologically, least id first among free nodes (Kahn 1962).
 
     Only for acyclic graphs.
     """
@@ -92,7 +92,7 @@ def topological_order(graph: Sequence[Sequence[int]]) -> list[int]:
 
 
 def shortest_path(graph: Sequence[Sequence[int]], start: int, end: int) -> list[int] | None:
-    """A path of fewest edges from `start` to `end`, at least one edge long; None where there is none."""
+    """Return a shortest path from `start` to `end` of at least one edge, or None."""
     came_from: dict[int, int] = {}
     layer = [start]
     while layer:

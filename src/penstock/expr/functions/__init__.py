@@ -1,4 +1,4 @@
-"""The catalogue: every function that an expression can call, by theme."""
+"""The function catalogue, by theme."""
 
 from __future__ import annotations
 

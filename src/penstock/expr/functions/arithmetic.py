@@ -1,4 +1,4 @@
-"""Arithmetic of two numbers: + - * / // %.
+"""Arithmetic operators: + - * / // %.
 
 Integers keep their width and raise when they leave it; `/` of integers is a
 float; decimals follow Spark's rules of precision and scale.
@@ -21,20 +21,20 @@ RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: 
 
 
 def checked(emitter: Emitter, source: str, type: DataType) -> str:
-    """An integer source that raises where it leaves its type."""
+    """Wrap integer source so that it raises on overflow."""
     low, high = RANGES[type]
     name = emitter.fresh()
     return f"({name} if {low} <= ({name} := {source}) <= {high} else x_overflow({name}, '{type}'))"
 
 
 def is_decimal_pair(arguments: Arguments) -> bool:
-    """Whether arithmetic of the two is decimal: one is, and the other is no float."""
+    """Whether arithmetic on two types is decimal: one is a decimal and the other is not a float."""
     types = [a.type for a in arguments]
     return FLOAT64 not in types and any(isinstance(t, DecimalType) for t in types)
 
 
 def need_numbers(what: str, arguments: Arguments) -> DataType:
-    """The common type of numbers. Raises `Mismatch` where one is none."""
+    """Return the common type of numbers. Raises `Mismatch` for other types."""
     common = common_type(arguments)
     if not is_number(common):
         types = " and ".join(str(a.type) for a in arguments)
@@ -108,7 +108,7 @@ _SHAPES: dict[DecimalType, DecimalSpec] = {}
 
 
 def shape_of(type: DecimalType) -> DecimalSpec:
-    """The shape of a decimal type, one object per type."""
+    """Return the `DecimalSpec` of a decimal type, one object per type."""
     return _SHAPES.setdefault(type, DecimalSpec.of(type))
 
 

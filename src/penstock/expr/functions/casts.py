@@ -1,4 +1,4 @@
-"""Casts between column types, by the rules of Spark ANSI: what does not fit raises.
+"""Casts between column types by the rules of Spark ANSI, which raise for values that do not fit.
 
 The table says for each pair of types how the value is made, and whether that
 can fail on a row; a pair that is not in it cannot be cast.
@@ -35,7 +35,7 @@ _UTC = UTC
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """`source` has `{v}` for the value, `{shape}` for the target decimal, `{bits}` for the target width."""
+    """A cast as source with placeholders: `{v}` value, `{shape}` target decimal, `{bits}` target width."""
 
     source: str
     fallible: bool = False
@@ -132,7 +132,7 @@ CAST = Strict("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
 
 
 def int_of_float(value: float, bits: int) -> int:
-    """Cut towards zero. Raises for NaN and beyond the range; 2**63 itself is taken for the greatest int64."""
+    """Truncate towards zero. Raises for NaN and out of range; 2**63 itself gives the greatest int64."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     if value - value != 0.0 or math.floor(value) > float(high) or math.ceil(value) < float(low):
         overflow(value, f"int{bits}")
@@ -140,17 +140,17 @@ def int_of_float(value: float, bits: int) -> int:
 
 
 def timestamp_of_date(value: date) -> datetime:
-    """Midnight in UTC."""
+    """Convert a date to midnight UTC."""
     return datetime(value.year, value.month, value.day, tzinfo=_UTC)
 
 
 def seconds_of_timestamp(value: datetime) -> int:
-    """Whole seconds since 1970, rounded down."""
+    """Convert a timestamp to whole seconds since 1970, rounded down."""
     return (value - EPOCH) // _SECOND
 
 
 def timestamp_of_seconds(value: int) -> datetime:
-    """The moment so many seconds after 1970. Raises outside the years 1 to 9999."""
+    """Convert seconds since 1970 to a timestamp. Raises outside the years 1 to 9999."""
     try:
         return EPOCH + timedelta(seconds=value)
     except OverflowError:

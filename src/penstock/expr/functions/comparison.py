@@ -1,4 +1,4 @@
-"""Comparisons: NaN equals NaN and is greater than every number, as in Spark."""
+"""Comparison operators. NaN equals NaN and is greater than every number, as in Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def _is_number(term: Term) -> bool:
-    """Whether it is a float constant that is not NaN."""
+    """Whether a term is a float constant other than NaN."""
     return isinstance(term, LiteralTerm) and term.value == term.value
 
 

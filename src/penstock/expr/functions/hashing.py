@@ -1,4 +1,4 @@
-"""The function `hash`: the same 64 bits on every engine, machine and run, equal to Spark's `xxhash64`.
+"""The `hash` function: equal to Spark's `xxhash64` on every engine and machine.
 
 XXH64 of the bytes of each value, each hash the seed of the next, the first
 seed 42; null leaves the seed as it is. Floats are hashed by their bits with one
@@ -47,18 +47,18 @@ Hash = Callable[[Any, int], int]
 
 
 def hash_int(value: int, seed: int) -> int:
-    """Hash of an integer as four bytes."""
+    """Hash an integer as four bytes."""
     return xxh64_intdigest(_INT.pack(value & 0xFFFFFFFF), seed)
 
 
 def hash_long(value: int, seed: int) -> int:
-    """Hash of an integer as eight bytes."""
+    """Hash an integer as eight bytes."""
     return xxh64_intdigest(_LONG.pack(value & 0xFFFFFFFFFFFFFFFF), seed)
 
 
 @singledispatch
 def hash_of(type: DataType) -> Hash:
-    """The hash of values of a type that are not null."""
+    """Return the hash function for values of a type, nulls excluded."""
     raise TypeError(f"no hash of {type}")
 
 
@@ -101,7 +101,7 @@ def _decimal(type: DecimalType) -> Hash:
 
 
 def _big_endian(value: int) -> bytes:
-    """The shortest two's complement of an integer."""
+    """Shortest two's complement bytes of an integer."""
     size = ((value if value >= 0 else ~value).bit_length() + 8) // 8
     return value.to_bytes(size, "big", signed=True)
 
@@ -150,7 +150,7 @@ def _fold(parts: Iterable[tuple[Hash, Any]], seed: int) -> int:
 
 
 def hash_values(hashes: tuple[Hash, ...], *values: Any) -> int:
-    """The hash of several values as a signed 64-bit integer. Values may be None."""
+    """Hash several values, possibly None, to a signed 64-bit integer."""
     h = _fold(zip(hashes, values, strict=True), SEED)
     return h - (1 << 64) if h >> 63 else h
 

@@ -1,4 +1,4 @@
-"""Truth with three values, nulls, and choice."""
+"""Three-valued logic, null tests, and conditionals."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _coalesce(emitter: Emitter, call: CallTerm) -> Code:
 
 
 def _when_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    """Arguments: condition, value, condition, value, ..., and the value otherwise."""
+    """Typing rule of `when`. Arguments: condition, value, condition, value, ..., default value."""
     *pairs, otherwise = arguments
     conditions, values = tuple(pairs[::2]), tuple(pairs[1::2])
     _need_bools("when", conditions)

@@ -1,4 +1,4 @@
-"""Parts of nested values: fields of structs, elements of lists."""
+"""Access to nested values: fields of structs, elements of lists."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _element(emitter: Emitter, call: CallTerm) -> Code:
 
 
 def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
-    """Element `at`, from 0; null of a null. Raises beyond the ends."""
+    """Return element `at`, counted from 0, or null of a null list. Raises out of range."""
     if values is None or at is None:
         return None
     if not 0 <= at < len(values):

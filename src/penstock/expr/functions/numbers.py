@@ -1,4 +1,4 @@
-"""Functions of one number (sign, rounding), and the least and greatest of several values."""
+"""Numeric functions: sign, rounding, least and greatest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _INT64_DIGITS = 19
 
 
 def round_float(value: float, digits: int) -> float:
-    """Rounded half up as a decimal of the digits that `value` shows."""
+    """Round half up, as the decimal number that `value` is printed as."""
     if value - value != 0.0:
         return value
     # Decimals on the way have one zero only.
@@ -87,7 +87,7 @@ def round_float(value: float, digits: int) -> float:
 
 
 def round_int(value: int, digits: int, greatest: int) -> int:
-    """Rounded half up to tens, hundreds, ...; raises beyond `greatest`."""
+    """Round half up to tens, hundreds, and so on. Raises beyond `greatest`."""
     if digits > _INT64_DIGITS:
         return 0
     step = 10**digits
@@ -188,12 +188,12 @@ def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], Code]:
 
 
 def least(*values: Any) -> Any:
-    """The least of the values that are not null."""
+    """Least value that is not null."""
     return min((v for v in values if v is not None), default=None)
 
 
 def greatest(*values: Any) -> Any:
-    """The greatest of the values that are not null."""
+    """Greatest value that is not null."""
     return max((v for v in values if v is not None), default=None)
 
 
@@ -202,12 +202,12 @@ def _float_order(value: float) -> tuple[bool, float]:
 
 
 def least_float(*values: float | None) -> float | None:
-    """The least of the floats that are not null; NaN is greatest."""
+    """Least float that is not null; NaN is greatest."""
     return min((v for v in values if v is not None), default=None, key=_float_order)
 
 
 def greatest_float(*values: float | None) -> float | None:
-    """The greatest of the floats that are not null; NaN is greatest."""
+    """Greatest float that is not null; NaN is greatest."""
     return max((v for v in values if v is not None), default=None, key=_float_order)
 
 

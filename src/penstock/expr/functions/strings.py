@@ -1,4 +1,4 @@
-"""Strings, counted in code points; most work on bytes too where it makes sense."""
+"""String functions, counted in code points. Most of them accept bytes, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Callable[[Arguments, tuple[object, ...]], Signature]
 
 
 def _rule(what: str, result: DataType, *wanted: DataType) -> Rule:
-    """A rule for fixed types; integers of any width stand where int32 is wanted."""
+    """Typing rule for fixed types. int32 parameters accept integers of any width."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         for argument, want in zip(arguments, wanted, strict=True):
@@ -68,7 +68,7 @@ def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> s
 
 
 def substring(text: str, start: int, length: int) -> str:
-    """As Spark's `substring`: positions from 1; 0 is taken for 1, negative counts from the end."""
+    """Substring as in Spark: positions count from 1, with 0 read as 1, or from the end if negative."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 
@@ -85,7 +85,7 @@ def replace(text: str, search: str, by: str) -> str:
 
 
 def split_part(text: str, delimiter: str, number: int) -> str:
-    """Part `number` from 1, or from the end where negative; raises for 0."""
+    """Return part `number`, counted from 1, or from the end if negative. Raises for 0."""
     if number == 0:
         raise EvaluationError("split_part counts from 1, or from -1 backwards: there is no part 0")
     parts = text.split(delimiter) if delimiter else [text]

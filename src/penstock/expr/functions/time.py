@@ -1,4 +1,4 @@
-"""Dates and timestamps. All is UTC, so a timestamp's fields are those of its `datetime`."""
+"""Date and timestamp functions. All times are UTC."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _shift(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 def shift(value: Any, span: timedelta) -> Any:
-    """The moment or day `span` later. Raises outside the years 1 to 9999."""
+    """Add `span` to a timestamp or date. Raises outside the years 1 to 9999."""
     try:
         return value + span
     except OverflowError:
@@ -108,7 +108,7 @@ def _window_start(emitter: Emitter, source: str, width: timedelta) -> str:
 
 
 def tumble(value: datetime, width: timedelta) -> datetime:
-    """Start of the window. Raises where it lies before the year 1."""
+    """Return the start of the window. Raises before the year 1."""
     try:
         return value - (value - EPOCH) % width
     except OverflowError:
@@ -136,7 +136,7 @@ def _midnight(value: Any) -> Any:
 
 
 def truncate_week(value: Any) -> Any:
-    """Monday of the week."""
+    """Return the Monday of the week."""
     return shift(_midnight(value), timedelta(days=-value.weekday()))
 
 
