@@ -1,1 +1,1 @@
-"""What users write: flows, streams, operators."""
+"""Public API for building flows: flows, streams, signals, operators."""

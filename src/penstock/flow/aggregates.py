@@ -1,4 +1,4 @@
-"""Aggregate functions: `ps.sum(col.price)` and the like, as data.
+"""Aggregate functions as data: `ps.sum(col.price)` and the like.
 
 Nulls are ignored by all of them but `count()` of rows. No answer depends on
 the order of arrival: float sums are exact and rounded once, `first` and `last`
@@ -41,12 +41,12 @@ class Aggregation(ABC):
     only_grows: ClassVar[bool] = False
 
     def arguments(self) -> tuple[Expr, ...]:
-        """Its expressions over the input columns."""
+        """Expressions over the input columns."""
         return tuple(v for v in (getattr(self, f.name) for f in fields(self)) if v is not None)
 
     @abstractmethod
     def field(self, name: str, schema: Schema) -> Field:
-        """The output column; raises what the check of its arguments raises, or `WrongType`."""
+        """Return the output column. Raises what the check of its arguments raises, or `WrongType`."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()}({', '.join(str(a) for a in self.arguments())})"
@@ -54,7 +54,7 @@ class Aggregation(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _OfValues(Aggregation):
-    """Base of aggregates of the values of one expression. Default answer: one of the values."""
+    """Base of aggregates over the values of one expression. The default result type is theirs."""
 
     expr: Expr
 
@@ -65,7 +65,7 @@ class _OfValues(Aggregation):
 
 @dataclass(frozen=True, slots=True)
 class _ByOrder(Aggregation):
-    """Base of aggregates that answer `expr` of the row that comes first or last by `by`."""
+    """Base of aggregates that return `expr` of the first or last row in the order of `by`."""
 
     expr: Expr
     by: Expr
@@ -88,7 +88,7 @@ def _number(function: str, expr: Expr, schema: Schema) -> Field:
 
 @dataclass(frozen=True, slots=True)
 class Count(Aggregation):
-    """Rows of the group, or those of them where `expr` is not null."""
+    """Number of rows of the group, or of those with a non-null `expr`."""
 
     only_grows: ClassVar[bool] = True
     expr: Expr | None = None
@@ -100,7 +100,7 @@ class Count(Aggregation):
 
 
 class Sum(_OfValues):
-    """Sum; null if every value is. Integers sum to int64 and raise when they leave it."""
+    """Sum of the non-null values; null if there are none. Integers sum to int64 and raise on overflow."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ def _sum_type(argument: DataType) -> DataType:
 
 
 class Mean(_OfValues):
-    """Exact mean, rounded once; null if every value is."""
+    """Exact mean of the non-null values, rounded once; null if there are none."""
 
     __slots__ = ()
 
@@ -134,13 +134,13 @@ class Mean(_OfValues):
 
 
 class Min(_OfValues):
-    """Least value; NaN is greatest; null if every value is."""
+    """Least value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()
 
 
 class Max(_OfValues):
-    """Greatest value; NaN is greatest; null if every value is."""
+    """Greatest value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()
 
@@ -148,7 +148,7 @@ class Max(_OfValues):
 
 
 class CountDistinct(_OfValues):
-    """Different values that are not null."""
+    """Number of distinct non-null values."""
 
     __slots__ = ()
 
@@ -163,7 +163,7 @@ class CountDistinct(_OfValues):
 
 
 class First(_ByOrder):
-    """`expr` of the row with the least `by`; of several, the least `expr`, null first.
+    """Value of `expr` in the row with the least `by`. Ties go to the least `expr`, null first.
 
     Rows whose `by` is null do not take part; null if none does.
     """
@@ -172,7 +172,7 @@ class First(_ByOrder):
 
 
 class Last(_ByOrder):
-    """`expr` of the row with the greatest `by`; of several, the greatest `expr`.
+    """Value of `expr` in the row with the greatest `by`. Ties go to the greatest `expr`.
 
     Rows whose `by` is null do not take part; null if none does.
     """
@@ -181,7 +181,7 @@ class Last(_ByOrder):
 
 
 class Collect(_OfValues):
-    """All values that are not null, sorted ascending, copies kept."""
+    """Sorted list of the non-null values, duplicates included."""
 
     __slots__ = ()
 
@@ -190,7 +190,7 @@ class Collect(_OfValues):
 
 
 def count(expr: Expr | None = None) -> Count:
-    """Rows of the group, or those of them where `expr` is not null."""
+    """Number of rows of the group, or of those with a non-null `expr`."""
     return Count(expr)
 
 
@@ -215,7 +215,7 @@ def mean(expr: Expr) -> Mean:
 
 
 def count_distinct(expr: Expr) -> CountDistinct:
-    """Number of different values that are not null."""
+    """Number of distinct non-null values."""
     return CountDistinct(expr)
 
 
@@ -230,7 +230,7 @@ def last(expr: Expr, *, by: Expr) -> Last:
 
 
 def collect(expr: Expr) -> Collect:
-    """Sorted list of the values that are not null."""
+    """Sorted list of the non-null values."""
     return Collect(expr)
 
 
@@ -240,7 +240,7 @@ def aggregated(
     more: Sequence[Field],
     aggregations: Sequence[tuple[str, Aggregation]],
 ) -> tuple[Field, ...]:
-    """The columns of groups: the keys, `more`, the aggregates."""
+    """Return the columns of groups: the keys, `more`, the aggregates."""
     context.need(bool(aggregations), "there is no aggregate")
     answers = (aggregation.field(name, context.input) for name, aggregation in aggregations)
     return (*context.computed(keys), *more, *answers)

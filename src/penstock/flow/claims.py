@@ -1,4 +1,4 @@
-"""Claims: what a user says of a function, and what then need not hold of its input.
+"""Claims about user functions, which relax the requirements on their input.
 
 A claim is not trusted: `penstock check` and `penstock.testing.check_claims` run each as
 a property test.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What is claimed of a function `f(accumulated, row)`.
+    """Claims about a function `f(accumulated, row)`.
 
     commutative: the order of the rows does not matter.
     idempotent:  a row that comes again changes nothing.
@@ -30,13 +30,13 @@ class Claims:
     monotone: bool = False
 
     def names(self) -> Iterator[str]:
-        """Those that are made."""
+        """Names of the claims that are made."""
         for name in ("commutative", "idempotent", "monotone"):
             if getattr(self, name):
                 yield name
 
     def needs(self) -> tuple[Need, ...]:
-        """What the input must be for a fold by such a function to have one answer."""
+        """Return the facts that a fold by such a function needs of its input to be well defined."""
         needs = [
             Need(
                 0,
@@ -67,7 +67,7 @@ class Claims:
         return tuple(needs)
 
     def said_of(self, function: Callable[..., object]) -> Iterator[str]:
-        """What is claimed of a function, a clause each, as `Operator.claimed` gives them."""
+        """Render the claims about a function, one clause each, for `Operator.claimed`."""
         for name in self.names():
             yield f"{function_name(function)} is {name}"
 

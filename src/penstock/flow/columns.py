@@ -1,4 +1,4 @@
-"""From the arguments of stream methods to columns and schemas."""
+"""Conversion of stream method arguments to columns and schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY_VALUE: Schema = schema_of(object)
 
 
 def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
-    """Take a method's own `into` and `name` out of its keyword arguments, all others of which are columns.
+    """Split a method's own `into` and `name` from keyword arguments that are columns.
 
     A column may be called so too: its value is an expression or an aggregate,
     never a class or text.
@@ -30,7 +30,7 @@ def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
 
 
 def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[tuple[str, Expr], ...]:
-    """Columns from keyword arguments. Raises `WrongType` for what is no expression."""
+    """Convert keyword arguments to columns. Raises `WrongType` for other values than expressions."""
     for name, value in named.items():
         if not isinstance(value, Expr):
             raise WrongType(
@@ -53,7 +53,7 @@ def _expression_instead(name: str, value: object) -> str:
 
 
 def check_named(what: str, unnamed: Sequence[object], example: str, location: SourceLocation) -> None:
-    """Raises `WrongType` for an argument without a name of a method that makes columns of all it is given."""
+    """Raise `WrongType` for a positional argument of a method that takes only named columns."""
     if unnamed:
         raise WrongType(
             f"{what} by name, got {shown(unnamed[0])}",
@@ -70,7 +70,7 @@ _OF_GROUP_BY = {
 
 
 def check_aggregations(named: dict[str, Any], location: SourceLocation) -> None:
-    """Raises `WrongType` for a keyword argument of `agg` that is no aggregate."""
+    """Raise `WrongType` unless every keyword argument of `agg` is an aggregate."""
     for name, value in named.items():
         if name in _OF_GROUP_BY and not isinstance(value, Aggregation | Expr):
             raise WrongType(
@@ -93,7 +93,7 @@ def check_aggregations(named: dict[str, Any], location: SourceLocation) -> None:
 
 
 def check_no_emit(named: dict[str, Any], location: SourceLocation) -> None:
-    """Raises `WrongType` for an `emit` of groups without windows; a key may be called so."""
+    """Raise `WrongType` for `emit` on groups without windows, unless a key has that name."""
     if not isinstance(named.get("emit"), Expr | None):
         raise WrongType(
             f"emit= says when windows answer, and this group_by has none: {shown(named['emit'])}",
@@ -104,7 +104,7 @@ def check_no_emit(named: dict[str, Any], location: SourceLocation) -> None:
 
 
 def check_name(what: str, name: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for a name that is no text."""
+    """Raise `WrongType` unless a name is a string."""
     if not isinstance(name, str) or not name:
         raise WrongType(
             f"the name of a {what} is text, got {shown(name)}",
@@ -114,7 +114,7 @@ def check_name(what: str, name: object, location: SourceLocation) -> None:
 
 
 def check_expression(what: str, value: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no expression."""
+    """Raise `WrongType` unless a value is an expression."""
     if not isinstance(value, Expr):
         column = value if isinstance(value, str) else "price"
         raise WrongType(
@@ -125,7 +125,7 @@ def check_expression(what: str, value: object, location: SourceLocation) -> None
 
 
 def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[tuple[str, Expr], ...]:
-    """Columns from positional arguments. Raises `WrongType` for an expression without a name."""
+    """Convert positional arguments to columns. Raises `WrongType` for an expression without a name."""
     named: list[tuple[str, Expr]] = []
     for column in columns:
         if isinstance(column, str):
@@ -148,7 +148,7 @@ def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[
 
 
 def shown(value: object) -> str:
-    """A wrong argument as an error names it."""
+    """Render a wrong argument for an error."""
     if isinstance(value, Expr):
         return f"the expression {value}"
     if isinstance(value, Aggregation):
@@ -169,7 +169,7 @@ def all_columns(schema: Schema) -> tuple[Expr, ...]:
 
 
 def as_class(schema: Schema, into: Any, location: SourceLocation) -> Schema:
-    """`schema` seen as rows of the class `into`, whose columns it must have."""
+    """Return `schema` with rows of class `into`. Raises if their columns differ."""
     wanted = schema_of(into)
     mine = [(f.name, f.type) for f in schema.fields]
     theirs = [(f.name, f.type) for f in wanted.fields]
@@ -195,7 +195,7 @@ def result_schema(
     many: bool,
     maybe: bool = False,
 ) -> Schema:
-    """The row type that a function makes, or, of `many`, that it makes a collection of.
+    """Return the row type of a function's result, or with `many` of the elements of its result.
 
     maybe: None is no row, so that `RowType | None` makes rows of RowType.
 

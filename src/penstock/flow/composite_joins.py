@@ -1,4 +1,4 @@
-"""Joins and differences that are composed of several operators: those of a lifetime, right and full joins.
+"""Joins and differences composed of several operators: mixed lifetimes, right and full joins.
 
 A side of which a tick answers its own rows alone needs nothing special. Where it is
 the left side that stays and the right one that goes, all left rows so far are spoken
@@ -52,7 +52,7 @@ def add_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a join with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
+    """Add a join with the lifetimes of `operator`. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
         if operator.how is How.SEMI and operator.residual is None:
             right = _keys_of_tick(right, operator, location)
@@ -71,7 +71,7 @@ def add_join(
 def add_difference(
     pos: Output, neg: Output, operator: Difference, name: str | None, location: SourceLocation
 ) -> AnyStream:
-    """Add a difference with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
+    """Add a difference with the lifetimes of `operator`. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT:
         pos = _shown_again(pos, operator.nondet, location)
         operator = replace(operator, lifetimes=_OF_A_TICK)
@@ -83,7 +83,7 @@ def _shown_again(stream: Output, nondet: str | None, location: SourceLocation) -
 
 
 def _keys_of_tick(right: Output, operator: Join, location: SourceLocation) -> Output:
-    """The keys of the right rows of a tick, each once."""
+    """Distinct keys of the right rows of a tick."""
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]
     fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
@@ -101,7 +101,7 @@ AddJoin: TypeAlias = "Callable[[Output, Output, Join, Schema, str | None, Source
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """may_lack: per side, whether a row of the answer may lack its row.
+    """A kind of outer join. may_lack: per side, whether its row may be missing in an output row.
 
     add: adds it, given the left join of its sides and the columns of the answer.
     """
@@ -121,7 +121,7 @@ def add_outer_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a join of this kind. lifetimes: of both sides, and the reason for them.
+    """Add a join of this kind. lifetimes: of both sides, with the reason for them.
 
     Raises what `plan_join` and `Flow.add` raise.
     """
@@ -140,7 +140,7 @@ def _add_right_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a right join. planned, schema: the left join of these sides, and the columns of the answer."""
+    """Add a right join. planned, schema: the corresponding left join, and the output columns."""
     mirrored = replace(_mirrored(left, right, planned), kept_right=tuple(range(len(left.schema.fields))))
     width = len(right.schema.fields)
     fields = (*right.schema.fields, *left.schema.fields)
@@ -161,7 +161,7 @@ def _add_full_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a full join. planned, schema: the left join of these sides, and the columns of the answer."""
+    """Add a full join. planned, schema: the corresponding left join, and the output columns."""
     matched = add_join(left, right, planned, schema, None, location)
     mirrored = replace(_mirrored(left, right, planned), how=How.ANTI, kept_right=())
     alone = add_join(right, left, mirrored, right.schema, None, location)
@@ -172,7 +172,7 @@ def _add_full_join(
 
 
 def _mirrored(left: Output, right: Output, planned: Join) -> Join:
-    """The join with its sides the other way round; the residual sees columns under the same names."""
+    """Swap the sides of a join. The residual sees columns under the same names."""
     width = len(left.schema.fields)
     return replace(
         planned,
@@ -186,7 +186,7 @@ def _mirrored(left: Output, right: Output, planned: Join) -> Join:
 def _in_place(
     right: Output, planned: Join, schema: Schema, of_left: list[Expr], names: tuple[str, ...]
 ) -> tuple[tuple[str, Expr], ...]:
-    """The columns of the answer: those of the left as `of_left`, those of the right under `names`.
+    """Output columns of an outer join: left ones from `of_left`, right ones under `names`.
 
     A key of one name on both sides is one column, which the right row tells: it is always there.
     """

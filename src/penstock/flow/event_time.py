@@ -1,9 +1,8 @@
-"""Which columns of a stream tell event time, and how far it has passed for them.
+"""Event-time columns of streams, with bounds derived from watermarks.
 
-A column is *timed* if no row will come any more whose value lies below a bound
-that is known and rises: the watermark, or what an expression makes of it. It is
-found by going back from a stream to where a watermark was put on one; operators
-that keep bounds say so below, all others lose them.
+A column is *timed* if its future values are bounded below by a watermark, or by an expression over one.
+Bounds are found by walking from a stream back to its watermarks. Operators that preserve bounds are
+registered below; all others drop them.
 """
 
 from __future__ import annotations
@@ -41,13 +40,16 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node, Operator
 
 MOST_BOUNDS = 64
-"""Beyond so many bounds a column is timed no longer. Each way from the watermark to the column that moves the
-time differently is one, so a row of unions that read a stream twice has twice as many after each."""
+"""Limit on the bounds of a column, above which it is not timed.
+
+Each path from the watermark that moves the time differently adds a bound, so unions that read a stream twice
+double their number each time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No row will come whose value is below what `moves`, one after the other, make of a watermark.
+    """A lower bound on future values: a watermark to which `moves` are applied in order.
 
     on_time: the node that the watermark was put on.
     """
@@ -61,7 +63,7 @@ Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
 
 
 def times_of(flow: FlowBuilder, node_id: int) -> Times:
-    """The timed columns of a node's output."""
+    """Return the timed columns of a node's output."""
     # A node reads nodes written before it (a feedback keeps no times), so they are found in that order.
     while len(flow.times) <= node_id:
         node = flow.node(len(flow.times))
@@ -71,7 +73,7 @@ def times_of(flow: FlowBuilder, node_id: int) -> Times:
 
 
 def watermark_of(stream: Output, time: Expr, what: str, location: SourceLocation) -> Output:
-    """The stream of the watermarks of `time`, an expression over rows of `stream`, for an operator `what`.
+    """Return the watermarks of `time`, an expression over `stream`, as a stream for operator `what`.
 
     Raises `BadFlow` where none is known, with the way on which it was lost.
     """
@@ -99,7 +101,7 @@ def _least(stream: Output, bounds: tuple[Bound, ...], field: Field, location: So
 
 
 def _watermark(stream: Output, on_time: int) -> Output:
-    """The stream of the watermark that parts the rows of node `on_time`, made when it is first asked for."""
+    """Return the watermark stream of node `on_time`, which is added on first use."""
     flow, node = stream.flow, stream.flow.node(on_time)
     assert isinstance(node.operator, OnTime)
     operator, rows = Watermark(node.operator.clock), node.inputs[0]
@@ -156,7 +158,7 @@ def _some_rows(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
 
 @_times.register(JoinOnTime)
 def _join(operator: JoinOnTime, node: Node, flow: FlowBuilder) -> Times:
-    """A pair comes with the later of its rows: the other may be older by what they may be apart."""
+    """Times of a join: the later row may be paired with one that is older by at most the bound."""
     names = [flow.node(i).schema.names for i in node.inputs[:2]]
     lefts, rights = (
         times_of(flow, i)[column] for i, column in zip(node.inputs, operator.times, strict=False)
@@ -184,7 +186,7 @@ def _union(operator: Union, node: Node, flow: FlowBuilder) -> Times:
 
 @_times.register(Window)
 def _window(operator: Window, node: Node, flow: FlowBuilder) -> Times:
-    """Windows that are still to answer end after the watermark."""
+    """Times of windows: open windows end after the watermark."""
     if operator.emit is Emit.UPDATES:
         return {}
     schema = flow.node(node.inputs[0]).schema
@@ -201,7 +203,7 @@ def _window(operator: Window, node: Node, flow: FlowBuilder) -> Times:
 
 
 def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
-    """The earliest start of a window that ends after the watermark."""
+    """Return the earliest start of a window that ends after the watermark."""
     size: Any = grid.size
     every: Any = grid.every
     zero: Any = timedelta() if timestamps else 0
@@ -217,7 +219,7 @@ def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
 
 
 def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
-    """The bounds of an expression: those of the one column that it reads, moved along."""
+    """Bounds of an expression, derived from those of its only column."""
     if isinstance(expr, Column):
         return times.get(expr.name, ())
     columns = columns_of(expr)
@@ -237,7 +239,7 @@ def _moved(bounds: tuple[Bound, ...], move: Move) -> tuple[Bound, ...]:
 
 
 def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """An expression over columns that are called otherwise."""
+    """Rename the columns of an expression."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
     if isinstance(expr, Call):
@@ -280,7 +282,7 @@ def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocatio
 
 
 def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
-    """The nodes from the nearest with a timed column down to `node`; empty where none has any."""
+    """Nodes from the nearest one with a timed column down to `node`; empty if there is none."""
     ways, seen = [[node]], {node.id}
     while ways:
         way = ways.pop(0)
@@ -295,7 +297,7 @@ def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
 
 @singledispatch
 def why_lost(operator: Operator) -> str:
-    """Why an operator's output has no timed column, a sentence."""
+    """Explain, in a sentence, why an operator's output has no timed column."""
     if next(operator.callables(), None) is not None:
         return "What a function makes of a time is not known."
     return "Its rows may come at any time after those they were made of."
@@ -317,7 +319,7 @@ def _why_window(operator: Window) -> str:
 
 
 def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
-    """Names of the sources whose rows may reach a node, in the order of writing."""
+    """Names of the sources that reach a node, in the order they were written."""
     seen, waiting = {node_id}, [node_id]
     while waiting:
         for source in flow.node(waiting.pop()).inputs:

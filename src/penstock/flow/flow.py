@@ -1,4 +1,4 @@
-"""`Flow`, the builder of a dataflow graph, and the streams that close its loops."""
+"""`Flow`, the builder of a dataflow graph, and its feedback streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ G_co = TypeVar("G_co", bound=Changes, covariant=True)
 
 
 class Flow:
-    """A dataflow under construction: a plain value, building it runs nothing.
+    """A dataflow under construction. Building runs nothing.
 
     name:  for people; shown in errors, explanations and pictures.
     ticks: "any" (default): answers must not depend on how the input is cut into
@@ -68,7 +68,7 @@ class Flow:
         self, name: str, rows: type[T], *, bounded: Literal[True]
     ) -> Stream[T, Bounded, Append, Ordered]: ...
     def source(self, name: str, rows: type[T], *, bounded: bool = False) -> Stream[T, Any, Append, Ordered]:
-        """A stream of rows that are only ever added.
+        """Add a source of rows that are never retracted.
 
         rows:    a `NamedTuple` or dataclass, or a scalar type such as `int`.
         bounded: all of them come with the first tick.
@@ -76,11 +76,11 @@ class Flow:
         return self._source(name, rows, bounded=bounded, append=True)
 
     def table(self, name: str, rows: type[T]) -> Stream[T, Unbounded, Changes, NoOrder]:
-        """A stream whose rows may be taken back: its input is rows with weights."""
+        """Add a source of rows that may be retracted. Its input is rows with weights."""
         return self._source(name, rows, bounded=False, append=False)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
-        """A signal whose values are given to ticks under `name`, at most one to each tick.
+        """Add a signal source called `name`, with at most one value per tick.
 
         values: their type: a scalar such as `float`, a row class, or `object` for any.
         """
@@ -109,7 +109,7 @@ class Flow:
             )
 
     def sink(self, name: str, stream: Stream[Any, Any, Any, Any] | Signal[Any]) -> None:
-        """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
+        """Emit the changes of `stream`, or the values of a signal, under a name."""
         location = SourceLocation.of_caller()
         check_name("sink", name, location)
         is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
@@ -145,7 +145,7 @@ class Flow:
         distinct: bool = True,
         max_iterations: int = 10_000,
     ) -> FeedbackStream[T] | ChangingFeedbackStream[T]:
-        """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`).
+        """Add a stream that is read before `close` defines it, for recursion (see `operators.feedback`).
 
         changes: rows may be taken back. It is for type checkers; whether they are is found
                  by analysis.
@@ -164,7 +164,7 @@ class Flow:
         *,
         max_iterations: int = 10_000,
     ) -> Stream[T, Unbounded, G | G2, NoOrder]:
-        """The least set that holds `seed` and, with its own rows, what `body` makes of them.
+        """Least set that contains `seed` and is closed under `body`.
 
         Where rows of `seed`, or of what `body` reads, are taken back, so is what followed
         from them alone. max_iterations: bound of the rounds within one tick.
@@ -188,11 +188,11 @@ class Flow:
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
-        """A stream that never has a row (see `operators.null`)."""
+        """A stream without rows (see `operators.null`)."""
         return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
-        """One row, `()`, in the first tick of a run (see `operators.initialize`)."""
+        """A stream with one row, `()`, in the first tick of a run (see `operators.initialize`)."""
         return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------
@@ -205,7 +205,7 @@ class Flow:
         name: str | None,
         location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
-        """Add an operator that reads `inputs`; the stream of its output.
+        """Add an operator that reads `inputs`, and return its output stream.
 
         Raises `BadFlow` for a stream of another flow and for a name given twice.
         """
@@ -233,7 +233,7 @@ class Flow:
     def add_source(
         self, operator: Source | SignalSource, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a source, under its name. Raises `BadFlow` for a name given twice, `WrongType` for none."""
+        """Add a source under its name. Raises `BadFlow` for a duplicate name, else `WrongType`."""
         name = operator.name
         self._check_source_name(name, location)
         stream = self.add(operator, operator.schema, (), name, location)
@@ -243,7 +243,7 @@ class Flow:
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a sink, under its name. Raises `BadFlow` for a name given twice, and what `add` raises."""
+        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and what `add` raises."""
         check_name("sink", name, location)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].location
@@ -259,13 +259,13 @@ class Flow:
     def add_feedback(
         self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a feedback, which is open until `close_feedback`. Raises what `add` raises."""
+        """Add a feedback, open until `close_feedback`. Raises what `add` raises."""
         stream = self.add(operator, schema, (), name, location)
         self._open[stream.node_id] = location
         return stream
 
     def foreign(self, kind: str, stream: Output, location: SourceLocation) -> BadFlow:
-        """The error for a stream of another flow, read by an operator of this one."""
+        """Build the error for an operator that reads a stream of another flow."""
         return BadFlow(
             f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",
             where=[
@@ -277,7 +277,7 @@ class Flow:
         )
 
     def close_feedback(self, node_id: int, closing: int, location: SourceLocation) -> None:
-        """Let node `closing` feed the feedback `node_id`. Raises `BadFlow` on a second call."""
+        """Connect node `closing` to the feedback `node_id`. Raises `BadFlow` on a second call."""
         node = self._nodes[node_id]
         if node.inputs:
             raise BadFlow(
@@ -294,11 +294,11 @@ class Flow:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The operators so far; a feedback that is still open reads nothing."""
+        """Operators added so far. An open feedback reads nothing."""
         return tuple(self._nodes)
 
     def graph(self) -> FlowGraph:
-        """The flow as frozen data. Raises `BadFlow` while a feedback is open or nothing leaves."""
+        """Return the flow as frozen data. Raises `BadFlow` if a feedback is open or the flow has no sink."""
         if self._graph is None:
             if self._open:
                 raise BadFlow(
@@ -350,12 +350,12 @@ class _OpenStream(Stream[T_co, Unbounded, G_co, NoOrder]):
 
 
 class FeedbackStream(_OpenStream[T_co, Append]):
-    """A stream of rows that stay, read before it is defined; `close` defines it."""
+    """An append stream that is read before `close` defines it."""
 
     __slots__ = ()
 
     def close(self, stream: Stream[T_co, Any, Append, Any]) -> None:
-        """Define what this stream carries. Must be called exactly once.
+        """Define the contents of this stream. Must be called exactly once.
 
         Raises `BadFlow` on a second call and for a stream of another flow,
         `WrongType` where the row types differ.
@@ -364,10 +364,10 @@ class FeedbackStream(_OpenStream[T_co, Append]):
 
 
 class ChangingFeedbackStream(_OpenStream[T_co, Changes]):
-    """A stream whose rows may be taken back, read before it is defined; `close` defines it."""
+    """A stream with retractions that is read before `close` defines it."""
 
     __slots__ = ()
 
     def close(self, stream: Stream[T_co, Any, Any, Any]) -> None:
-        """Define what this stream carries, as `FeedbackStream.close` does."""
+        """Define the contents of this stream, as `FeedbackStream.close` does."""
         self._close(stream)

@@ -1,4 +1,4 @@
-"""The check of an operator against the flow that it is about to be added to."""
+"""Check context over the streams of a flow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FlowContext(CheckContext):
-    """A check context over streams of a flow. `refused` and `check_name` are left to who asks."""
+    """Check context over streams of a flow. Subclasses add `refused` and `check_name`."""
 
     def __init__(
         self, streams: Sequence[Stream[Any, Any, Any, Any]], output: Schema, location: SourceLocation

@@ -1,4 +1,4 @@
-"""From the arguments of folding methods to operators' parameters and schemas."""
+"""Conversion of fold method arguments to operator parameters and schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Keys = tuple[tuple[str, Expr], ...]
 
 
 def check_function(what: str, function: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no function."""
+    """Raise `WrongType` unless a value is callable."""
     if isinstance(function, Expr | Aggregation) or not callable(function):
         raise WrongType(
             f"{what} needs a function of what is accumulated and a row, got {shown(function)}",
@@ -33,7 +33,7 @@ def check_function(what: str, function: object, location: SourceLocation) -> Non
 
 
 def check_lattice(what: str, lattice: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no lattice, or is made of what is none."""
+    """Raise `WrongType` unless a value is a lattice, including all lattices that it is composed of."""
     from penstock.lattice import Lattice
 
     if not isinstance(lattice, Lattice):
@@ -47,7 +47,7 @@ def check_lattice(what: str, lattice: object, location: SourceLocation) -> None:
 
 
 def check_numbering(start: object, index: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for what rows are not numbered from, or under."""
+    """Raise `WrongType` for an invalid start or column name of `enumerate`."""
     if not isinstance(start, int) or isinstance(start, bool) or not -(2**63) <= start < 2**63:
         raise WrongType(
             f"enumerate begins with a whole number of 64 bits, got {shown(start)}",
@@ -63,7 +63,7 @@ def check_numbering(start: object, index: object, location: SourceLocation) -> N
 
 
 def accumulated_schema(function: Callable[..., Any], returns: Any, init: object) -> Schema:
-    """The type of what is accumulated: as given, as annotated, or that of `init`; else any value."""
+    """Type of the accumulated value: as given, as annotated, or that of `init`; otherwise any."""
     if returns is not None:
         return schema_of(returns)
     annotated = _returned(function)
@@ -73,7 +73,7 @@ def accumulated_schema(function: Callable[..., Any], returns: Any, init: object)
 
 
 def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
-    """The type of the rows that a scanning function sends: as given, or as annotated; else any value."""
+    """Row type of a scan's output: as given, or as annotated; otherwise any value."""
     if returns is not None:
         return schema_of(returns)
     pair = _returned_pair(function)
@@ -81,7 +81,7 @@ def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
 
 
 def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> Schema:
-    """The type that a scanning function carries along: as given, as annotated, or the row that `init` is."""
+    """Type of the value that a scan carries: as given, as annotated, or that of `init`."""
     if carries is not None:
         return schema_of(carries)
     pair = _returned_pair(function)
@@ -92,7 +92,7 @@ def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> 
 
 
 def _returned_pair(function: Callable[..., Any]) -> tuple[Any, Any] | None:
-    """The parts of the pair that a return annotation names."""
+    """Element types of a pair in a return annotation."""
     returned = _returned(function)
     for option in (returned, *typing.get_args(returned)):
         if typing.get_origin(option) is tuple and len(typing.get_args(option)) == 2:
@@ -109,7 +109,7 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _schema_or_any(type_: Any) -> Schema:
-    """The schema of a type that was not given for one, and need not be that of a column."""
+    """Schema of an inferred type, or that of any value if the type is no column type."""
     try:
         return schema_of(type_)
     except UnknownRowType:
@@ -117,7 +117,7 @@ def _schema_or_any(type_: Any) -> Schema:
 
 
 def check_init(what: str, init: object, schema: Schema, location: SourceLocation) -> None:
-    """Raises `WrongType` for an `init` of another type than is accumulated, or one that is not compared."""
+    """Raise `WrongType` for an `init` that does not fit the accumulated type or cannot be compared."""
     value = init() if callable(init) else init
     try:
         from_user(schema, what="init")([value])
@@ -140,7 +140,7 @@ def check_init(what: str, init: object, schema: Schema, location: SourceLocation
 
 
 def _is_one_object(value: object) -> bool:
-    """Whether it is equal to nothing but itself, and may be altered."""
+    """Whether a value is mutable or equal only to itself."""
     kind = type(value)
     if value is None or isinstance(value, Enum | type | FunctionType | BuiltinFunctionType):
         return False
@@ -148,7 +148,7 @@ def _is_one_object(value: object) -> bool:
 
 
 def key_columns(what: str, by: object, schema: Schema, location: SourceLocation) -> Keys:
-    """Named key columns, from a name, a column, or several."""
+    """Convert a name, a column, or several of them to named key columns."""
     listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
     keys = named_columns(listed, location)
     for _, expr in keys:
@@ -163,7 +163,7 @@ def key_columns(what: str, by: object, schema: Schema, location: SourceLocation)
 
 
 def item_column(what: str, value: object, schema: Schema, location: SourceLocation, keys: Keys = ()) -> Expr:
-    """The expression of what is folded: as given, or the only column that is no key."""
+    """Expression of the folded item: as given, or the only non-key column."""
     if isinstance(value, Expr):
         check(value, schema)
         return value
@@ -188,7 +188,7 @@ def item_column(what: str, value: object, schema: Schema, location: SourceLocati
 
 
 def one_column(schema: Schema, name: str) -> Schema:
-    """A type as that of one column of another row."""
+    """Type of a single value as the type of a column."""
     (field, *more) = schema.fields
     if schema.scalar:
         return Schema((Field(name, field.type, field.nullable),), scalar=True)
@@ -198,7 +198,7 @@ def one_column(schema: Schema, name: str) -> Schema:
 def with_columns_before(
     keys: Keys, fields: Sequence[Field], schema: Schema, location: SourceLocation
 ) -> Schema:
-    """The schema of key columns followed by others."""
+    """Schema of key columns followed by others."""
     columns = [Field(n, (typed := check(e, schema)).type, typed.nullable) for n, e in keys]
     columns.extend(fields)
     names = [f.name for f in columns]
@@ -216,7 +216,7 @@ def with_columns_before(
 def orderings(
     by: object, schema: Schema, location: SourceLocation
 ) -> tuple[Ordering | Callable[..., object], ...]:
-    """What to sort by, one or several, checked."""
+    """Convert one or several sort keys to orderings."""
     found: list[Ordering | Callable[..., object]] = []
     for one in cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]:
         ordering = Ordering(Column(one)) if isinstance(one, str) else one

@@ -1,6 +1,6 @@
-"""Operators that remember rows, over streams with a watermark: what they may forget, and when.
+"""State expiry of distinct, first-within and join operators on streams with watermarks.
 
-The answers stay what they are without a watermark; only state is dropped.
+Answers are the same as without a watermark; only state is dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def timed_columns(stream: Output) -> dict[str, DataType]:
-    """The columns of a stream that may be told by a watermark, with their types."""
+    """Columns of a stream that are event times with a watermark, with their types."""
     times = times_of(stream.flow, stream.node_id)
     return {
         field.name: field.type
@@ -39,7 +39,7 @@ def timed_columns(stream: Output) -> dict[str, DataType]:
 
 
 def add_distinct(stream: Output, operator: Distinct, name: str | None, location: SourceLocation) -> AnyStream:
-    """Add a distinct of all rows so far, which forgets what it may."""
+    """Add a distinct over all rows so far, with state expiry if possible."""
     forgetting = forgetting_distinct(stream, operator)
     if forgetting is None:
         return stream.flow.add(operator, stream.schema, (stream,), name, location)
@@ -48,7 +48,7 @@ def add_distinct(stream: Output, operator: Distinct, name: str | None, location:
 
 
 def forgetting_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
-    """The distinct of the rows of `stream` that forgets what it may; None where it may forget nothing."""
+    """Form of a distinct over `stream` with state expiry, or None if it cannot expire state."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
         return DistinctOnTime(operator.columns, column, _moment(type_))
@@ -64,7 +64,7 @@ def add_first_within(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add an operator that lets the first of rows close to each other pass. Raises `BadFlow`, `WrongType`."""
+    """Add an operator that keeps the first of rows close in time. Raises `BadFlow`, `WrongType`."""
     timed = timed_columns(stream)
     if time is None and len(timed) > 1:
         raise WrongType(
@@ -90,7 +90,7 @@ def add_inner_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream | None:
-    """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
+    """Add an inner join with state expiry, or return None if it cannot expire state."""
     forgetting = forgetting_join(left, right, operator)
     if forgetting is None:
         return None
@@ -102,7 +102,7 @@ def add_inner_join(
 
 
 def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
-    """The join of all rows so far that forgets what it may; None where it may forget nothing."""
+    """Form of an inner join with state expiry, or None if it cannot expire state."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None
     width = len(left.schema.fields)
@@ -120,7 +120,7 @@ def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime |
 
 
 def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
-    """What holds of every pair, in the names that columns have there."""
+    """Conditions that hold for every pair, over the column names of pairs."""
     if operator.residual is not None:
         yield from _conjuncts(operator.residual)
     in_pair = {own: name for name, own in names.items()}
@@ -129,14 +129,14 @@ def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
 
 
 def _moment(type: DataType) -> Span:
-    """A span that is short beside what rows are late by, and long beside the least difference of times."""
+    """Granularity of expiry: small compared with usual lateness, large compared with the clock's unit."""
     return timedelta(seconds=1) if type == TIMESTAMP else 1
 
 
 class _Bounds:
-    """What conditions say of the differences of columns: one is at least so much more than the other.
+    """Bounds on the differences of columns, derived from conditions.
 
-    zero: the span that is none, which tells spans of time from numbers.
+    zero: the zero difference, of type `timedelta` for times and int for numbers.
     """
 
     def __init__(self, conditions: Iterable[Expr], zero: Any) -> None:
@@ -154,12 +154,12 @@ class _Bounds:
         self._least[pair] = least if known is None else max(known, least)
 
     def between(self, left: str, right: str) -> tuple[Any, Any]:
-        """The least and the greatest `right - left`, None where there is no bound."""
+        """Return the least and the greatest `right - left`, with None for no bound."""
         low, high = self._least.get((left, right)), self._least.get((right, left))
         return low, None if high is None else -high
 
     def _shifted(self, expr: Expr) -> tuple[str, Any] | None:
-        """A column and what is added to it; None for any other expression."""
+        """Split an expression into a column and an added constant; None for other expressions."""
         if isinstance(expr, Column):
             return expr.name, self._zero
         if not isinstance(expr, Call):
@@ -182,7 +182,7 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
-    """The pairs (smaller, greater) that a comparison tells of."""
+    """Pairs (smaller, greater) implied by a comparison."""
     if isinstance(part, Call) and len(part.arguments) == 2:
         one, other = part.arguments
         if part.function in ("lt", "le", "eq"):
@@ -192,7 +192,7 @@ def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _added(expr: Call) -> Any:
-    """The constant that an expression adds to its first argument; None where it does otherwise."""
+    """Constant that an expression adds to its first argument, or None."""
     if expr.function == "shift":
         return expr.options[0]
     if expr.function not in ("add", "subtract"):

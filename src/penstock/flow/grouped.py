@@ -1,4 +1,4 @@
-"""Streams with group keys, and windows of event time: the first half of an aggregation."""
+"""Grouped and windowed streams: the first half of an aggregation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Grouped(Groups, Generic[B]):
-    """A stream with group keys, waiting for `agg`."""
+    """A stream with group keys, to be aggregated by `agg`."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Grouped(Groups, Generic[B]):
         **named: Aggregation,
     ) -> Stream[Any, B, Changes, NoOrder]: ...
     def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
-        """One row per group: the keys, then these aggregates (see `operators.aggregate`).
+        """Aggregate to one row per group: the keys, then the aggregates (see `operators.aggregate`).
 
         `into` and `name` are as in `Stream.select`. lifetime: "tick" answers each tick for
         itself, in plain rows; nondet: why it is right that answers depend on the cut into
@@ -72,7 +72,7 @@ class Grouped(Groups, Generic[B]):
 
 
 class WindowGroups(Groups, Generic[B, G, O]):
-    """A stream with group keys and windows, waiting for `agg`."""
+    """A stream with group keys and event-time windows, to be aggregated by `agg`."""
 
     __slots__ = ("_emit", "_shape", "_time", "_watermark")
 
@@ -84,7 +84,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
         emit: object,
         location: SourceLocation,
     ) -> None:
-        """Raises `WrongType` for what is no time, `BadFlow` for one without a watermark."""
+        """Raise `WrongType` unless the window is over a time, and `BadFlow` if the time has no watermark."""
         from penstock.flow.event_time import watermark_of
 
         super().__init__(stream, keys)
@@ -100,7 +100,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
     @overload
     def agg(self, *, name: str | Aggregation | None = None, **named: Aggregation) -> Stream[Any, B, G, O]: ...
     def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
-        """One row per group and window: the keys, `window_start`, `window_end`, then these aggregates.
+        """Aggregate to one row per group and window: keys, `window_start`, `window_end`, aggregates.
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
@@ -125,7 +125,7 @@ def _answer_schema(
     into: Any,
     location: SourceLocation,
 ) -> Schema:
-    """The row type of an aggregation over rows of `schema`: the keys, `more`, the aggregates `named`.
+    """Row type of an aggregation over `schema`: the keys, `more`, then the aggregates `named`.
 
     Raises `WrongType` for what is no aggregate, for none, and for a column made twice.
     """
@@ -157,7 +157,7 @@ def _answer_schema(
 
 
 def _own_lifetime(named: dict[str, Any], location: SourceLocation) -> tuple[Lifetime, str | None]:
-    """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates.
+    """Split `lifetime` and `nondet` from keyword arguments, unless they are aggregates.
 
     Raises `WrongType`.
     """

@@ -1,4 +1,4 @@
-"""From a join condition to keys and a residual.
+"""Planning of joins: split of a condition into keys and a residual.
 
 `on=(left.a == right.b) & (left.t <= right.t)` is one expression to the user.
 Equalities with the left side in one argument and the right side in the other
@@ -78,7 +78,7 @@ class _Sides:
 
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:
-    """The parts of a chain of `&`."""
+    """Operands of a chain of `&`."""
     if isinstance(expr, Call) and expr.function == "and":
         for argument in expr.arguments:
             yield from conjuncts(argument)
@@ -87,7 +87,7 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def rename(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr:
-    """The same tree with every column of a side under its name in `names`, no side left."""
+    """Replace the columns of each side by plain columns, named as in `names`."""
     if isinstance(expr, Column):
         return Column(names[sides.side_of(expr), expr.name])
     if isinstance(expr, Call):
@@ -104,7 +104,7 @@ def plan_join(
     suffix: str | None,
     location: SourceLocation,
 ) -> tuple[Join, Schema]:
-    """The join operator and its output schema.
+    """Plan a join: its operator and output schema.
 
     Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` where no equality is a key.
     """
@@ -160,7 +160,7 @@ def plan_outer_join(
     suffix: str | None,
     location: SourceLocation,
 ) -> tuple[Join, Schema]:
-    """The left join of two sides, and the columns of an outer join of them. Raises what `plan_join` raises.
+    """Plan an outer join: its left join and its output columns. Raises what `plan_join` raises.
 
     may_lack: per side, whether a row of the answer may lack its row. A key of one name
     on both sides is there whichever row is.
@@ -180,7 +180,7 @@ def plan_outer_join(
 def plan_product(
     left: Schema, right: Schema, suffix: str | None, location: SourceLocation
 ) -> tuple[Join, Schema]:
-    """The join of every row with every row, and its output schema. Raises `WrongType`."""
+    """Plan a cross join: its operator and output schema. Raises `WrongType`."""
     kept = tuple(range(len(right.fields)))
     schema = paired_schema("cross_join", left, right, kept, suffix, location)
     return Join(How.INNER, (), (), None, pair_names(left, right), kept), schema
@@ -229,7 +229,7 @@ def _qualified(left: Schema, right: Schema) -> list[tuple[str, str]]:
 
 
 def pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
-    """Names of the left and right columns side by side, unique: a clash gets `right.` in front."""
+    """Unique names for the left and right columns together: a clash gets the prefix `right.`."""
     taken = set(left.names)
     return (*left.names, *(f"right.{n}" if n in taken else n for n in right.names))
 
@@ -237,7 +237,7 @@ def pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
 def _kept_right(
     left: Schema, right: Schema, left_keys: list[Expr], right_keys: list[Expr]
 ) -> tuple[int, ...]:
-    """All right columns but those that are keys of the same name on both sides."""
+    """Right columns, except keys with the same name on both sides."""
     same = {
         b.name
         for a, b in zip(left_keys, right_keys, strict=True)
@@ -256,7 +256,7 @@ def paired_schema(
     *,
     may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:
-    """The columns of `left`, then those of `right` at `kept`; `suffix` goes to names that clash.
+    """Schema of `left` followed by the columns of `right` at `kept`; clashing names get `suffix`.
 
     may_lack: per side, whether a row may lack its row, and has nulls instead.
 

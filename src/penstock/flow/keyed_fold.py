@@ -1,4 +1,4 @@
-"""What operators say of themselves that fold the rows of each key by an opaque function."""
+"""Base class of folds per key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeyedFold(WithLifetime):
-    """Base of operators with one value per key, which `function` makes of the rows of the key.
+    """Base of operators that fold the rows of each key with an opaque function.
 
     keys, into, function, claims: fields of each of them.
     """

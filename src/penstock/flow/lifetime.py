@@ -1,4 +1,4 @@
-"""Lifetimes: what an operator remembers of an input when a tick ends."""
+"""Lifetimes of operator state: the whole run or one tick."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.graph.node import Operator
 
 
 class Lifetime(Enum):
-    """STATIC: all of it, for the whole run. TICK: nothing, each tick is answered for itself.
+    """Lifetime of an operator's memory of an input. STATIC: the whole run. TICK: the current tick only.
 
     An operator with an input of lifetime TICK answers of that input's rows of this
     tick (and of all rows so far of its STATIC inputs), in plain rows that are never
@@ -30,7 +30,7 @@ DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where
 
 
 class WithLifetime(Operator):
-    """Base of operators of one input that remember it for the whole run or for a tick.
+    """Base of operators with one input and a lifetime.
 
     lifetime, nondet: fields of each of them.
     """
@@ -53,7 +53,7 @@ def lifetimes(
     given: object, ports: Literal[2], what: str, location: SourceLocation
 ) -> tuple[Lifetime, Lifetime]: ...
 def lifetimes(given: object, ports: int, what: str, location: SourceLocation) -> Any:
-    """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
+    """Parse one lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
     names: tuple[object, ...] = (given,) * ports
     if isinstance(given, tuple):
         names = cast("tuple[object, ...]", given)
@@ -72,7 +72,7 @@ def lifetimes(given: object, ports: int, what: str, location: SourceLocation) ->
 
 
 def tick_needs(given: tuple[Lifetime, ...]) -> tuple[Need, ...]:
-    """What an operator with these lifetimes needs of its inputs, none where all are STATIC.
+    """Facts that an operator with these lifetimes needs of its inputs; none if all are STATIC.
 
     A tick is answered in rows that stay, from rows that stay. A STATIC input beside it
     may take rows back: between ticks, but not in a loop within one.
@@ -105,7 +105,7 @@ def _beside(port: int) -> Need:
 
 
 def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
-    """A description with the lifetimes, for `explain`; as it is where all are STATIC."""
+    """Append the lifetimes to a description, unless all are STATIC."""
     if Lifetime.TICK not in given:
         return text
     told = f"lifetime {', '.join(which.value for which in given)}"
@@ -113,7 +113,7 @@ def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
 
 
 def check_reason(nondet: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
+    """Raise `WrongType` unless `nondet=` is a reason in words or None."""
     if nondet is None or (isinstance(nondet, str) and nondet.strip()):
         return
     raise WrongType(

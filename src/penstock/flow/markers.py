@@ -1,4 +1,4 @@
-"""Markers of what a stream is known to be, for type checkers.
+"""Type markers for facts of streams, for type checkers.
 
 A subclass is the stronger guarantee and the parameters of `Stream` are
 covariant, so a `Bounded` stream goes wherever an `Unbounded` one does. The
@@ -8,24 +8,24 @@ The build-time check (`penstock.analysis`) is the authority; this one is early.
 
 
 class Unbounded:
-    """Rows may come for ever."""
+    """Marker of streams that may never end."""
 
 
 class Bounded(Unbounded):
-    """All rows come with the first tick."""
+    """Marker of streams whose rows all come in the first tick."""
 
 
 class Changes:
-    """Rows may be taken back."""
+    """Marker of streams with retractions."""
 
 
 class Append(Changes):
-    """Rows are only ever added."""
+    """Marker of append streams."""
 
 
 class NoOrder:
-    """The order of rows means nothing."""
+    """Marker of streams without a meaningful order."""
 
 
 class Ordered(NoOrder):
-    """The order of rows is kept."""
+    """Marker of streams with a meaningful order."""

@@ -1,4 +1,4 @@
-"""What operators say of themselves that answer rows one by one, in their order."""
+"""Base class of operators that read rows in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InOrder(WithLifetime):
-    """Base of operators that answer each row by those before it: of its key, where there are keys.
+    """Base of operators whose output for a row depends on the rows before it, per key if there are keys.
 
     order_reason: what depends on the rows before, a clause.
     per:         a field of each of them: the keys, none for all rows together.
@@ -58,6 +58,6 @@ class InOrder(WithLifetime):
             yield "per", expr
 
     def keys_and_lifetime(self) -> list[str]:
-        """What `describe` says of them, in pieces."""
+        """Render keys and lifetime for `describe`."""
         keys = [f"per {', '.join(str(e) for e in self.per)}"] if self.per else []
         return [*keys, *of_lifetime(self.lifetime)]

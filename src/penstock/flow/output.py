@@ -1,4 +1,4 @@
-"""Base of streams and signals: the output of one operator, and the flow that it adds operators to."""
+"""Base class of streams and signals: the output of one operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnyStream: TypeAlias = Any
 
 
 class FlowBuilder(Protocol):
-    """The flow under construction, as streams and signals use it (`penstock.flow.flow.Flow`)."""
+    """Interface of a flow under construction for streams and signals (`penstock.flow.flow.Flow`)."""
 
     name: str
     times: list[Any]
@@ -51,19 +51,19 @@ class Output:
 
     @property
     def flow(self) -> FlowBuilder:
-        """The flow that it is part of."""
+        """The flow that contains it."""
         return self._flow
 
     @property
     def node_id(self) -> int:
-        """Id of the node whose output it is."""
+        """Id of the node that produces it."""
         return self._id
 
     @property
     def schema(self) -> Schema:
-        """Columns and types of the rows; for a signal, the type of its values."""
+        """Columns and types of the rows, or the type of a signal's values."""
         return self._schema
 
     def output_of(self, node: int) -> Output:
-        """The output of another node of the same flow."""
+        """Return the output of another node of the same flow."""
         return Output(self._flow, node, self._flow.node(node).schema)

@@ -1,4 +1,4 @@
-"""What operators have in common that answer each row by itself."""
+"""Base classes of operators that map each row by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RowByRow(Operator):
-    """Base of operators that answer each row of their one input by itself, when it comes."""
+    """Base of stateless operators with one input that map each row by itself."""
 
     __slots__ = ()
     linear: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Signals: values over time, on which Python's operators work.
+"""Signals: values over time that support Python's operators.
 
 `d = (a + 1) / (a + 2)` is a signal that fires once in each tick in which `a`
 fires, with the quotient of this tick.
@@ -47,7 +47,7 @@ python: Any = operator
 
 
 class Signal(Output, SignalStatistics, Generic[T_co]):
-    """A value over time: in each tick it fires once with a value, or it does not and keeps the last one.
+    """A value over time. In each tick it fires at most once; otherwise it keeps its last value.
 
     Made by `flow.signal(...)`, `stream.latest()`, by Python's operators on
     signals, by `lift` and by the methods below. Each of these adds an operator to the flow.
@@ -57,7 +57,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
     @property
     def flow(self) -> Flow:
-        """The flow that it is part of."""
+        """The flow that contains it."""
         return cast("Flow", self._flow)
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         schema: Schema = ANY_VALUE,
         name: str | None = None,
     ) -> Signal[Any]:
-        """Add an operator on this signal and `others`; the signal of its output."""
+        """Add an operator on this signal and `others`, and return its output."""
         stream = self._flow.add(operator, schema, (self, *others), name, location)
         return Signal(self._flow, stream.node_id, schema)
 
@@ -81,7 +81,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def filter(
         self, predicate: Callable[[T_co], object] | Signal[Any], *, name: str | None = None
     ) -> Signal[T_co]:
-        """The values that `predicate` accepts (see `operators.signals.filter_signal`).
+        """The values that satisfy `predicate` (see `operators.signals.filter_signal`).
 
         predicate: a function of a value; or a signal, then the values at which it is true
                    (see `operators.signals.when`).
@@ -94,7 +94,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 
     def changes(self, *, name: str | None = None) -> Signal[T_co]:
-        """The values that differ from the one before (see `operators.signals.no_repeats`)."""
+        """The values that differ from the previous one (see `operators.signals.no_repeats`)."""
         return self.add(NoRepeats(), SourceLocation.of_caller(), schema=self._schema, name=name)
 
     def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
@@ -106,7 +106,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     # -- history ---------------------------------------------------------------------------------
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
-        """An accumulator over the values, `init` at first (see `operators.signals.scan_signal`)."""
+        """An accumulator over the values, starting with `init` (see `operators.signals.scan_signal`)."""
         location = SourceLocation.of_caller()
         check_function("scan", function, location)
         return self.add(ScanSignal(init, function), location, name=name)
@@ -126,7 +126,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(Window(size, function, full), location, name=name)
 
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
-        """The value of `count` firings ago (see `operators.signals.delay_signal`).
+        """The value `count` firings ago (see `operators.signals.delay_signal`).
 
         init: the value of the first `count` firings; without it these do not fire.
         """
@@ -137,7 +137,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(DelaySignal(count, initial), location, schema=schema, name=name)
 
     def lag(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
-        """Another name of `delay`, as statistics have it."""
+        """Alias of `delay`, named as in statistics."""
         return self.delay(count, init=init, name=name)
 
     # -- to a stream -----------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def stream(
         self, rows: type[U] | None = None, *, name: str | None = None
     ) -> Stream[U, Unbounded, Append, Ordered]:
-        """A stream with a row in each tick in which this fires (see `operators.signals.value_rows`).
+        """The values as a stream, one row per firing (see `operators.signals.value_rows`).
 
         rows: the type of the values; a value of another type is a `BadRow`. By default that of
               the source which the values come from; for computed ones `object`, any value.
@@ -293,7 +293,7 @@ def apply(
     align: Align = Align.LATEST,
     name: str | None = None,
 ) -> Signal[Any]:
-    """The signal of `function` on signals and constants, one of which at least is a signal."""
+    """Apply `function` to signals and constants, at least one of them a signal."""
     location = SourceLocation.of_caller()
     signals = [cast("Signal[Any]", g) for g in given if isinstance(g, Signal)]
     if not signals:
@@ -319,7 +319,7 @@ def apply(
 def lift(
     function: Callable[..., U], *, align: Literal["latest", "zip"] = "latest", name: str | None = None
 ) -> Callable[..., Signal[U]]:
-    """A function of values as a function of signals and constants (see `operators.signals.lift`).
+    """Turn a function of values into a function of signals and constants (see `operators.signals.lift`).
 
     align: which values belong together: "latest", the current ones; "zip", those of one position.
     name:  of the operator that the call adds.
@@ -347,7 +347,7 @@ def lift(
 
 
 def check_function(what: str, function: Any, location: SourceLocation) -> None:
-    """Raises `WrongType` for what cannot be called."""
+    """Raise `WrongType` unless a value is callable."""
     if not callable(function) or isinstance(function, Signal):
         raise WrongType(
             f"{what} needs a function of values, got {shown(cast(Any, function))}",
@@ -357,7 +357,7 @@ def check_function(what: str, function: Any, location: SourceLocation) -> None:
 
 
 def check_signal(what: str, signal: Any, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no signal."""
+    """Raise `WrongType` unless a value is a signal."""
     if not isinstance(signal, Signal):
         raise WrongType(
             f"{what} needs a signal, got {shown(signal)}",
@@ -367,7 +367,7 @@ def check_signal(what: str, signal: Any, location: SourceLocation) -> None:
 
 
 def check_count(what: str, count: Any, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no whole number of at least 1."""
+    """Raise `WrongType` unless a value is an int of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
             f"{what} needs a count of at least 1, got {shown(count)}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SignalStatistics(SignalLike):
-    """Methods of `Signal` that add statistics. Each adds one operator."""
+    """Methods of `Signal` that add a statistic, one operator each."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class SignalStatistics(SignalLike):
         min_periods: int = 1,
         at: Signal[Any] | None = None,
     ) -> Weighted:
-        """All values so far, the older the lighter: `a.ewm(span=10).mean()`.
+        """All values so far, exponentially weighted: `a.ewm(span=10).mean()`.
 
         com, span, halflife, alpha: one of them says how fast weights fall, as in pandas. A `halflife` that is
                 a span of time is by time, and needs the times of the values.
@@ -133,13 +133,13 @@ class SignalStatistics(SignalLike):
     # -- this value and those before it --------------------------------------------------------------
 
     def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
-        """The value less that of `count` firings ago; silent as long as there is none."""
+        """Difference to the value `count` firings ago. It does not fire before there is one."""
         location = SourceLocation.of_caller()
         check_count("diff", count, location)
         return statistic_of(Diff(count), (self._itself,), None, location, name)
 
     def pct_change(self, count: int = 1, *, name: str | None = None) -> Signal[float]:
-        """The change since `count` firings ago as a part of the value then: 0.5 from 2 to 3."""
+        """Relative change since `count` firings ago: 0.5 from 2 to 3."""
         location = SourceLocation.of_caller()
         check_count("pct_change", count, location)
         return statistic_of(PctChange(count), (self._itself,), None, location, name)
@@ -153,34 +153,34 @@ class SignalStatistics(SignalLike):
         at: Signal[Any] | None = None,
         min_periods: int | None = None,
     ) -> Signal[float]:
-        """The place of the newest value in a window: `moving(window).rank()`."""
+        """Rank of the newest value in a window: `moving(window).rank()`."""
         return self.moving(window, at=at, min_periods=min_periods).rank(method=method, pct=pct)
 
     def crossed(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
-        """Whether it has just gone to the other side of `other`, a signal or a level.
+        """Whether the signal has just crossed `other`, a signal or a level.
 
         Being equal is on neither side: touching and turning is no crossing.
         """
         return _crossed(self._itself, Direction.BOTH, other, name, SourceLocation.of_caller())
 
     def crossed_above(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
-        """Whether it has just risen above `other`, below which it last stood."""
+        """Whether the signal has just risen from below `other` to above it."""
         return _crossed(self._itself, Direction.ABOVE, other, name, SourceLocation.of_caller())
 
     def crossed_below(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
-        """Whether it has just fallen below `other`, above which it last stood."""
+        """Whether the signal has just fallen from above `other` to below it."""
         return _crossed(self._itself, Direction.BELOW, other, name, SourceLocation.of_caller())
 
     # -- fewer values --------------------------------------------------------------------------------
 
     def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
-        """The last of each `count` values. By time: `a.sample(ps.timer("1s", at=time))`."""
+        """Every `count`-th value. By time: `a.sample(ps.timer("1s", at=time))`."""
         location = SourceLocation.of_caller()
         check_count("every", count, location)
         return statistic_of(EveryNth(count), (self._itself,), None, location, name)
 
     def throttle(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
-        """The first value, then each that comes `span` or more after the last one let through.
+        """The first value, then each one at least `span` after the last one emitted.
 
         span: "10s", a timedelta, or a number of seconds.
         """
@@ -200,7 +200,7 @@ class SignalStatistics(SignalLike):
     def ohlc(
         self, each: int | str | timedelta, *, at: Signal[Any] | None = None, name: str | None = None
     ) -> Signal[Any]:
-        """Bars: the first, greatest, least and last of each so many values, or of each span of time.
+        """Bars of open, high, low and close, per number of values or per span of time.
 
         Of a count: (open, high, low, close), with the last value. Of a span: (start, open, high, low,
         close), when a time in a later multiple of the span comes; a span without values has no bar.
@@ -241,7 +241,7 @@ def _crossed(
 
 
 def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
-    """A signal that fires when a time at or after the next multiple of `span` comes, with that multiple.
+    """A signal that fires when a time reaches or passes the next multiple of `span`, with that multiple.
 
     at: the times. It fires once for a time, however many multiples have passed since the one before.
 
@@ -264,7 +264,7 @@ def moving_mean(
     min_periods: int | None = None,
     name: str | None = None,
 ) -> Signal[float]:
-    """`signal.moving(window, ...).mean()`, the mean of the last values.
+    """Mean of the last values: `signal.moving(window, ...).mean()`.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("moving mean")
@@ -276,20 +276,20 @@ def moving_mean(
 
 
 def ewm(signal: Signal[Any], **how: Any) -> Weighted:
-    """`signal.ewm(...)`: all values so far, the older the lighter."""
+    """All values so far, exponentially weighted: `signal.ewm(...)`."""
     return signal.ewm(**how)
 
 
 def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]:
-    """`signal.lag(count)`: the value of `count` firings ago."""
+    """Value `count` firings ago: `signal.lag(count)`."""
     return signal.lag(count, **how)
 
 
 def diff(signal: Signal[Any], count: int = 1, *, name: str | None = None) -> Signal[Any]:
-    """`signal.diff(count)`: the value less that of `count` firings ago."""
+    """Difference to the value `count` firings ago: `signal.diff(count)`."""
     return signal.diff(count, name=name)
 
 
 def crossed(signal: Signal[Any], other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
-    """`signal.crossed(other)`: whether it has just gone to the other side of a signal or a level."""
+    """Whether a signal has just crossed another or a level: `signal.crossed(other)`."""
     return signal.crossed(other, name=name)

@@ -1,4 +1,4 @@
-"""A signal's values in a window, or weighted by age: a method for each statistic of them."""
+"""Windowed and exponentially weighted signals, with a method for each statistic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SignalLike:
-    """What is a signal, for checks: `Signal` is the one class of it."""
+    """Runtime test for signals, whose only class is `Signal`."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ def statistic_of(
     location: SourceLocation,
     name: str | None,
 ) -> Signal[Any]:
-    """Add a statistic of some signals. Raises `WrongType` for values that are known to be no numbers."""
+    """Add a statistic of signals. Raises `WrongType` for values known not to be numbers."""
     if statistic.numbers:
         for signal in values:
             check_numbers(statistic.kind, signal.schema, location)
@@ -54,7 +54,7 @@ def statistic_of(
 
 
 def signal_of(what: str, given: Any, location: SourceLocation) -> Signal[Any]:
-    """`given`, which is a signal. Raises `WrongType` for what is none."""
+    """Return `given` if it is a signal. Raises `WrongType` otherwise."""
     if not isinstance(given, SignalLike):
         raise WrongType(
             f"{what} needs another signal, got {shown(given)}",
@@ -65,7 +65,7 @@ def signal_of(what: str, given: Any, location: SourceLocation) -> Signal[Any]:
 
 
 def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
-    """`at`, which is a signal of times. Raises `WrongType` for what is none."""
+    """Return `at` if it is a signal of times. Raises `WrongType` otherwise."""
     if at is None:
         raise WrongType(
             f"{what} needs the times of the values",
@@ -85,7 +85,7 @@ def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
 
 
 class Windowed:
-    """The values of a signal in a window; a method for each statistic of them.
+    """The values of a signal in a window, with a method for each statistic.
 
     relaxed: `min_periods` was not given.
     """
@@ -107,46 +107,46 @@ class Windowed:
         return statistic_of(statistic, (self._signal, *others), self._at, location, name)
 
     def count(self, *, name: str | None = None) -> Signal[int]:
-        """How many values are not missing."""
+        """Number of non-missing values."""
         window = replace(self._window, min_periods=0) if self._relaxed else self._window
         return self._of(Count(window), SourceLocation.of_caller(), name)
 
     def sum(self, *, name: str | None = None) -> Signal[Any]:
-        """The sum."""
+        """Sum of the values."""
         return self._of(Sum(self._window), SourceLocation.of_caller(), name)
 
     def mean(self, *, name: str | None = None) -> Signal[float]:
-        """The arithmetic mean."""
+        """Arithmetic mean."""
         return self._of(Mean(self._window), SourceLocation.of_caller(), name)
 
     def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
-        """The variance, with the count less `ddof` as the divisor."""
+        """Variance, with divisor count - `ddof`."""
         location = SourceLocation.of_caller()
         return self._of(Var(self._window, ddof_of(ddof, location)), location, name)
 
     def std(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
-        """The standard deviation, with the count less `ddof` as the divisor."""
+        """Standard deviation, with divisor count - `ddof`."""
         location = SourceLocation.of_caller()
         return self._of(Std(self._window, ddof_of(ddof, location)), location, name)
 
     def min(self, *, name: str | None = None) -> Signal[Any]:
-        """The least value."""
+        """Least value."""
         return self._of(Min(self._window), SourceLocation.of_caller(), name)
 
     def max(self, *, name: str | None = None) -> Signal[Any]:
-        """The greatest value."""
+        """Greatest value."""
         return self._of(Max(self._window), SourceLocation.of_caller(), name)
 
     def first(self, *, name: str | None = None) -> Signal[Any]:
-        """The oldest value that is not missing."""
+        """Oldest value that is not missing."""
         return self._of(First(self._window), SourceLocation.of_caller(), name)
 
     def last(self, *, name: str | None = None) -> Signal[Any]:
-        """The newest value that is not missing."""
+        """Newest value that is not missing."""
         return self._of(Last(self._window), SourceLocation.of_caller(), name)
 
     def median(self, *, name: str | None = None) -> Signal[float]:
-        """The value in the middle; of two, their mean."""
+        """Median; the mean of the middle two for an even count."""
         return self._of(Quantile(self._window), SourceLocation.of_caller(), name)
 
     def quantile(
@@ -156,7 +156,7 @@ class Windowed:
         interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
         name: str | None = None,
     ) -> Signal[float]:
-        """The value below which a part `q` of the values lies.
+        """Value below which the fraction `q` of the values lies.
 
         interpolation: what it is where it falls between two values.
         """
@@ -177,7 +177,7 @@ class Windowed:
         pct: bool = False,
         name: str | None = None,
     ) -> Signal[float]:
-        """The place of the newest value among all in order of size, from 1.
+        """Rank of the newest value by size, from 1.
 
         method: the place of values that are equal. pct: as a part of the count.
         """
@@ -185,20 +185,20 @@ class Windowed:
         return self._of(Rank(self._window, choice_of(Ties, method, "method", location), pct), location, name)
 
     def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:
-        """The covariance with another signal; both have the current value when one of them fires."""
+        """Covariance with another signal, updated when either of them fires."""
         location = SourceLocation.of_caller()
         statistic = Cov(self._window, ddof_of(ddof, location))
         return self._of(statistic, location, name, signal_of("cov", other, location))
 
     def corr(self, other: Signal[Any], *, name: str | None = None) -> Signal[float]:
-        """Pearson's correlation with another signal; NaN where one of them does not vary."""
+        """Pearson correlation with another signal; NaN if one of them is constant."""
         location = SourceLocation.of_caller()
         return self._of(Corr(self._window), location, name, signal_of("corr", other, location))
 
     def regression(
         self, by: Signal[Any] | Literal["index", "time"] = "index", *, name: str | None = None
     ) -> Signal[tuple[float, float, float]]:
-        """The straight line of least squares: (slope, intercept, r2).
+        """Least-squares line: (slope, intercept, r2).
 
         by: what explains the values: another signal; their position in the window, 0 at the oldest
             value; or the seconds since the oldest (in a window by time).
@@ -226,7 +226,7 @@ class Windowed:
 
 
 class Weighted:
-    """All values of a signal, the older the lighter; a method for each statistic of them."""
+    """All values of a signal, exponentially weighted, with a method for each statistic."""
 
     __slots__ = ("_at", "_decay", "_least", "_signal")
 
@@ -240,12 +240,12 @@ class Weighted:
         return f"ewm, {self._decay}, of {self._signal!r}"
 
     def mean(self, *, name: str | None = None) -> Signal[float]:
-        """The weighted mean."""
+        """Weighted mean."""
         statistic = EwmMean(self._decay, self._least)
         return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def var(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
-        """The weighted variance.
+        """Weighted variance.
 
         bias: not corrected for the mean having been made of the same values.
         """
@@ -253,7 +253,7 @@ class Weighted:
         return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def std(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
-        """The square root of the weighted variance."""
+        """Square root of the weighted variance."""
         statistic = EwmStd(self._decay, self._least, bias)
         return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 

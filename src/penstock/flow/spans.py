@@ -1,4 +1,4 @@
-"""Spans of time as users write them, in terms of the column or signal whose time it is."""
+"""Time spans given by users, in the unit of the column or signal they apply to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def span_of(
     *,
     may_be_zero: bool = False,
 ) -> Span:
-    """A span that a user gave for a column of `type`, which is one of `TIME_TYPES`.
+    """Convert a user's span to the unit of a column of `type`, one of `TIME_TYPES`.
 
     unit: what 1 in a column of numbers stands for; needed for spans of time there.
     what: names the span in errors, which are `WrongType`.
@@ -57,13 +57,13 @@ def span_of(
 
 
 def check_span(span: Span, type: DataType, context: CheckContext, *, may_be_zero: bool = False) -> None:
-    """Raise for what is no span of a column of `type`."""
+    """Raise unless a value is a span for a column of `type`."""
     same = span_of(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
     context.need_same(same, span, "a span is of another type than its column")
 
 
 def time_span(given: object, what: str, location: SourceLocation) -> timedelta:
-    """A span of time: text, a `timedelta`, or a number of seconds. Raises `WrongType` for none."""
+    """Convert text, a `timedelta`, or a number of seconds to a span. Raises `WrongType`."""
     if isinstance(given, str | timedelta):
         return duration(given)
     if isinstance(given, int | float) and not isinstance(given, bool) and given - given == 0:
@@ -123,5 +123,5 @@ def _number(given: object, type: DataType, what: str, location: SourceLocation) 
 
 
 def shown_span(span: Span) -> str:
-    """A span as `explain` and errors show it."""
+    """Format a span for `explain` and errors."""
     return short(span) if isinstance(span, timedelta) else str(span)

@@ -1,4 +1,4 @@
-"""What users give to statistics, checked: other signals, times, spans, counts, choices."""
+"""Validation of arguments of statistics: signals, times, spans, counts, choices."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ C = TypeVar("C", bound=Enum)
 
 
 def type_of(schema: Schema) -> DataType | None:
-    """The type of a signal's values; None for rows of columns."""
+    """Type of a signal's values, or None for rows of columns."""
     return schema.fields[0].type if schema.scalar else None
 
 
 def times_of(schema: Schema) -> Times:
-    """What a signal of times gives."""
+    """Kind of times in a signal."""
     known = type_of(schema)
     if known == TIMESTAMP:
         return Times.DATETIMES
@@ -38,7 +38,7 @@ def times_of(schema: Schema) -> Times:
 
 
 def holes_of(schema: Schema) -> Holes:
-    """Which values of a signal are missing."""
+    """Which values of a signal count as missing."""
     known = type_of(schema)
     if known is None or schema.fields[0].nullable:
         return Holes.NAN_NONE
@@ -48,7 +48,7 @@ def holes_of(schema: Schema) -> Holes:
 
 
 def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
-    """Raises `WrongType` for values that are known to be no `int`, `float` or `bool`."""
+    """Raise `WrongType` for values known not to be `int`, `float` or `bool`."""
     known = type_of(schema)
     if known not in (INT32, INT64, FLOAT64) and not isinstance(known, AnyType | BoolType):
         raise WrongType(
@@ -59,7 +59,7 @@ def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
 
 
 def check_times(schema: Schema, location: SourceLocation) -> None:
-    """Raises `WrongType` for values that are known to be no times."""
+    """Raise `WrongType` for values known not to be times."""
     known = type_of(schema)
     if times_of(schema) is Times.EITHER and not isinstance(known, AnyType):
         raise WrongType(
@@ -70,7 +70,7 @@ def check_times(schema: Schema, location: SourceLocation) -> None:
 
 
 def schema_of_result(result: Result, given: Schema) -> Schema:
-    """The type of a statistic's values, from that of the values it is of."""
+    """Type of a statistic's results, derived from that of its input."""
     match result:
         case Result.FLOAT:
             return schema_of(float)
@@ -88,7 +88,7 @@ def schema_of_result(result: Result, given: Schema) -> Schema:
 
 
 def check_count(what: str, count: object, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no whole number of at least 1."""
+    """Raise `WrongType` unless a value is an int of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
             f"{what} needs a count of at least 1, got {shown(count)}", where=[location], fix="give 1 or more"
@@ -96,7 +96,7 @@ def check_count(what: str, count: object, location: SourceLocation) -> None:
 
 
 def check_least(least: object, location: SourceLocation, most: int | None = None) -> None:
-    """Raises `WrongType` for a `min_periods` that is no count, or that a window of `most` never has."""
+    """Raise `WrongType` for a `min_periods` that is not a count, or exceeds the window size `most`."""
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
         raise WrongType(
             f"min_periods is a count of values, got {shown(least)}", where=[location], fix="give 0 or more"
@@ -111,7 +111,7 @@ def check_least(least: object, location: SourceLocation, most: int | None = None
 
 
 def span_of(what: str, span: object, location: SourceLocation) -> timedelta:
-    """A span of time. Raises `WrongType` for none, and for one that is not above 0."""
+    """Convert to a time span. Raises `WrongType` unless it is positive."""
     found = time_span(span, what, location)
     if found <= timedelta():
         raise WrongType(f"{what} got a span of {short(found)}", where=[location], fix="give more than 0")
@@ -119,14 +119,14 @@ def span_of(what: str, span: object, location: SourceLocation) -> timedelta:
 
 
 def ddof_of(ddof: object, location: SourceLocation) -> int:
-    """What is taken from the count. Raises `WrongType` for no count."""
+    """Validate the degrees of freedom `ddof`. Raises `WrongType`."""
     if not isinstance(ddof, int) or isinstance(ddof, bool) or ddof < 0:
         raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[location], fix="give 1, or 0")
     return ddof
 
 
 def choice_of(choices: type[C], given: object, what: str, location: SourceLocation) -> C:
-    """A member of `choices` by its value. Raises `WrongType` for none."""
+    """Look up a member of `choices` by value. Raises `WrongType`."""
     try:
         return choices(given)
     except ValueError:
@@ -145,7 +145,7 @@ _RANGES = {
 
 
 def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, location: SourceLocation) -> Decay:
-    """How weights fall, by the one parameter that says it. Raises `WrongType` for none or several."""
+    """Build the decay from exactly one parameter. Raises `WrongType` for none or several."""
     said = {how: value for how, value in said.items() if value is not None}
     if len(said) != 1:
         raise WrongType(

@@ -1,6 +1,6 @@
-"""Streams: what users hold, and the methods that add operators.
+"""`Stream`, the public class of streams, and its core methods.
 
-What only event time needs is imported where it is used: other flows need not load it.
+Modules that only event time needs are imported on use, so that other flows need not load them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Stream(
 
     @property
     def flow(self) -> Flow:
-        """The flow that it is part of."""
+        """The flow that contains it."""
         return cast("Flow", self._flow)
 
     # -- row by row -------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Stream(
     def map(
         self, function: Callable[[T_co], U], *, returns: type[U] | None = None, name: str | None = None
     ) -> Stream[U, B, G, O]:
-        """One row for each row, by an opaque function (see `operators.map`).
+        """Map each row to one row, by an opaque function (see `operators.map`).
 
         The row type of the result is `returns`, or the function's return annotation.
         """
@@ -97,7 +97,7 @@ class Stream(
         returns: type[U] | None = None,
         name: str | None = None,
     ) -> Stream[U, B, G, O]:
-        """Any number of rows for each row, by an opaque function (see `operators.flat_map`).
+        """Map each row to any number of rows, by an opaque function (see `operators.flat_map`).
 
         The row type is `returns`, or the item type of the function's return annotation.
         """
@@ -108,7 +108,7 @@ class Stream(
     def filter(
         self, predicate: Expr | Callable[[T_co], bool], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """The rows of which `predicate` is true (see `operators.filter`)."""
+        """Keep the rows that satisfy `predicate` (see `operators.filter`)."""
         location = SourceLocation.of_caller()
         if isinstance(predicate, Expr):
             found = check(predicate, self._schema).type
@@ -140,7 +140,7 @@ class Stream(
         self, *columns: Expr | str, name: str | Expr | None = None, **named: Expr
     ) -> Stream[Any, B, G, O]: ...
     def select(self, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
-        """New columns from expressions (see `operators.select`).
+        """Compute new columns from expressions (see `operators.select`).
 
         Positional arguments are columns that keep their names. `into` is the row
         class of the result, whose columns must be the selected ones; without it a
@@ -160,7 +160,7 @@ class Stream(
     @overload
     def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
     def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, G, O]:
-        """The same rows with columns replaced or added (see `operators.with_columns`).
+        """Replace or add columns (see `operators.with_columns`).
 
         `into` and `name` are as in `select`.
         """
@@ -176,7 +176,7 @@ class Stream(
     def union(
         self, *others: Stream[T_co, B2, G2, Any], name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
-        """All rows of all streams, duplicates kept (see `operators.union`)."""
+        """Combine all rows of all streams, duplicates included (see `operators.union`)."""
         location = SourceLocation.of_caller()
         schema = self._united("union", others, location)
         return self._flow.add(Union(1 + len(others)), schema, (self, *others), name, location)
@@ -271,7 +271,7 @@ class Stream(
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, NoOrder]:
-        """Rows of both streams that agree on a key (see `operators.join`).
+        """Pair rows of both streams with equal keys (see `operators.join`).
 
         on:     names of columns that both sides have, or a condition with at least
                 one equality between the sides: `ps.left.a == ps.right.b`; a column
@@ -314,7 +314,7 @@ class Stream(
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """The rows that never appear in `neg` (see `operators.difference`).
+        """Keep the rows that are not in `neg` (see `operators.difference`).
 
         lifetime: as in `join`. With ("static", "tick") each tick answers with all rows so
                   far that its own rows of `neg` do not exclude, and costs as much.
@@ -362,7 +362,7 @@ class Stream(
     def distinct(
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, NoOrder]:
-        """Each row once (see `operators.distinct`); with lifetime "tick", once in each tick.
+        """Keep one copy of each row (see `operators.distinct`); with lifetime "tick", one per tick.
 
         nondet: as in `join`.
         """
@@ -384,7 +384,7 @@ class Stream(
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Changes, NoOrder]:
-        """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`).
+        """Keep the first `count` rows of each group `per`, in the order `by` (see `operators.top_k`).
 
         lifetime: "tick" answers each tick for itself. nondet: as in `join`.
         """

@@ -1,4 +1,4 @@
-"""The base of streams: an edge of a flow, and how methods add operators to it.
+"""Base class of streams: row type checks, and adding operators.
 
 The methods that users call stand by theme in `stream.py` and the `stream_*.py`
 beside it; each theme is a class over this base, and `Stream` is all of them.
@@ -31,7 +31,7 @@ O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 
 
 class StreamBase(Output, Generic[T_co, B, G, O]):
-    """What every stream has: its flow, its node, its columns."""
+    """Base of all streams: flow, node and columns."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     def _united(
         self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
     ) -> Schema:
-        """The row type of this stream and `others` together. Raises `WrongType` where types differ."""
+        """Common row type of this stream and `others`. Raises `WrongType` if types differ."""
         for other in others:
             check_stream(other, what, location)
             self.check_row_type(what, other, location)
@@ -83,7 +83,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     def check_row_type(
         self, what: str, other: StreamBase[Any, Any, Any, Any], location: SourceLocation
     ) -> None:
-        """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
+        """Raise `WrongType` unless `other` has the columns of this stream, for operator `what`."""
         mine = [(f.name, f.type) for f in self._schema.fields]
         theirs = [(f.name, f.type) for f in other._schema.fields]
         if mine != theirs:
@@ -96,7 +96,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
 
 
 class Groups:
-    """Base of streams with group keys, which are no streams before `agg` gives them aggregates."""
+    """Base of grouped streams, which become streams by `agg`."""
 
     __slots__ = ("_keys", "_stream")
 
@@ -106,7 +106,7 @@ class Groups:
 
 
 def check_stream(given: object, what: str, location: SourceLocation) -> None:
-    """Raises `WrongType` for what is no stream."""
+    """Raise `WrongType` unless a value is a stream."""
     if isinstance(given, StreamBase):
         return
     if isinstance(given, Output):

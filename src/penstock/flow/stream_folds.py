@@ -1,4 +1,4 @@
-"""Methods of streams that fold rows into values, and that put rows in order.
+"""Stream methods for folds, ordering and lattices.
 
 An operator is imported by the method that adds it: a flow need not load those it does not use.
 """
@@ -48,7 +48,7 @@ By: TypeAlias = "Expr | Ordering | str | Callable[[Any], Any]"
 
 
 class StreamFolds(StreamBase[T_co, B, G, O]):
-    """Folds, order, lattices."""
+    """Stream methods for folds, ordering and lattices."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[A, Any, Any, Any]:
-        """One value of all rows: `function(accumulated, row)` from `init` on (see `operators.fold`).
+        """Fold all rows by `function(accumulated, row)`, starting from `init` (see `operators.fold`).
 
         init:     a value, or a function without arguments that makes one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
@@ -100,7 +100,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Any, Any]:
-        """One row of all rows: `function(so far, row)` from the first row on (see `operators.reduce`)."""
+        """Reduce all rows to one by `function(so far, row)`, from the first row on (see
+        `operators.reduce`).
+        """
         from penstock.flow.operators.reduce import Reduce
 
         location = SourceLocation.of_caller()
@@ -127,7 +129,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """A value per key: the key columns, then the column `into` (see `operators.fold_keyed`).
+        """Fold the rows of each key into a value in column `into` (see `operators.fold_keyed`).
 
         by:    names or columns of the key.
         value: what of a row the function gets; the whole row where it is left out.
@@ -162,7 +164,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Any, Any]:
-        """Per key one value of all its values, from the first one on (see `operators.reduce_keyed`).
+        """Reduce the values of each key to one (see `operators.reduce_keyed`).
 
         value: what is folded; may be left out where one column is no key.
         into:  name of the column of the answer; that of `value` where it is left out.
@@ -196,7 +198,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[U, B, G, O]:
-        """A row for each row, by a function that carries a value along (see `operators.scan`).
+        """Map each row to one row with a carried value (see `operators.scan`).
 
         function: from the carried value and a row to the next value and the row to send;
                   None ends it.
@@ -245,7 +247,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """The rows of a bounded stream, or of each tick, in order (see `operators.sort`).
+        """Sort the rows of a bounded stream, or of each tick (see `operators.sort`).
 
         by: a column, its name, an expression, `.desc()` of these, or a function of a row, or
             several; of none, all columns from first to last.
@@ -276,7 +278,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """`sort` by what a function makes of each row."""
+        """Sort by a function of each row."""
         return self._sort(key, lifetime, nondet, name, SourceLocation.of_caller())
 
     def _sort(
@@ -298,7 +300,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     def unique(
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """Each row once, where it first stood (see `operators.unique`)."""
+        """Keep the first occurrence of each row (see `operators.unique`)."""
         from penstock.flow.operators.unique import Unique
 
         location = SourceLocation.of_caller()
@@ -316,7 +318,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, G, O]:
-        """Each row with its number before it, in the column `index` (see `operators.enumerate`).
+        """Number the rows, in the column `index` (see `operators.enumerate`).
 
         per: names or columns of keys, each of which has numbers of its own.
         """
@@ -344,7 +346,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """The merge of all items (per key), which only grows (see `operators.lattice_fold`).
+        """Merge all items (per key) in a lattice (see `operators.lattice_fold`).
 
         lattice: one of `penstock.lattice`.
         value:   the items; may be left out where one column is no key.
@@ -367,7 +369,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """As `lattice_fold`, with no row while no item has come (see `operators.lattice_reduce`)."""
+        """Merge all items as `lattice_fold` does, without a row before the first item."""
         from penstock.flow.operators.lattice_reduce import LatticeReduce
 
         location = SourceLocation.of_caller()
@@ -421,7 +423,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, G, O]:
-        """The rows that made the merge of all items grow (see `operators.state`).
+        """Keep the rows that make the merge of all items grow (see `operators.state`).
 
         The arguments are as in `lattice_fold`.
         """
@@ -441,7 +443,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     def at_least(
         self, threshold_value: object, *, column: Column | str | None = None, name: str | None = None
     ) -> Stream[Any, B, Append, NoOrder]:
-        """The keys whose value in `column` has come to a threshold, each once (see `operators.at_least`).
+        """Emit each key once, when its value in `column` reaches a threshold (see `operators.at_least`).
 
         column: one that only grows; may be left out where there is only one. Such are
                 `count()`, `max()`, `count_distinct()` of rows that are only added, what

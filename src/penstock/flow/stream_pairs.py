@@ -1,4 +1,4 @@
-"""Methods of streams that bring several streams together, by place or as products.
+"""Stream methods that combine streams by position or as products.
 
 An operator is imported by the method that adds it: a flow need not load those it does not use.
 """
@@ -32,7 +32,7 @@ U = TypeVar("U")
 
 
 class StreamPairs(StreamBase[T_co, B, G, O]):
-    """Several streams: products, pairs by place, one after the other.
+    """Stream methods that combine streams by position or as products.
 
     Where there are pairs, `suffix` goes to columns of the other stream whose name this
     one has too, and `into` is the row class of the result, whose columns must be those
@@ -47,7 +47,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     def chain(
         self, other: Stream[T_co, B2, G2, Any], *, name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
-        """All rows of both, in each tick all of this before any of the other (see `operators.chain`)."""
+        """Append the rows of the other stream in each tick (see `operators.chain`)."""
         from penstock.flow.operators.chain import Chain
 
         location = SourceLocation.of_caller()
@@ -61,7 +61,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Append, Ordered]:
-        """In each tick the first `count` rows of this and the others (see `operators.chain_first_n`).
+        """Keep the first `count` rows of each tick of this and the others (see `operators.chain_first_n`).
 
         Raises `WrongType` for a count that is no whole number of at least 0.
         """
@@ -91,7 +91,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """The first row with the first of the other, and so on (see `operators.zip`).
+        """Pair rows by position (see `operators.zip`).
 
         lifetime: "static" keeps what has no partner yet, "tick" drops it when the tick ends.
         """
@@ -113,7 +113,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """In each tick the first row with the first, and so on, to the end of the longer.
+        """Pair the rows of each tick by position, up to the longer stream (see `operators.zip_longest`).
 
         Nulls stand for the rows that one has not (see `operators.zip_longest`).
         """
@@ -135,7 +135,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         *,
         may_lack: bool = False,
     ) -> tuple[Schema, tuple[int, ...]]:
-        """The columns of both, and the positions of the other's among its own."""
+        """Columns of both streams, and the positions of the other's among its own."""
         kept = tuple(range(len(other.schema.fields)))
         lack = (may_lack, may_lack)
         schema = paired_schema(what, self._schema, other.schema, kept, suffix, location, may_lack=lack)
@@ -153,7 +153,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
-        """Every row with every row of the other; copies multiply (see `operators.join`).
+        """Pair every row with every row of the other; copies multiply (see `operators.join`).
 
         It keeps all rows of both, and has as many pairs as their product.
         """
@@ -169,7 +169,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
-        """Every row with every row of the other, each row once.
+        """Pair every distinct row with every distinct row of the other.
 
         It is `distinct` on either side, then `cross_join`.
         """
@@ -187,7 +187,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
-        """Rows of both that agree on a key, each row once: `distinct` on either side, then `join`.
+        """Join the distinct rows of both streams: `distinct` on either side, then `join`.
 
         on: as in `join`.
         """
@@ -208,7 +208,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         how: How = How.INNER,
         as_sets: bool = False,
     ) -> Stream[Any, Any, Any, Any]:
-        """A join, or the product where `on` is None; `as_sets`: of each side's rows once."""
+        """Join both streams, or pair all rows if `on` is None. `as_sets`: with distinct rows."""
         location = SourceLocation.of_caller()
         check_stream(other, what, location)
         check_reason(nondet, location)
@@ -229,7 +229,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None,
         location: SourceLocation,
     ) -> tuple[StreamBase[Any, Any, Any, Any], StreamBase[Any, Any, Any, Any]]:
-        """Both streams with each row once, within what their lifetimes keep."""
+        """Distinct rows of both streams, within their lifetimes."""
         left, right = (
             self._flow.add(
                 Distinct(all_columns(side.schema), lifetime, nondet if lifetime is Lifetime.TICK else None),
@@ -252,7 +252,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Changes, NoOrder]:
-        """Each row with the one row of `single`, and no row while it has none.
+        """Combine each row with the single row of `single`, if it has one.
 
         "static":            `single` is a table of one row, say a total. When it changes, all
                              pairs so far change with it. Of several rows the least counts.
@@ -288,7 +288,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """The rows without a partner in the other: `join(..., how="anti")`."""
+        """Keep the rows without a partner in the other: `join(..., how="anti")`."""
         given = (lifetime, nondet, None, None, name)
         return self._joined("anti_join", other, on, *given, how=How.ANTI)
 
@@ -301,6 +301,6 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
-        """The rows with a partner in the other, as often as they are there: `join(..., how="semi")`."""
+        """Keep the rows with a partner in the other, with their copies: `join(..., how="semi")`."""
         given = (lifetime, nondet, None, None, name)
         return self._joined("semi_join", other, on, *given, how=How.SEMI)

@@ -1,4 +1,4 @@
-"""Methods of streams that go row by row.
+"""Stream methods that work row by row.
 
 An operator is imported by the method that adds it: a flow need not load those it does not use.
 """
@@ -31,7 +31,7 @@ Tag = TypeVar("Tag", bound=Hashable)
 
 
 class StreamRows(StreamBase[T_co, B, G, O]):
-    """Row by row: no state, no waiting."""
+    """Stateless, non-blocking stream methods."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         returns: type[U] | None = None,
         name: str | None = None,
     ) -> Stream[U, B, G, O]:
-        """At most one row for each row: None is none (see `operators.filter_map`).
+        """Map each row to at most one row; None drops it (see `operators.filter_map`).
 
         The row type is `returns`, or the function's return annotation without None.
         """
@@ -53,7 +53,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return self._add(FilterMap(function), schema, name, location)
 
     def flatten(self, column: Column | str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
-        """A row for each item of a list: `explode` of the list alone."""
+        """Map each row to the items of its list: `explode` of the list alone."""
         return self._explode("flatten", column, name=name)
 
     def explode(
@@ -65,7 +65,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         outer: bool = False,
         name: str | None = None,
     ) -> Stream[Any, B, G, O]:
-        """A row for each element of a list (see `operators.explode`).
+        """Map each row to one row per element of a list (see `operators.explode`).
 
         column:   the list; its elements take its place beside the other columns. It is not
                   needed where rows have one column. A column of any value may hold lists, too.
@@ -135,7 +135,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def inspect(
         self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
-        """The same rows; the function is called for each that passes (see `operators.inspect`)."""
+        """Call a function on each row, and pass all rows on (see `operators.inspect`)."""
         from penstock.flow.operators.inspect import Inspect
 
         location = SourceLocation.of_caller()
@@ -146,7 +146,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return self._add(Inspect(function), self._schema, name, location)
 
     def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
-        """This stream `count` times. Any stream may be read any number of times; this only gives names."""
+        """Return this stream `count` times, to name its uses. Any stream may be read any number of times."""
         location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
@@ -169,7 +169,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         *,
         name: str | None = None,
     ) -> tuple[Stream[T_co, B, G, O], ...] | dict[str, Stream[T_co, B, G, O]]:
-        """Streams of which each row is in exactly one (see `operators.partition`).
+        """Split into streams, with each row in exactly one (see `operators.partition`).
 
         by:    tells the port of a row.
         ports: how many there are, which are then called 0, 1, ...; or their names.
@@ -187,7 +187,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
     ) -> dict[Tag, Stream[T_co, B, G, O]]:
-        """A stream per tag, with the rows of which `by` gives this tag (see `operators.partition`).
+        """Split into one stream per tag, by the value of `by` (see `operators.partition`).
 
         tags: all that there are: an `Enum` class, or values. An expression gives the
               `value` of an enum's member, a function the member itself.
@@ -198,7 +198,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return cast("dict[Tag, Stream[T_co, B, G, O]]", _split("demux", self, by, tags, name, location))
 
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
-        """The first parts of pairs, and the second parts, as streams of values.
+        """Split pairs into a stream of first values and one of second values.
 
         Pairs are rows of two columns, or values of two items in a stream of any value.
         Raises `WrongType` for rows that are no pairs; a value that is none stops the tick: `BadRow`.
@@ -226,7 +226,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def assume_ordered(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, Ordered]:
-        """The same rows; the order in which they come means something (see `operators.assume_ordered`).
+        """Declare the order of arrival meaningful (see `operators.assume_ordered`).
 
         nondet: why it is right that answers depend on the cut into ticks; not needed where
                 the ticks are given.
@@ -270,7 +270,7 @@ def _split(
     name: str | None,
     location: SourceLocation,
 ) -> dict[Hashable, AnyStream]:
-    """The stream of each of the tags `ports`, for an operator `what`. Raises `WrongType`."""
+    """Split into one stream per tag of `ports`, for operator `what`. Raises `WrongType`."""
     tags = _different(what, ports, location)
     values = _values(what, stream.schema, by, tags, location)
     schema = stream.schema
@@ -288,7 +288,7 @@ def _split(
 
 
 def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hashable, ...]:
-    """The tags, if there are any and no two are equal."""
+    """Check that there are tags and no two are equal."""
     given: object = ports
     if isinstance(ports, Iterable) and not isinstance(ports, str):
         listed = given = list(cast("Iterable[object]", ports))
@@ -305,7 +305,7 @@ def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hash
 def _values(
     what: str, schema: Schema, by: object, tags: Sequence[Hashable], location: SourceLocation
 ) -> tuple[Hashable, ...]:
-    """What `by` gives for each tag."""
+    """Values of `by` for each tag."""
     if not isinstance(by, Expr) and not callable(by):
         raise WrongType(
             f"{what} needs an expression or a function, got {shown(by)}", where=[location], fix="ps.col.kind"

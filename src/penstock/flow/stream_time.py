@@ -1,4 +1,4 @@
-"""Methods of streams about time: watermarks and windows of event time; rows of other ticks.
+"""Stream methods for event time and ticks.
 
 An operator is imported by the method that adds it: a flow need not load those it does not use.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StreamTime(StreamBase[T_co, B, G, O]):
-    """Methods about event time and about ticks."""
+    """Stream methods for event time and ticks."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         unit: Unit | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Append, Ordered]:
-        """The rows that come in time, by the event time in `column` (see `operators.on_time`).
+        """Drop late rows, by the event time in `column` (see `operators.on_time`).
 
         The watermark is the greatest time seen so far less `lateness`; it rises row by row.
         A row whose time is below it when it comes is late, and goes no further. Where the
@@ -80,7 +80,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, Append, Ordered]", on_time)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
-        """The rows that `watermark()`, whose result this stream is, found late (see `operators.late_rows`).
+        """Return the rows that `watermark()`, which made this stream, dropped (see `operators.late_rows`).
 
         Raises `BadFlow` for any other stream.
         """
@@ -109,7 +109,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         unit: Unit | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Append, Ordered]:
-        """Of rows with equal keys less than `within` apart, the first (see `operators.first_within`).
+        """Keep the first of rows with equal keys less than `within` apart (see `operators.first_within`).
 
         by:   the keys: columns or expressions; without any, all rows have equal keys.
         time: the column, where several have a watermark.
@@ -133,7 +133,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """The same rows one tick later (see `operators.defer_tick`).
+        """Delay all rows by one tick (see `operators.defer_tick`).
 
         nondet: why it is right that answers depend on the cut into ticks; required
         where the delay stands in a cycle through a blocking input.
@@ -145,7 +145,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_tick_lazy(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """The same rows in the next tick, which does not start for them (see `operators.defer_tick_lazy`).
+        """Delay all rows to the next tick, without starting it (see `operators.defer_tick_lazy`).
 
         nondet: why it is right that answers depend on the cut into ticks; not needed where
                 the ticks are given.
@@ -159,7 +159,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def defer_signal(
         self, signal: Stream[Any, Any, Append, Any], *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, G, O]:
-        """All rows since the last signal, in the tick of a row of `signal` (see `operators.defer_signal`).
+        """Hold rows back until the next row of `signal` (see `operators.defer_signal`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -171,7 +171,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._flow.add(DeferSignal(nondet), self._schema, (self, signal), name, location)
 
     def persist(self) -> Stream[T_co, B, G, O]:
-        """All rows so far, as changes: what every stream is, so this is the stream itself.
+        """Return this stream, which already maintains all rows so far.
 
         Nothing is repeated. Who wants to see all rows in each tick says so: `persist().every_tick(...)`.
         """
@@ -180,7 +180,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def every_tick(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, Unbounded, Append, O]:
-        """All rows so far, shown again in each tick, as plain rows (see `operators.every_tick`).
+        """Emit all rows so far again in each tick, as plain rows (see `operators.every_tick`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -191,7 +191,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def multiset_delta(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, Append, O]:
-        """The rows of this tick beyond those of the tick before (see `operators.multiset_delta`).
+        """Emit the rows of this tick in excess of the previous tick (see `operators.multiset_delta`).
 
         nondet: as in `defer_tick_lazy`.
         """
@@ -202,14 +202,14 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._add(MultisetDelta(nondet), self._schema, name, location)
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
-        """An end for rows that nobody needs: what leads here runs (see `operators.null`)."""
+        """Consume rows that no sink needs, so that their operators still run (see `operators.null`)."""
         from penstock.flow.operators.null import Null
 
         location = SourceLocation.of_caller()
         return self._add(Null(swallows=True), self._schema, name, location)
 
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
-        """The last row of each tick that brings rows, as a signal (see `operators.signals.last_row`).
+        """Return the last row of each tick with rows, as a signal (see `operators.signals.last_row`).
 
         nondet: why it is right that this depends on where ticks end; not needed where the ticks are given.
         """

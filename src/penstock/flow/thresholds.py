@@ -1,4 +1,4 @@
-"""Thresholds on values that only grow: from `at_least(...)` to its operator, or why there is none."""
+"""Construction of thresholds on monotone columns, for `at_least(...)`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def threshold(
     column: Column | str | None,
     location: SourceLocation,
 ) -> tuple[AtLeast, Schema]:
-    """The operator, and the schema of what it sends: the keys, then the threshold.
+    """Return the threshold operator and its output schema: the keys, then the threshold.
 
     Raises `NeedNotMet` where the column does not only grow by what is written; analysis finds
     whether rows are taken back.
@@ -65,7 +65,7 @@ def threshold(
 
 
 def _checked(value: object, field: Field, location: SourceLocation) -> object:
-    """The threshold as it stands in rows. Raises `WrongType` where it is of another type than the column."""
+    """Convert the threshold to the column's internal value. Raises `WrongType` for another type."""
     try:
         ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
     except BadRow as error:

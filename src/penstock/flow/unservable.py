@@ -1,4 +1,4 @@
-"""The reasons why a flow cannot be served, in the words of its operators.
+"""Reasons why operators cannot be served by a replica.
 
 A replica begins with the rows of its collections at some time, each with its count, in any
 order and cut into any ticks; and it goes on with changes. It must come to what another one has

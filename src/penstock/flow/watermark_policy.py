@@ -1,4 +1,4 @@
-"""How far event time is known to have passed: the rule from times seen to the watermark."""
+"""Watermark policies: how a watermark follows the times seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkPolicy:
-    """The watermark: the greatest time seen in `column` less `lateness`, down to a multiple of `every`.
+    """A watermark: the greatest time in `column` minus `lateness`, rounded down to `every`.
 
     A row is late if its time is below the watermark that the rows before it
     make. Multiples are counted from 1970, or from 0; without `every` nothing is
@@ -33,7 +33,7 @@ class WatermarkPolicy:
 
 
 def check_policy(policy: WatermarkPolicy, context: CheckContext) -> Field:
-    """The column of the time that a policy watches. Raises for what is no policy of the input."""
+    """Return the column of a policy's time. Raises if the policy does not fit the input."""
     type_ = context.type_of(Column(policy.column))
     context.need(type_ in TIME_TYPES, "a watermark is on what is no time")
     check_span(policy.lateness, type_, context, may_be_zero=True)

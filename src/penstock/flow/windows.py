@@ -1,4 +1,4 @@
-"""Windows of event time: `ps.tumbling(col.at, "10s")` and the like, as data."""
+"""Event-time windows as data: `ps.tumbling(col.at, "10s")` and the like."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Windows of one size that begin at every multiple of `every`, counted from `offset` after 1970 or 0.
+    """Windows of fixed size that begin at every multiple of `every`, offset by `offset` from 1970 or 0.
 
     The end is no part of a window. Every time is in at least one: `every` is not more than `size`.
     """
@@ -27,7 +27,7 @@ class Grid:
 
     @property
     def tumbles(self) -> bool:
-        """Whether every time is in one window only."""
+        """Whether each time is in exactly one window."""
         return self.size == self.every
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Windows of rows of one key that follow each other by less than `gap`, which ends each of them."""
+    """Session windows: rows of one key less than `gap` apart share a window."""
 
     gap: Span
 
@@ -52,7 +52,7 @@ Shape: TypeAlias = Grid | Sessions
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows over a time, as users declare them; `group_by(window=...)` gives them their spans.
+    """Windows over a time column, as users declare them, for `group_by(window=...)`.
 
     given: the spans by name, as users wrote them.
     """
@@ -62,7 +62,7 @@ class Windows:
     unit: Unit | None
 
     def shape(self, type: DataType, location: SourceLocation) -> Shape:
-        """The windows over a time of `type`. Raises `WrongType` for spans that do not fit it."""
+        """Windows in the unit of a time of `type`. Raises `WrongType` for spans that do not fit."""
         if "gap" in self.given:
             return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", location))
         size = span_of(self.given["size"], type, self.unit, "the size of windows", location)
@@ -86,7 +86,7 @@ class Windows:
 def tumbling(
     time: Expr, size: GivenSpan, *, offset: GivenSpan | None = None, unit: Unit | None = None
 ) -> Windows:
-    """Windows side by side: each time is in one of them.
+    """Adjacent windows of fixed size: each time is in exactly one.
 
     time:   the column with the watermark, or what never falls while it rises.
     size:   of each window: "10s", a timedelta, or a number where the time is one.
@@ -104,7 +104,7 @@ def sliding(
     offset: GivenSpan | None = None,
     unit: Unit | None = None,
 ) -> Windows:
-    """Windows that overlap: one begins at every multiple of `every`; a time is in `size / every` of them.
+    """Overlapping windows that begin at every multiple of `every`; a time is in `size / every` of them.
 
     Other arguments are as in `tumbling`.
     """
@@ -112,7 +112,7 @@ def sliding(
 
 
 def session(time: Expr, gap: GivenSpan, *, unit: Unit | None = None) -> Windows:
-    """Windows of rows of one key that follow each other by less than `gap`.
+    """Session windows: rows of one key less than `gap` apart share a window.
 
     A window begins with its first row and ends `gap` after its last. A row that comes
     between two of them can join them to one. Other arguments are as in `tumbling`.

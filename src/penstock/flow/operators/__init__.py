@@ -1,1 +1,1 @@
-"""One operator per file: its facts, its checks, its meaning."""
+"""Operators, one per file: semantics, facts and checks."""

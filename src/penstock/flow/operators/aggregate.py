@@ -1,4 +1,4 @@
-"""Group and aggregate: a row per group, kept up to date."""
+"""Aggregate operator: group rows and maintain one result row per group."""
 
 from __future__ import annotations
 

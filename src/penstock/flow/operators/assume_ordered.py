@@ -1,4 +1,4 @@
-"""Assume ordered: the order in which rows come is declared to mean something."""
+"""Assume-ordered operator: declare the order of arrival meaningful."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AssumeOrdered(Operator):
-    """The same rows, as an ordered stream: for operators that read order.
+    """The input as an ordered stream, for operators that need an order.
 
     nondet: why it is right to read the order in which rows happen to come. It depends
             on the cut into ticks, so a flow whose ticks are not given must say it.

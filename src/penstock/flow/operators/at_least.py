@@ -1,4 +1,4 @@
-"""At least: which values that only grow have reached a threshold."""
+"""At-least operator: threshold on values that only grow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast(Operator):
-    """The keys whose value in `column` has come to `threshold`, each once, in the tick in which it has.
+    """Keys whose value in `column` has reached `threshold`, emitted once, in the tick in which it does.
 
     A row is the key's columns and the threshold in the place of the column. It waits for
     nothing itself (what it reads may: an aggregate is complete for the tick first), and

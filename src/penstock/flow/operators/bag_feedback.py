@@ -1,4 +1,4 @@
-"""Bag feedback: what closes it goes round as often as it comes."""
+"""Bag feedback operator: recursion over multisets, without removal of duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BagFeedback(Operator):
-    """The rows of the closing stream, duplicates kept: a row that comes again goes round again.
+    """The rows of the closing stream, duplicates included: each copy goes through the loop.
 
     So something in the cycle must end it: a filter, a distinct, rows that run out.
     It remembers nothing, and a tick that brings no row makes no round. Rows of one

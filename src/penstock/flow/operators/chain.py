@@ -1,4 +1,4 @@
-"""Chain: the rows of one stream before those of another."""
+"""Chain operator: one stream followed by another within each tick."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chain(Operator):
-    """All rows of both inputs, duplicates kept; in each tick all of `first` before any of `second`.
+    """All rows of both inputs, duplicates included; in each tick `first` comes before `second`.
 
     So `first` is complete before `second` is looked at. Over the whole run the order
     is that of one input after the other only where all of `first` comes with the first

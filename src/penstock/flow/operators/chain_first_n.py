@@ -1,4 +1,4 @@
-"""Chain first n: the first rows of several streams, one after the other."""
+"""Chain-first-n operator: the first rows of several streams, taken in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChainFirstN(Operator):
-    """In each tick the first `count` rows of its inputs, taken port by port.
+    """The first `count` rows of each tick, from the inputs in port order.
 
     Every input but the last is complete before the next is looked at. What a tick
     brings beyond `count` is gone. A tick without rows answers nothing.

@@ -1,4 +1,4 @@
-"""Cross singleton: each row beside the one row of another stream, within a tick."""
+"""Cross-singleton operator: combine each row with the single row of another stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CrossSingleton(Operator):
-    """Each row of `input` of this tick with the first row of `single` of this tick.
+    """Each row of `input` combined with the first row of `single` in the same tick.
 
     Without a row of `single` there is no answer, and the tick's rows are gone; further
     rows of `single` change nothing. `single` is complete first. Rows keep the order of

@@ -1,4 +1,4 @@
-"""Defer to a signal: rows wait until another stream says so."""
+"""Defer-signal operator: hold rows back until another stream has a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeferSignal(Operator):
-    """All changes since the last signal, in the tick of a signal; in other ticks nothing.
+    """All changes since the last signal, emitted in the tick of the next one.
 
     Any row of `signal` is a signal: it releases what came before and what comes in its
     tick. Several in a tick are one, and one that finds nothing is used up. What was taken

@@ -1,4 +1,4 @@
-"""Defer: rows are seen one tick later."""
+"""Defer-tick operator: delay rows by one tick."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeferTick(Operator):
-    """What enters in one tick leaves in the next, which starts for it if nothing else comes.
+    """The changes of the previous tick. Pending changes start a tick if nothing else does.
 
     It is the only operator that may stand in a cycle through a blocking input.
     What such a cycle answers depends on how the input is cut into ticks, so it

@@ -1,4 +1,4 @@
-"""Defer lazily: rows are seen in the next tick that something else starts."""
+"""Lazy defer-tick operator: delay rows to the next tick without starting it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeferTickLazy(Operator):
-    """What enters in one tick leaves in the next, which does not start for it.
+    """The changes of the previous tick. Pending changes wait for a tick that something else starts.
 
     So what it holds when a run ends stays there. Like `defer_tick` it may stand in a
     cycle through a blocking input. Rows keep their order. In the first tick, and after

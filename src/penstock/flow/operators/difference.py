@@ -1,4 +1,4 @@
-"""Difference: the rows of one stream that never appear in another."""
+"""Difference operator: rows of one stream that are absent from another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distinct: each row once, however often it came."""
+"""Distinct operator: one copy of each row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Distinct(WithLifetime):
-    """A row leaves when its first copy comes, and is taken back with its last copy.
+    """Each row once: emitted with its first copy and retracted with its last.
 
     A tick without changes answers nothing. With lifetime TICK each tick answers for
     itself, and rows keep the order of their first copies.

@@ -1,4 +1,4 @@
-"""Distinct of rows that have a time: each row once, and those that cannot come again are forgotten."""
+"""Distinct operator with state expiry: rows behind the watermark are forgotten."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DistinctOnTime(Operator):
-    """A row leaves when its first copy comes. It is forgotten when the watermark has passed its time.
+    """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
 
     columns: every column of the input, as expressions. time: the one that the watermark is of.
     width:   of the pieces of time that are forgotten together.

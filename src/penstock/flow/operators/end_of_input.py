@@ -1,4 +1,4 @@
-"""End of input: sources that have told that nothing more will come."""
+"""End-of-input operator: a row when sources have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enumerate: the number of each row, before it."""
+"""Enumerate operator: number the rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Enumerate(InOrder):
-    """Each row with its number in front: `start`, `start + 1`, ... in the order of the rows.
+    """Each row with its number in front: `start`, `start + 1`, ... in row order.
 
     Nothing waits. `per` key, each key has numbers of its own, so that `start=1` is a running
     count. With lifetime TICK they begin again in each tick. An empty tick says nothing.

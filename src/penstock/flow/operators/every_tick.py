@@ -1,4 +1,4 @@
-"""Every tick: all rows so far, shown again in each tick."""
+"""Every-tick operator: emit all current rows again in each tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EveryTick(Operator):
-    """In each tick the rows that the input has by then, as plain rows, in the order in which they came first.
+    """In each tick all current rows of the input, as plain rows in order of first arrival.
 
     It is the one operator that repeats itself. It speaks in every tick that runs, also
     in one that brings nothing, and starts none; a tick costs in proportion to all rows

@@ -1,4 +1,4 @@
-"""Explode: a row for each element of a list, with or without its position."""
+"""Explode operator: one row per list element, optionally with its position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explode(RowByRow):
-    """The row once for each element of the list in column `at`, which the element replaces.
+    """One copy of the row per element of the list in column `at`, which the element replaces.
 
     at:       the position of the column. Its type is a list, or any value; a value that is
               then no tuple, list or frozenset stops the tick (`EvaluationError`).
@@ -57,7 +57,7 @@ class Explode(RowByRow):
         return made
 
     def exploded(self, fields: Sequence[Field]) -> tuple[Field, ...]:
-        """The columns of the output over those of the input."""
+        """Derive the output columns from the input columns."""
         found = fields[self.at].type
         element = Field(self.into, found, True)
         if isinstance(found, ListType):

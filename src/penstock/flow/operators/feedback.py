@@ -1,4 +1,4 @@
-"""Feedback: a stream that is used before it is defined, for recursion."""
+"""Feedback operator: a stream that is used before it is defined, for recursion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feedback(Operator):
-    """The set of the rows that the closing stream has: a row goes round once.
+    """The distinct rows of the closing stream: each goes through the loop once.
 
     So after each tick the cycle holds the least fixpoint of the input so far: what
     follows from it, and nothing that only holds itself up. A tick ends as soon as

@@ -1,4 +1,4 @@
-"""Filter: the rows of which a predicate is true."""
+"""Filter operator: keep the rows that satisfy a predicate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filter(RowByRow):
-    """Rows whose predicate is true; false and null drop a row.
+    """Rows whose predicate is true; rows with false or null are dropped.
 
     An expression is inlined; a callable is opaque and gets the row.
 

@@ -1,4 +1,4 @@
-"""Filter map: at most one row out for each row in, by an opaque function."""
+"""Filter-map operator: map each row to at most one row, by an opaque function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilterMap(RowFunction):
-    """`function(row)` for each row of which it is not None; with the weight of `row`.
+    """`function(row)` for each row, unless the result is None, with the weight of `row`.
 
     Rows keep their order. A tick without rows answers nothing. Rows that are None
     themselves cannot be made here: `map` makes them.

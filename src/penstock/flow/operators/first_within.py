@@ -1,4 +1,4 @@
-"""First within a time: of rows with equal keys that follow each other closely, the one that came first."""
+"""First-within operator: the first of rows with equal keys that follow each other closely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstWithin(Operator):
-    """A row leaves unless one with equal keys left before whose time is less than `within` from its own.
+    """Rows without an earlier output row of equal keys less than `within` apart.
 
     keys: null is a key like any other. time: a column with a watermark.
 

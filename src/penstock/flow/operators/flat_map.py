@@ -1,4 +1,4 @@
-"""Flat map: any number of rows out for each row in, by an opaque function."""
+"""Flat-map operator: map each row to any number of rows, by an opaque function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlatMap(RowFunction):
-    """Every item of `function(row)`, in its order; each with the weight of `row`.
+    """The items of `function(row)`, in order, each with the weight of `row`.
 
     >>> from penstock.testing import show
     >>> def words(line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fold: one value of all rows, by an opaque function."""
+"""Fold operator: combine all rows into one value, by an opaque function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fold(Operator):
-    """`function(accumulated, row)` over all rows so far, in their order, from `init` on.
+    """The result of `function(accumulated, row)` over all rows so far, in order, starting from `init`.
 
     A table of exactly one row: the value is there from the first tick on, which needs no
     row for it; per tick in which it changed, the old value is taken back and the new one
@@ -85,13 +85,13 @@ class Fold(Operator):
 def named_functions(
     init: object, function: Callable[..., object]
 ) -> Iterator[tuple[str, Callable[..., object]]]:
-    """The opaque functions of a fold, with a label each."""
+    """Opaque functions of a fold, each with a label."""
     if callable(init):
         yield "init", init
     yield "function", function
 
 
 def described(function: Callable[..., object], claims: Claims) -> str:
-    """A folding function and what is claimed of it."""
+    """Render a fold function and its claims."""
     name = getattr(function, "__name__", type(function).__name__)
     return f"{name}, {claims}" if str(claims) else name

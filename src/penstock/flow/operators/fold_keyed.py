@@ -1,4 +1,4 @@
-"""Fold per key: one value for each key, by an opaque function."""
+"""Keyed fold operator: combine the rows of each key into one value, by an opaque function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoldKeyed(KeyedFold):
-    """Per key `function(accumulated, item)` over all its rows, in their order, from `init` on.
+    """Per key, `function(accumulated, item)` over all items so far, in order, starting from `init`.
 
     A row per key that has come: the key columns, then `value`. A key whose value changed
     in a tick sends the old row back and the new one out, once. Keys leave in the order in

@@ -1,4 +1,4 @@
-"""Fold per tick: one value of the rows of each tick."""
+"""Tick fold operator: combine the rows of each tick into one value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoldTick(Operator):
-    """`function(accumulated, row)` over the rows of a tick, from `init` on: `fold(lifetime="tick")`.
+    """`function(accumulated, row)` over the rows of a tick, starting from `init`: `fold(lifetime="tick")`.
 
     One plain row in every tick that runs, also in one without rows, where it is `init`.
 

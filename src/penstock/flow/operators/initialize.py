@@ -1,4 +1,4 @@
-"""Initialize: one row in the first tick."""
+"""Initialize operator: one row in the first tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Initialize(Operator):
-    """One row, `()`, in the first tick of a run, and nothing ever after; it starts no tick.
+    """One row, `()`, in the first tick of a run. It starts no tick.
 
     A run that goes on from a checkpoint has had its first tick.
 

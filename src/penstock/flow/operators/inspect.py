@@ -1,4 +1,4 @@
-"""Inspect: look at the rows that pass."""
+"""Inspect operator: call a function on each passing row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inspect(RowFunction):
-    """The same rows; `function(row)` is called for each, and its result is not looked at.
+    """The same rows; `function(row)` is called for each, and its result is ignored.
 
     It is called once per change, also for one that takes a row back, in the order in
     which the changes come. A stream that leads to no sink does not run, and what is

@@ -1,4 +1,4 @@
-"""Joins: rows of two streams that agree on a key.
+"""Join operator: pairs of rows with equal keys.
 
 A join is bilinear: the change of the answer is the change on one side against
 what the other side holds, so inner and semi joins stream from both sides. A
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class How(Enum):
-    """Which rows a join answers with."""
+    """Kind of join."""
 
     INNER = "inner"
     LEFT = "left"
@@ -39,7 +39,7 @@ class How(Enum):
 
     @property
     def speaks_of_absence(self) -> bool:
-        """Whether a further right row can take an answer back."""
+        """Whether a right row can retract output, as in left and anti joins."""
         return self in (How.LEFT, How.ANTI)
 
     @property
@@ -49,7 +49,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Join(Operator):
-    """Pairs with equal keys for which `residual` is true.
+    """Pairs of rows with equal keys that satisfy `residual`.
 
     left_keys, right_keys: as many expressions on either side, over that side's
     columns, of equal types. Null equals nothing, NaN equals NaN. Without keys every
@@ -94,7 +94,7 @@ class Join(Operator):
         return (Port("left"), Port("right", blocking=blocking, why=why if blocking else ""))
 
     def joined(self, context: CheckContext) -> tuple[Field, ...]:
-        """The columns of the pairs of the first two inputs. Raises as `output`."""
+        """Columns of the pairs of the first two inputs. Raises as `output`."""
         left, right = context.inputs[:2]
         inner = self.how is How.INNER
         sides = list(zip(self.left_keys, self.right_keys, strict=False))

@@ -1,4 +1,4 @@
-"""Join of rows that have a time: a row is forgotten when its time is too long ago for any partner."""
+"""Join operator with state expiry: rows are forgotten when their time has no more partners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinOnTime(Operator):
-    """The pairs of an inner join whose condition bounds how far the times of both may be apart.
+    """An inner join whose condition bounds the time difference of a pair.
 
     join:  the join; its condition implies `low <= right time - left time <= high`.
     times: the columns of either side that hold them. width: of the pieces of time in which

@@ -1,4 +1,4 @@
-"""Late rows: the rows of an ordered stream that come after the watermark has passed them."""
+"""Late-rows operator: rows that arrive behind the watermark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LateRows(Operator):
-    """The rows that `on_time` keeps back: both together are all rows, each of them once.
+    """The rows that `on_time` drops. Together both have every row exactly once.
 
     A tick without rows answers nothing. Rows keep their order.
 

@@ -1,4 +1,4 @@
-"""Lattice fold: the merge of all values, which only grows."""
+"""Lattice fold operator: maintain the merge of all items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lattice growth: the merge of all values, shown each time that it grew."""
+"""Lattice growth operator: emit the merge of all items each time it grows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LatticeGrowth(Operator):
-    """What a `lattice_fold` is in a cycle within a tick: no barrier, and nothing is taken back.
+    """Form of a `lattice_fold` within a cycle of a tick: non-blocking and without retractions.
 
     Each item that makes the value grow sends the grown value out; so the cycle ends when no
     value grows any more. The last value of all is the same whatever the order, if what
@@ -102,12 +102,12 @@ class LatticeGrowth(Operator):
 
 
 def lattice_functions(lattice: Lattice) -> Iterator[tuple[str, Callable[..., object]]]:
-    """The opaque functions of a lattice: what can raise in it."""
+    """Opaque user functions of a lattice."""
     yield "merge", lattice.function if isinstance(lattice, Merging) else lattice.merge
 
 
 def lattice_claims(lattice: Lattice) -> Iterator[str]:
-    """What users say of a lattice of theirs, a clause each; those of the library are what they should be."""
+    """Assumptions about a user's lattice, one clause each. Built-in lattices need none."""
     if isinstance(lattice, Merging):
         yield f"{function_name(lattice.function)} {_MERGES}"
     elif type(lattice).__module__ != Merging.__module__:

@@ -1,4 +1,4 @@
-"""Lattice reduce: a lattice fold that is silent while nothing has come."""
+"""Lattice reduce operator: a lattice fold without a row for empty input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.flow.operators.lattice_fold import LatticeFold
 
 @dataclass(frozen=True, slots=True)
 class LatticeReduce(LatticeFold):
-    """As `lattice_fold`, but there is no row while no item has come.
+    """As `lattice_fold`, but without a row until the first item.
 
     >>> from penstock.lattice import Max
     >>> from penstock.testing import show

@@ -1,4 +1,4 @@
-"""Least watermark: how far time has passed for rows that are computed, or come from several streams."""
+"""Least-watermark operator: watermark of computed times, or of several streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """From a watermark to that of a column computed from the time: `expr` of the column `value` of `type`.
+    """A step from a watermark to that of a computed column: `expr` of the column `value` of `type`.
 
     It never falls while `value` rises.
     """
@@ -34,13 +34,13 @@ class Move:
     expr: Expr
 
     def same(self, other: Move) -> bool:
-        """Whether both say the same; equality of expressions is an expression."""
+        """Whether two moves are equal. `==` would build an expression."""
         return self.type == other.type and self.expr.same(other.expr)
 
 
 @dataclass(frozen=True, slots=True)
 class LeastWatermark(Operator):
-    """One row per tick in which the least of the inputs, each moved, rose. Null is the end of time.
+    """The least of the input watermarks, after their moves, whenever it rises. Null is the end of time.
 
     There is none until every input has one. An input that ended holds nothing back.
     """
@@ -80,7 +80,7 @@ class LeastWatermark(Operator):
         )
 
     def same(self, other: LeastWatermark) -> bool:
-        """Whether both make the same of the same inputs."""
+        """Whether two operators have equal moves."""
         pairs = zip(self.moves, other.moves, strict=False)
         return len(self.moves) == len(other.moves) and all(
             len(mine) == len(theirs) and all(m.same(t) for m, t in zip(mine, theirs, strict=True))
@@ -89,7 +89,7 @@ class LeastWatermark(Operator):
 
 
 def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> DataType:
-    """The type of a watermark after all moves, each of which may not fall."""
+    """Type of a watermark after all moves, each of which must be monotone."""
     for move in moves:
         context.need(move.type == type, "a watermark is moved as one of another type")
         schema = Schema((Field(VALUE, type),), scalar=True)

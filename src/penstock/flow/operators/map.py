@@ -1,4 +1,4 @@
-"""Map: one row out for each row in, by an opaque function."""
+"""Map operator: map each row to one row, by an opaque function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Map(RowFunction):
-    """`function(row)` for each row; a taken-back row takes its image back.
+    """`function(row)` for each row; a retracted row retracts its image.
 
     So `function` must give the same answer for the same row every time. Rows
     arrive as instances of their row class, results are checked against the

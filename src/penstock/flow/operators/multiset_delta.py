@@ -1,4 +1,4 @@
-"""Multiset delta: the rows of this tick beyond those of the tick before."""
+"""Multiset-delta operator: rows of this tick in excess of the previous tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MultisetDelta(Operator):
-    """Of each row as many copies as this tick has more than the tick before had.
+    """For each row, as many copies as this tick has more than the previous one.
 
     As many of its first copies are left out as there were before; what is shown keeps
     its order. A tick without rows answers nothing, and counts: the next has none before

@@ -1,4 +1,4 @@
-"""Null: no rows, and an end for rows that nobody needs."""
+"""Null operator: an empty stream, and a consumer for unused rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Null(Operator):
-    """A stream that never has a row.
+    """A stream without rows.
 
     swallows: whether it reads a stream. What leads to it runs, as what leads to a sink
               does, and its rows go no further.

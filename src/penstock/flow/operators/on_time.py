@@ -1,4 +1,4 @@
-"""On time: the rows of an ordered stream that are not late."""
+"""On-time operator: drop the late rows of an ordered stream."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NEEDS = (
 
 @dataclass(frozen=True, slots=True)
 class OnTime(Operator):
-    """The rows whose time is not below the watermark that the rows before them make.
+    """The rows whose time is not below the watermark of the rows before them.
 
     The others are late, as are rows whose time is null, NaN or infinite: they are
     the answer of `late_rows`. As the watermark rises row by row and not tick by tick,

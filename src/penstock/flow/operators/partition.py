@@ -1,4 +1,4 @@
-"""Partition: each row to exactly one of several ports."""
+"""Partition operator: send each row to exactly one of several ports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition(RowByRow):
-    """The row with the number of its port as a further, last column.
+    """The row with its port number as a last column.
 
     by:    an expression or a function of the row; its value is one of `tags`.
     tags:  what a port is called by, in the order of the ports. Any other value stops

@@ -1,4 +1,4 @@
-"""Reduce: the rows themselves, folded into one."""
+"""Reduce operator: combine all rows into one row, by an opaque function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reduce(WithLifetime):
-    """`function(so far, row)` over all rows, in their order, from the first row on.
+    """`function(so far, row)` over all rows, in order, starting from the first.
 
     Nothing while no row has come; then a table of exactly one row. With lifetime TICK one
     plain row in each tick that has rows. An empty tick changes and says nothing.
@@ -83,12 +83,12 @@ class Reduce(WithLifetime):
 
 
 def folded(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
-    """Facts of folded values: a table that changes, or per tick plain rows in the order of their keys."""
+    """Facts of folded values: a table, or plain rows per tick in key order."""
     if lifetime is Lifetime.TICK:
         return rows.but(append=True, once=True, det=rows.det and nondet is None)
     return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
 
 def of_lifetime(lifetime: Lifetime) -> list[str]:
-    """What `describe` says of a lifetime; the usual one is not worth a word."""
+    """Render a lifetime for `describe`; the default is omitted."""
     return ["per tick"] if lifetime is Lifetime.TICK else []

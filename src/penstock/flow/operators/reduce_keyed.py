@@ -1,4 +1,4 @@
-"""Reduce per key: the values of each key, folded into one."""
+"""Keyed reduce operator: combine the values of each key into one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReduceKeyed(KeyedFold):
-    """Per key `function(so far, item)` over all its items, in their order, from the first one on.
+    """Per key, `function(so far, item)` over all items, in order, starting from the first.
 
     Rows, order, lifetimes and empty ticks are as those of `fold_keyed`.
 

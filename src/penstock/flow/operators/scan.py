@@ -1,4 +1,4 @@
-"""Scan: a row out for each row in, by a function that carries a value along."""
+"""Scan operator: map rows one by one with a carried value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scan(InOrder):
-    """`function(carried, row)` gives the next carried value and the row to send, or None to end.
+    """`function(carried, row)` returns the next carried value and the output row, or None to end.
 
     Nothing waits: each row is answered as it comes, in order. Where the function gave None,
     no further row is answered: of the key, if it is `per` key; for ever, or with lifetime

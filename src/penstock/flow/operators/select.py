@@ -1,4 +1,4 @@
-"""Select: new columns computed from each row."""
+"""Select operator: compute new columns from each row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Select(RowByRow):
-    """One expression per output column. `with_columns` is a select that keeps the others.
+    """One expression per output column. `with_columns` is a select that keeps the other columns.
 
     Rows that become equal stay as many as they were: a select drops no rows.
 

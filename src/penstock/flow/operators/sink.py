@@ -1,4 +1,4 @@
-"""Sink: where changes leave a flow, consolidated per tick."""
+"""Sink operator: emit consolidated changes per tick."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sink(Operator):
-    """The changes of a stream: per tick at most one per row, of a weight that is not 0.
+    """The changes of a stream, consolidated: per tick at most one per row, with non-zero weight.
 
     A stream that never takes a row back leaves as plain rows: weight +1 each, copies one by one.
 

@@ -1,4 +1,4 @@
-"""Sort: all rows in order."""
+"""Sort operator: order all rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sort(WithLifetime):
-    """The rows of a bounded stream, sorted; with lifetime TICK the rows of each tick.
+    """The rows of a bounded stream in order, or with lifetime TICK the rows of each tick.
 
     by: expressions in Spark's order (nulls first ascending and last descending, NaN
         greatest) and functions of a row whose results Python compares; of none, the

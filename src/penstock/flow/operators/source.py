@@ -1,4 +1,4 @@
-"""Source: where rows enter a flow."""
+"""Source operator: entry point of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """Rows given to each tick under the source's name.
+    """The rows given to each tick under the source's name.
 
     bounded: all rows come with the first tick; later ones are an error.
     append:  rows are only added; else each row has a weight and may be taken back.

@@ -1,4 +1,4 @@
-"""State: the rows that made a merged value grow."""
+"""State operator: the rows that make a merged value grow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State(InOrder):
-    """The rows whose item was not in the merge of the items before: each is news.
+    """The rows whose item is not yet contained in the merge of the earlier ones.
 
     Nothing waits; rows pass in order. `per` key, each key has a value of its own. With
     lifetime TICK the value is the bottom again in each tick. An empty tick says nothing.

@@ -1,4 +1,4 @@
-"""Top k: the first k rows of each group in a given order."""
+"""Top-k operator: the first k rows of each group in a given order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopK(WithLifetime):
-    """Per group, the first `count` rows by `by`; copies of a row count.
+    """The first `count` rows of each group in the order `by`; copies of a row count.
 
     Ties are broken by the whole row, ascending, so that the answer depends on
     the rows alone and not on the order of their arrival. A tick without changes

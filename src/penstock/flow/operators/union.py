@@ -1,4 +1,4 @@
-"""Union: the rows of several streams of one row type."""
+"""Union operator: all rows of several streams of one row type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Union(Operator):
-    """All rows of all inputs, duplicates kept (`UNION ALL`; follow with `distinct` for a set).
+    """All rows of all inputs, duplicates included (`UNION ALL`; follow with `distinct` for a set).
 
     In a flow of given ticks the rows of a tick come port by port; elsewhere their order
     means nothing. A tick without rows answers nothing.

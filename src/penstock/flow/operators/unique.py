@@ -1,4 +1,4 @@
-"""Unique: each row once, where it first stood."""
+"""Unique operator: the first occurrence of each row, in row order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unique(WithLifetime):
-    """The first occurrence of each row, in the order of the rows; nothing waits.
+    """The first occurrence of each row, in row order, emitted at once.
 
     It is `distinct` with the order kept, where there is one. Of a table a row is taken back
     with its last copy. With lifetime TICK a row passes once in each tick in which it comes.

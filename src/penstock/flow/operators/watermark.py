@@ -1,4 +1,4 @@
-"""Watermark: the time below which no row of a stream will come any more."""
+"""Watermark operator: a lower bound on the times of future rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watermark(Operator):
-    """One row per tick in which the watermark rose: where it stands. Null is the end of time.
+    """The watermark, as one row per tick in which it rises. Null is the end of time.
 
     It reads the rows before they are parted in rows on time and late ones. Of a
     bounded input it is null after the first tick.

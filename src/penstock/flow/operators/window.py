@@ -1,4 +1,4 @@
-"""Windows: a row per group and window of event time."""
+"""Window operator: aggregate per group and event-time window."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ START, END = "window_start", "window_end"
 
 
 class Emit(Enum):
-    """When a window answers: once, when the watermark passes its end; or with every tick that changes it."""
+    """When a window is emitted: once its end is behind the watermark, or in every tick that changes it."""
 
     CLOSE = "close"
     UPDATES = "updates"
@@ -43,7 +43,7 @@ class Emit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Window(Operator):
-    """One row per group of keys and window: the keys, the window's start and end, the aggregates.
+    """One row per group and window: the keys, the window's start and end, the aggregates.
 
     A window is there while it has rows. It closes when the watermark reaches its end: from
     then on no row can fall into it, and what was kept of it is dropped.
@@ -155,6 +155,6 @@ class Window(Operator):
 
 
 def grid_slots() -> Mapping[str, SlotLayout]:
-    """The slots of windows on a grid: per group and window its rows, and when each is over."""
+    """Slots of grid windows: the rows per group and window, and the expiry calendar."""
     groups = KeyedSlot(of_pair=True)
     return {"groups": groups, **calendar("", groups)}

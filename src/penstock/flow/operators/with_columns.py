@@ -1,4 +1,4 @@
-"""With columns: a select that keeps the columns it does not name."""
+"""With-columns: a select that keeps all other columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
-    """Replace columns where the name exists, add at the end where it does not.
+    """Replace existing columns and append new ones.
 
     All expressions see the row as it came in.
 

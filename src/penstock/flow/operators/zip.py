@@ -1,4 +1,4 @@
-"""Zip: rows of two ordered streams, paired by their position."""
+"""Zip operator: pair the rows of two ordered streams by position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Zip(Operator):
-    """The first row of one with the first of the other, the second with the second, and so on.
+    """Pairs of the first rows, the second rows, and so on.
 
     What has no partner yet waits for one: over the ticks where its input is of lifetime
     STATIC, to the end of its tick where it is TICK; then it is gone, and the next row of
@@ -71,7 +71,7 @@ class Zip(Operator):
 
 
 def position_needs(port: int) -> tuple[Need, ...]:
-    """What an operator that reads positions needs of an input."""
+    """Facts that an operator needs of an input that it reads by position."""
     return (
         Need(
             port,

@@ -1,4 +1,4 @@
-"""Zip longest: rows of two ordered streams of a tick by position, to the end of the longer."""
+"""Zip-longest operator: pair the rows of two streams by position up to the longer one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ZipLongest(Operator):
-    """In each tick the first row with the first, and so on; nulls stand for the rows that one lacks.
+    """Pairs of the rows of each tick by position, with nulls where one input is shorter.
 
     Which of them is the longer is known when both are complete. Each tick begins anew.
     A tick without rows answers nothing.

@@ -1,1 +1,1 @@
-"""Statistics of signals, as data: what is computed over which values. How, is the engine's."""
+"""Statistics of signals as data. Engines implement them."""

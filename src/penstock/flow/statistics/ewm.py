@@ -1,4 +1,4 @@
-"""Exponentially weighted statistics: all values so far, the older the lighter."""
+"""Exponentially weighted statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.flow.statistics.statistic import Need, Statistic
 
 @dataclass(frozen=True, slots=True)
 class Decay:
-    """How weights fall.
+    """Rate at which weights decay.
 
     alpha:      the part of its weight that a value loses with each one after it; or
     half_life:  the time in which it loses half.
@@ -27,7 +27,7 @@ class Decay:
     ignore_na: bool = False
 
     def falls(self) -> bool:
-        """Whether exactly one of the two rules is given, and lets weights fall."""
+        """Whether exactly one of the two rules is given, with a valid rate."""
         if self.half_life is not None:
             by_time = self.adjust and not self.ignore_na
             return self.alpha is None and by_time and self.half_life > timedelta()
@@ -58,7 +58,7 @@ class Ewm(Statistic):
 
 
 class EwmMean(Ewm):
-    """The weighted mean."""
+    """Weighted mean."""
 
     __slots__ = ()
     kind = "ewm_mean"
@@ -67,7 +67,7 @@ class EwmMean(Ewm):
 
 @dataclass(frozen=True, slots=True)
 class EwmVar(Ewm):
-    """The weighted variance, corrected for the weights having been made one with it unless `bias`."""
+    """Weighted variance, with bias correction unless `bias`."""
 
     bias: bool = False
     kind = "ewm_var"
@@ -75,7 +75,7 @@ class EwmVar(Ewm):
 
 
 class EwmStd(EwmVar):
-    """The square root of the weighted variance."""
+    """Square root of the weighted variance."""
 
     __slots__ = ()
     kind = "ewm_std"

@@ -1,4 +1,4 @@
-"""What is known of the values that enter a statistic before there are any."""
+"""Kinds of input and result values of statistics, known before the first value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Holes(Enum):
-    """Which values are missing: they take a place in a window by count, and count as no value.
+    """Values that count as missing. They occupy a slot of a window by count, but enter no statistic.
 
     NONE:     none can be.
     NAN:      NaN is.
@@ -19,7 +19,7 @@ class Holes(Enum):
 
 
 class Result(Enum):
-    """What a statistic is of: a float, a bool, a value as it came, a float where those are, or anything."""
+    """Type of a statistic's results: float, bool, the type of the input, float for floats, or any."""
 
     FLOAT = "float"
     BOOL = "bool"
@@ -29,7 +29,7 @@ class Result(Enum):
 
 
 class Times(Enum):
-    """What a time signal gives: `datetime`s, numbers of seconds, or either, as is seen when they come."""
+    """Type of the values of a time signal: `datetime`, seconds, or either, determined at run time."""
 
     DATETIMES = "datetimes"
     SECONDS = "seconds"

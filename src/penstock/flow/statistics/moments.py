@@ -1,4 +1,4 @@
-"""Statistics made of sums: count, sum, mean, variance, covariance, correlation, regression."""
+"""Moment statistics: count, sum, mean, variance, covariance, correlation, regression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.flow.statistics.window import TimeWindow
 
 
 class Count(Windowed):
-    """How many values are not missing."""
+    """Number of non-missing values."""
 
     __slots__ = ()
     kind = "count"
@@ -19,14 +19,14 @@ class Count(Windowed):
 
 
 class Sum(Windowed):
-    """The sum; that of no values is 0."""
+    """Sum; 0 for no values."""
 
     __slots__ = ()
     kind = "sum"
 
 
 class Mean(Windowed):
-    """The arithmetic mean."""
+    """Arithmetic mean."""
 
     __slots__ = ()
     kind = "mean"
@@ -35,7 +35,7 @@ class Mean(Windowed):
 
 @dataclass(frozen=True, slots=True)
 class Spread(Windowed):
-    """Base of the statistics that divide by the number of values less `ddof`."""
+    """Base of statistics with divisor count - `ddof`."""
 
     ddof: int = 1
 
@@ -45,21 +45,21 @@ class Spread(Windowed):
 
 
 class Var(Spread):
-    """The variance: squares of deviations from the mean, divided by the count less `ddof`."""
+    """Variance: squared deviations from the mean, divided by count - `ddof`."""
 
     kind = "var"
     result = Result.FLOAT
 
 
 class Std(Spread):
-    """The square root of the variance."""
+    """Square root of the variance."""
 
     kind = "std"
     result = Result.FLOAT
 
 
 class Cov(Spread):
-    """The covariance of two signals."""
+    """Covariance of two signals."""
 
     kind = "cov"
     result = Result.FLOAT
@@ -67,7 +67,7 @@ class Cov(Spread):
 
 
 class Corr(Windowed):
-    """Pearson's correlation of two signals."""
+    """Pearson correlation of two signals."""
 
     __slots__ = ()
     kind = "corr"
@@ -76,7 +76,7 @@ class Corr(Windowed):
 
 
 class Against(Enum):
-    """What a regression explains its values by."""
+    """Independent variable of a regression."""
 
     SIGNAL = "another signal"
     INDEX = "position in the window"
@@ -85,7 +85,7 @@ class Against(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Regression(Windowed):
-    """The straight line of least squares through the values: (slope, intercept, r2).
+    """Least-squares line through the values: (slope, intercept, r2).
 
     r2 is the part of the values' variance that the line explains.
     """

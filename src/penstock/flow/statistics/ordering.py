@@ -1,4 +1,4 @@
-"""Statistics by order of size or of arrival: minimum, maximum, quantiles, rank, first, last."""
+"""Order statistics: minimum, maximum, quantiles, rank, first, last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.flow.statistics.statistic import Need, Windowed
 
 
 class Min(Windowed):
-    """The least value."""
+    """Least value."""
 
     __slots__ = ()
     kind = "min"
@@ -18,7 +18,7 @@ class Min(Windowed):
 
 
 class Max(Windowed):
-    """The greatest value."""
+    """Greatest value."""
 
     __slots__ = ()
     kind = "max"
@@ -26,7 +26,7 @@ class Max(Windowed):
 
 
 class First(Windowed):
-    """The oldest value that is not missing."""
+    """Oldest value that is not missing."""
 
     __slots__ = ()
     kind = "first"
@@ -35,7 +35,7 @@ class First(Windowed):
 
 
 class Last(Windowed):
-    """The newest value that is not missing."""
+    """Newest value that is not missing."""
 
     __slots__ = ()
     kind = "last"
@@ -44,7 +44,7 @@ class Last(Windowed):
 
 
 class Interpolation(Enum):
-    """What a quantile is that falls between two values."""
+    """Rule for a quantile between two values."""
 
     LINEAR = "linear"
     LOWER = "lower"
@@ -55,7 +55,7 @@ class Interpolation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Windowed):
-    """The value below which a part `q` of the values lies; 0.5 is the median."""
+    """Value below which the fraction `q` of the values lies; 0.5 is the median."""
 
     q: float = 0.5
     interpolation: Interpolation = Interpolation.LINEAR
@@ -71,7 +71,7 @@ class Quantile(Windowed):
 
 
 class Ties(Enum):
-    """The rank of a value that occurs more than once."""
+    """Rule for the rank of equal values."""
 
     AVERAGE = "average"
     MIN = "min"
@@ -80,7 +80,7 @@ class Ties(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rank(Windowed):
-    """The place of the newest value among those of the window, from 1; as a part of the count with `pct`."""
+    """Rank of the newest value in the window, from 1, or as a fraction of the count with `pct`."""
 
     ties: Ties = Ties.AVERAGE
     pct: bool = False

@@ -1,4 +1,4 @@
-"""Fewer values: every n-th, one per span of time, one after quiet, bars of many; and timers."""
+"""Rate reduction of signals: every n-th value, throttle, debounce, bars, timers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.flow.statistics.statistic import Need, Statistic
 
 
 class Fewer(Statistic):
-    """Base of what fires now and then."""
+    """Base of statistics that fire for only some of the values."""
 
     __slots__ = ()
     numbers = False
@@ -23,7 +23,7 @@ class Fewer(Statistic):
 
 @dataclass(frozen=True, slots=True)
 class EveryNth(Fewer):
-    """The last of each `count` values."""
+    """Every `count`-th value."""
 
     count: int
     kind = "every_nth"
@@ -38,7 +38,7 @@ class EveryNth(Fewer):
 
 @dataclass(frozen=True, slots=True)
 class Paced(Fewer):
-    """Base of those that depend on a span of time."""
+    """Base of those with a time span."""
 
     span: timedelta
 
@@ -54,7 +54,7 @@ class Paced(Fewer):
 
 
 class Throttle(Paced):
-    """The first value, then each that is not within `span` of the last one let through."""
+    """The first value, then each one at least `span` after the last one emitted."""
 
     __slots__ = ()
     kind = "throttle"
@@ -74,7 +74,7 @@ class Debounce(Paced):
 
 
 class Timer(Paced):
-    """The latest multiple of `span` that has passed, once for each tick in which one did."""
+    """The latest multiple of `span` that has passed, once per tick in which one passed."""
 
     __slots__ = ()
     kind = "timer"
@@ -90,7 +90,7 @@ class Timer(Paced):
 
 @dataclass(frozen=True, slots=True)
 class BarsByCount(Fewer):
-    """Of each `count` values (open, high, low, close), when the last of them has come."""
+    """Bars of `count` values (open, high, low, close), emitted with the last of them."""
 
     count: int
     kind = "ohlc"
@@ -104,7 +104,7 @@ class BarsByCount(Fewer):
 
 
 class BarsByTime(Paced):
-    """Of the values in each multiple of `span` (start, open, high, low, close), when a later one begins."""
+    """Bars per multiple of `span` (start, open, high, low, close), emitted when a later one begins."""
 
     __slots__ = ()
     kind = "ohlc"

@@ -1,4 +1,4 @@
-"""What every statistic says of itself."""
+"""Base classes of statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Need: TypeAlias = Callable[[bool, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Statistic(ABC):
-    """Base of the statistics: a function of one signal's values in order, or of two.
+    """Base of statistics: functions of the ordered values of one or two signals.
 
     kind:     its name, as users write it.
     inputs:   how many signals of values it reads; a signal of times comes after them.
@@ -31,36 +31,36 @@ class Statistic(ABC):
 
     @property
     def reads_time(self) -> bool:
-        """Whether the time of each value matters."""
+        """Whether it depends on the time of each value."""
         return False
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether a later time alone, without a value, may make it fire."""
+        """Whether the passing of time alone can make it fire."""
         return False
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether it may not fire although a value came."""
+        """Whether it may not fire for a value."""
         return True
 
     @property
     def is_steady(self) -> bool:
-        """Whether it fires for every value once it has fired."""
+        """Whether it fires for every value after its first firing."""
         return True
 
     @abstractmethod
     def check(self, need: Need) -> None:
-        """Call `need` with each condition on the parameters, and with what is wrong without it."""
+        """Call `need` with each condition on the parameters and the error message for it."""
 
     def describe(self) -> str:
-        """The parameters in short; empty where there are none."""
+        """A short rendering of the parameters; empty if there are none."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Statistic):
-    """A statistic of the values in a window that moves, or grows, with each value."""
+    """A statistic over a sliding or expanding window."""
 
     window: Window
 

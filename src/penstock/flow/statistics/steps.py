@@ -1,4 +1,4 @@
-"""Statistics of a value and those shortly before it: difference, relative change, crossing."""
+"""Statistics of consecutive values: difference, relative change, crossing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.flow.statistics.statistic import Need, Statistic
 
 @dataclass(frozen=True, slots=True)
 class Diff(Statistic):
-    """The value less that of `count` firings ago."""
+    """Difference to the value `count` firings ago."""
 
     count: int
     kind = "diff"
@@ -27,7 +27,7 @@ class Diff(Statistic):
 
 @dataclass(frozen=True, slots=True)
 class PctChange(Statistic):
-    """The change since `count` firings ago, as a part of the value then."""
+    """Relative change since `count` firings ago."""
 
     count: int
     kind = "pct_change"
@@ -41,7 +41,7 @@ class PctChange(Statistic):
 
 
 class Direction(Enum):
-    """Which crossings count."""
+    """Direction of a crossing."""
 
     ABOVE = "above"
     BELOW = "below"
@@ -50,7 +50,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Crossed(Statistic):
-    """Whether the first signal has just gone from one side of the second, or of a level, to the other.
+    """Whether the first signal has just crossed the second, or a level.
 
     It has crossed when it stands on the side opposite to that on which it last
     stood; being equal is on neither side, so touching and turning is no crossing.

@@ -1,4 +1,4 @@
-"""Windows: which of a signal's values a statistic is about."""
+"""Windows over the values of a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.expr.durations import short
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """The last `size` values, those included that are missing."""
+    """The last `size` values, missing ones included."""
 
     size: int
     min_periods: int
@@ -21,7 +21,7 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The values whose time is later than `span` before the newest: open on the left, closed on the right."""
+    """Values less than `span` older than the newest: open on the left, closed on the right."""
 
     span: timedelta
     min_periods: int

@@ -1,1 +1,1 @@
-"""Operators on signals: values that change from tick to tick, one file each."""
+"""Signal operators, one per file."""

@@ -1,4 +1,4 @@
-"""Delay of a signal: the value of some firings ago."""
+"""Delay operator for signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DelaySignal(SignalOperator):
-    """The value that the input had `count` firings ago, each time it fires. Ticks are not counted.
+    """The value of the input `count` firings ago, each time it fires. Ticks are not counted.
 
     initial: the value of the first `count` firings; None (no `Constant`): then it does not fire.
 

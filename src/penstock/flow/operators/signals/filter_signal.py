@@ -1,4 +1,4 @@
-"""Filter of a signal: its values that a predicate accepts."""
+"""Filter operator for signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilterSignal(SignalOperator):
-    """The input where `predicate(value)` is true. Else it does not fire, and keeps the last accepted value.
+    """The values that satisfy `predicate`. For other values it does not fire and keeps its last one.
 
     What reads only this does not run in a tick in which it does not fire.
 

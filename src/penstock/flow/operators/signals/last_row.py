@@ -1,4 +1,4 @@
-"""From a stream to a signal: the last row of the tick."""
+"""Conversion from a stream to a signal: the last row of each tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastRow(SignalOperator):
-    """Fires in each tick that brings rows, with the last of them.
+    """The last row of each tick that has rows.
 
     Which row is the last of a tick depends on where ticks end, so it needs a
     reason (`nondet=`) unless the ticks are part of the input. A tick without rows fires nothing.

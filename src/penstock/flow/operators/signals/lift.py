@@ -1,4 +1,4 @@
-"""Lift: a function of values, applied to signals."""
+"""Lift operator: apply a function of values to signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Align(Enum):
-    """Which values of several signals belong together.
+    """Rule that matches values of several signals.
 
     LATEST: the current ones. It fires when an input fires and all have a value.
     ZIP:    the first with the first, the second with the second: each input has a
@@ -31,7 +31,7 @@ class Align(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """An argument that is the same in every tick."""
+    """A constant argument."""
 
     value: object
 
@@ -42,7 +42,7 @@ Argument: TypeAlias = "int | Constant"
 
 @dataclass(frozen=True, slots=True)
 class Lift(SignalOperator):
-    """`function(*arguments)`, once in each tick in which values belong together.
+    """`function(*arguments)`, once per tick in which its arguments match.
 
     The operators of Python on signals are lifts of the functions in module
     `operator`, and are written into the generated code as what they are.

@@ -1,4 +1,4 @@
-"""Values of a signal that differ from the one before."""
+"""No-repeats operator: drop consecutive equal values of a signal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NoRepeats(SignalOperator):
-    """The input where it differs from the value that it had at its last firing; the first one always.
+    """The values that differ from the previous one, starting with the first.
 
     Two values differ if they are not equal, or one is a bool and the other a
     number: True is not 1 here. NaN does not differ from NaN.

@@ -1,4 +1,4 @@
-"""Sample: a signal's value when another fires."""
+"""Sample operator: a signal's value when another fires."""
 
 from __future__ import annotations
 

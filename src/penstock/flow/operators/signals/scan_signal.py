@@ -1,4 +1,4 @@
-"""Scan of a signal: a value that is carried from one firing to the next."""
+"""Scan operator for signals: accumulate over firings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScanSignal(SignalOperator):
-    """The accumulator `function(accumulator, value)`, from `initial` on, each time the input fires.
+    """The accumulator `function(accumulator, value)`, starting from `initial`, each time the input fires.
 
     `initial` itself is not a value of the signal.
 

@@ -1,4 +1,4 @@
-"""What operators on signals have in common, as data for analysis and engines."""
+"""Base class of operators on signals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SignalOperator(Operator):
-    """An operator whose output is a signal: in each tick it fires once, or it does not.
+    """Base of operators whose output is a signal, which fires at most once per tick.
 
     A signal has a value once it has fired, and keeps it. An operator is activated
     in a tick when an input of `triggers()` fired, after all that it reads is settled.
@@ -24,31 +24,31 @@ class SignalOperator(Operator):
     __slots__ = ()
 
     def triggers(self) -> tuple[int, ...]:
-        """Numbers of the ports whose firing activates it. Default: all of them."""
+        """Ports whose firing activates it. Default: all."""
         return tuple(range(len(self.ports())))
 
     def reads_every_value(self) -> tuple[int, ...]:
-        """Numbers of the ports of which each value counts, and not only the current one. Default: none."""
+        """Ports of which it needs every value, not just the current one. Default: none."""
         return ()
 
     def waits_for_all(self) -> bool:
-        """Whether it is activated only when all of its inputs have a value."""
+        """Whether it is activated only once all inputs have a value."""
         return False
 
     def is_steady(self) -> bool:
-        """Whether it fires whenever it is activated once it has fired."""
+        """Whether it fires on every activation after its first firing."""
         return not self.may_be_silent()
 
     def is_pure(self) -> bool:
-        """Whether its value is a function of the current values of its inputs alone, without state."""
+        """Whether its value is a stateless function of the current input values."""
         return False
 
     def tells_inputs_apart(self) -> bool:
-        """Whether it matters to it which of its inputs fired."""
+        """Whether its result depends on which of its inputs fired."""
         return False
 
     def counts_when_activated(self) -> bool:
-        """Whether its function is called also in ticks in which it then does not fire."""
+        """Whether its function is also called in ticks in which it does not fire."""
         return False
 
     def placement(self) -> Placement:

@@ -1,4 +1,4 @@
-"""Source of a signal: where its values enter a flow."""
+"""Source operator of signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignalSource(SignalOperator):
-    """A value given to a tick under the source's name. It fires in the ticks that name it.
+    """The values given to ticks under the source's name. It fires in the ticks that have one.
 
     A value that equals the one before is a value like any other. The ticks are part of
     the input: when a value comes, and together with which others, means something.

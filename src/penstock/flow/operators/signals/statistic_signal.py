@@ -1,4 +1,4 @@
-"""Statistic of signals: a function of the values so far, or of those in a window."""
+"""Statistic operator for signals: a function of all values so far, or of a window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatisticSignal(SignalOperator):
-    """A statistic of one signal or of two, at the times of a further one where it needs times.
+    """A statistic of one or two signals, with a time signal if it needs times.
 
     It is activated when a signal of values fires and all have a value; the time is then
     the current one. Only what waits for a time to pass is also activated by the time alone.

@@ -1,4 +1,4 @@
-"""From a signal to a stream: its values as rows."""
+"""Conversion from a signal to a stream: one row per value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValueRows(Operator):
-    """A row in each tick in which the signal fires: its value.
+    """The value as a row in each tick in which the signal fires.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("how often each")

@@ -1,4 +1,4 @@
-"""When: the values of a signal at which another one is true."""
+"""When operator: the values of a signal while a condition is true."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class When(SignalOperator):
-    """Fires with `value` when it fires and `condition`, settled in this tick, has a value that is true.
+    """The value of `value` when it fires while `condition`, as settled in this tick, is true.
 
     The condition alone fires nothing.
 

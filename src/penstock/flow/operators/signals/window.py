@@ -1,4 +1,4 @@
-"""Window of a signal: its last values."""
+"""Window operator for signals: a function of the last values."""
 
 from __future__ import annotations
 
