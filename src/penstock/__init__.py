@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.engine.run import arun, run
     from penstock.errors import PenstockError
     from penstock.expr.annotations import Int32
-    from penstock.expr.build import (
+    from penstock.expr.constructors import (
         coalesce,
         col,
         concat,
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
         min,
         sum,
     )
+    from penstock.flow.event_time_windows import session, sliding, tumbling
     from penstock.flow.flow import Flow
-    from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
     from penstock.flow.signal import Signal, lift
     from penstock.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
     from penstock.flow.stream import Stream, Table
-    from penstock.flow.windows import session, sliding, tumbling
+    from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 
 __version__ = "0.1.0"
 
@@ -62,16 +62,18 @@ _NAMES_OF = {
     "penstock.engine.run": "arun run",
     "penstock.errors": "PenstockError",
     "penstock.expr.annotations": "Int32",
-    "penstock.expr.build": "coalesce col concat date greatest hash least left lit right timestamp when",
+    "penstock.expr.constructors": (
+        "coalesce col concat date greatest hash least left lit right timestamp when"
+    ),
     "penstock.expr.tree": "Expr",
     "penstock.expr.types": "DecimalType",
     "penstock.flow.aggregates": "collect count count_distinct first last max mean min sum",
     "penstock.flow.flow": "Flow",
-    "penstock.flow.markers": "Append Bounded Changes NoOrder Ordered Unbounded",
+    "penstock.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "penstock.flow.signal": "Signal lift",
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "penstock.flow.stream": "Stream Table",
-    "penstock.flow.windows": "session sliding tumbling",
+    "penstock.flow.event_time_windows": "session sliding tumbling",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("io", "lattice", "spark", "testing", "view")

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 
 from penstock.analysis import analyse
 from penstock.analysis.checks import check_changing_loops, check_cycles, check_guards, check_needs
-from penstock.analysis.propagation import find_facts
+from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.strata import find_loops
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.flow.operators.sink import Sink

@@ -9,7 +9,7 @@ from typing import ClassVar
 from hypothesis import given
 
 from penstock.analysis import Verdict, analyse
-from penstock.analysis.propagation import find_facts
+from penstock.analysis.fact_propagation import find_facts
 from penstock.graph.facts import FACT_NAMES, Facts, meet
 from penstock.graph.node import FlowGraph
 from tests.analysis.graphs import Draft, Remembering, graphs

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from penstock.analysis.canonical import canonical
+from penstock.analysis.canonical_data import canonical
+from penstock.analysis.fingerprints import describe, fingerprint, fingerprint_of
 from penstock.analysis.flow_diff import diff
-from penstock.analysis.identity import describe, fingerprint, fingerprint_of
 from penstock.errors import SourceLocation
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
@@ -265,7 +265,7 @@ def test_the_fingerprint_is_the_same_in_another_process(tmp_path: Path) -> None:
     flow = tmp_path / "users_flow.py"
     flow.write_text(
         "from tests.analysis.graphs import Draft\n"
-        "from penstock.analysis.identity import fingerprint\n"
+        "from penstock.analysis.fingerprints import fingerprint\n"
         "from penstock.flow.operators.map import Map\n"
         "draft = Draft()\n"
         "names = frozenset({'a', 'b', 'c', 'd'})\n"

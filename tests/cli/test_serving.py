@@ -25,7 +25,7 @@ from penstock.compute.client.subscription import Batch, Update
 from penstock.compute.serve.process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport.limits import Limits
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
 

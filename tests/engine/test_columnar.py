@@ -18,8 +18,8 @@ from penstock.engine.change import Change
 from penstock.engine.columnar.choice import Columnar
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
-from penstock.expr.build import left, right
-from penstock.expr.rows import from_user
+from penstock.expr.constructors import left, right
+from penstock.expr.row_classes import from_user
 from penstock.expr.types import BOOL, INT64, STR, TIMESTAMP
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.runtime_library import order_value, settle
-from penstock.expr.order import order_key
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.sort_keys import order_key
 from penstock.expr.types import FLOAT64, INT64
 
 TICK = st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 2)), max_size=80)

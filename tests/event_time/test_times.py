@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, col
 from penstock.errors import EvaluationError, WrongType
-from penstock.flow.windows import Windows
+from penstock.flow.event_time_windows import Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
 from tests.properties.effort import examples

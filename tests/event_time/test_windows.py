@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.errors import EvaluationError
-from penstock.flow.windows import Windows
+from penstock.flow.event_time_windows import Windows
 from tests.event_time.by_hand import Answer, Event, grid, in_sessions, on_grid, part
 from tests.properties.effort import examples
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.expr.annotations import Int32
-from penstock.expr.build import lit
-from penstock.expr.rows import from_user, schema_of
+from penstock.expr.constructors import lit
+from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import DecimalType
 

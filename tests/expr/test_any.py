@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.errors import BadInput, BadRow, EvaluationError, WrongType
-from penstock.expr.order import any_key
+from penstock.expr.sort_keys import any_key
 from penstock.io import Changelog, CsvFiles, JsonFiles, ParquetFiles, TableFiles
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Context, Decimal, localcontext
 
-from penstock.expr import decimals
+from penstock.expr import decimal_arithmetic as decimals
 from penstock.expr.types import DecimalType
 
 QUOTIENT = decimals.DecimalSpec.of(DecimalType(38, 17))

@@ -16,12 +16,12 @@ import penstock as ps
 from penstock import col
 from penstock.errors import EvaluationError, WrongType
 from penstock.expr.annotations import Int32
-from penstock.expr.build import lit
 from penstock.expr.check import check
+from penstock.expr.code_runtime import NAN
+from penstock.expr.constructors import lit
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.python import RUNTIME, Scope, compile_rows, key, lower, predicate
-from penstock.expr.rows import schema_of
-from penstock.expr.runtime import NAN
+from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import (
     ANY,
@@ -378,7 +378,7 @@ def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -
 
 @given(expressions(), rows)
 def test_values_are_of_the_type_that_the_check_says(expr: Expr, row: Wide) -> None:
-    from penstock.expr.from_user import from_user
+    from penstock.expr.row_conversion import from_user
     from penstock.expr.types import Field, Schema
 
     (inside,) = internal([row])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
-from penstock.expr.monotone import Monotonicity, monotonicity
+from penstock.expr.monotonicity import Monotonicity, monotonicity
 from penstock.expr.python import compile_rows
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Expr
 
 CONSTANT, INCREASING, DECREASING, UNKNOWN = Monotonicity

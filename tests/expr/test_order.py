@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.expr.order import order_key
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.sort_keys import order_key
 from penstock.expr.types import BOOL, FLOAT64, INT64, STR, DataType, Field, ListType, StructType
 
 

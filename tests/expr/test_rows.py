@@ -14,8 +14,8 @@ from hypothesis import given
 
 from penstock.errors import BadRow, UnknownRowType
 from penstock.expr.annotations import Int32, as_type
-from penstock.expr.rows import derived_schema, from_user, row_class, schema_of, to_user
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.row_classes import derived_schema, from_user, row_class, schema_of, to_user
 from penstock.expr.types import (
     BOOL,
     FLOAT64,

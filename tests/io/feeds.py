@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io import BadRecord, Feed, Source, open_source
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     BOOL,
     BYTES,

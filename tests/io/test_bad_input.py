@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from penstock import Flow
 from penstock.errors import PenstockError
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io import (
     CsvFiles,
     Debezium,

@@ -11,7 +11,7 @@ import pyarrow.dataset
 import pytest
 
 from penstock.errors import BadInput
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io import Changelog, Drain, Writer, open_sink
 from penstock.io.files.changelog import assemble, publish, recover, stage_part
 from tests.io.feeds import Everything, Point

@@ -16,8 +16,8 @@ import pytest
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput, UnreadableSource, UnwritableSink
-from penstock.expr.rows import schema_of
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.row_classes import schema_of
 from penstock.io import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.sink import Drain, Writer, open_sink
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Change, Flow, col, io
 from penstock.errors import BadInput, DuplicateKey
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io.sink import Drain, Writer, open_sink
 from tests.postgres_server import Postgres
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.io import BadRecord, JsonFiles
 from tests.io.feeds import Everything, Point, batches, feed, read, write
 

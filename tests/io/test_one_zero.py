@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Flow, io
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io.arrow import read_part, table_to_rows
 from penstock.io.sink import Drain, open_sink
 from tests.postgres_server import Postgres

@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput, BadUri, UnwritableSink
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io import PostgresChangelog, PostgresTable
 from penstock.io.postgres.server import Server, without_password
 from penstock.io.sink import Drain, Writer, open_sink

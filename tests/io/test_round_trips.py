@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part

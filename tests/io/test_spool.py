@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.engine.change import Change, Changes
-from penstock.expr.rows import schema_of, to_user
+from penstock.expr.row_classes import schema_of, to_user
 from penstock.io import Call, Drain, Memory, Print, Writer, open_sink
 from tests.io.feeds import Point
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput
-from penstock.expr.rows import schema_of
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.io import Drain, TableFiles, Writer, open_sink
 from penstock.io.arrow import table_to_rows

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import penstock as ps
 from penstock import col
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.assume_ordered import AssumeOrdered
 from penstock.flow.operators.at_least import AtLeast

@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import io
 from penstock.engine.change import Change
 from penstock.errors import NotOnSpark
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.flow import operators
 from penstock.graph.node import Operator
 from penstock.spark import run

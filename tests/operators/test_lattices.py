@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.errors import BrokenClaim, NeedNotMet, WrongType
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.lattice import BoolOr, Lattice, MapUnion, Max, Merging, Min, Pair, SetUnion
 from penstock.testing import Backend, check_lattice, check_ticks
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, col
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.state.codec import Exact
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from penstock.engine.change import Change
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.flow.flow import Flow
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.sink import Sink

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.expr.build import coalesce, left, lit, right, when
+from penstock.expr.constructors import coalesce, left, lit, right, when
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL, FLOAT64, INT64, STR, DataType, Schema
 

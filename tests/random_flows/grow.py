@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.analysis.propagation import find_facts
-from penstock.expr.build import col, left, lit, right
+from penstock.analysis.fact_propagation import find_facts
+from penstock.expr.constructors import col, left, lit, right
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, ListType, Schema
 from penstock.flow.aggregates import Aggregation

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.expr.build import col
+from penstock.expr.constructors import col
 from penstock.expr.types import INT64
 from penstock.lattice import Max
 from tests.random_flows.grow import Grow, Grown

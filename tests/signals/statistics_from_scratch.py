@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
-from penstock.flow.statistics.inputs import Holes
 from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_kinds import Holes
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 NAN = math.nan
 Event = tuple[Any, Any, Any]

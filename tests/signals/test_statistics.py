@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped, suffixes
 from penstock.errors import EvaluationError
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmVar
-from penstock.flow.statistics.inputs import Holes
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_kinds import Holes
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 from tests.signals.statistics_from_scratch import (
     NAN,
     START,

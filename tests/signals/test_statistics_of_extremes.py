@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.signals.statistics import SILENT
+from penstock.flow.statistics.differences import PctChange
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from penstock.flow.statistics.inputs import Holes
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from penstock.flow.statistics.ordering import Interpolation, Max, Min, Quantile
-from penstock.flow.statistics.steps import PctChange
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_kinds import Holes
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 from tests.properties.effort import examples
 from tests.signals.statistics_from_scratch import NAN, START, Event, from_scratch, is_missing, root, stepwise
 from tests.signals.test_statistics import windows

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
-from penstock.flow.statistics.inputs import Holes, Times
-from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.value_kinds import Holes, Times
 from tests.signals.statistics_from_scratch import NAN, Event, stepwise
 
 SECONDS = timedelta(seconds=1)

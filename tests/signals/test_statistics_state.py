@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, sorted_blocks, stepped
 from penstock.engine.signals.steps.statistics import as_cell
+from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from penstock.flow.statistics.ordering import First, Last, Max, Min, Quantile, Rank
-from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
 from penstock.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 

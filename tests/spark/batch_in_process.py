@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.analysis.liveness import live_graph
 from penstock.engine.change import Change
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from penstock.engine.change import Change
 from penstock.engine.engine import Engine, TickOutput
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source

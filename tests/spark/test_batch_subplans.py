@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from penstock import col, io
 from penstock.errors import NotOnSpark, UserFunctionFailed
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.spark import Frame
 from penstock.spark.batch.in_process_subplans import whole_keys
 from penstock.spark.batch.subplan_flow import Border

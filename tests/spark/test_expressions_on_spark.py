@@ -14,7 +14,7 @@ from penstock import col, lit
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
 from penstock.expr.python import Scope, compile_rows, predicate
-from penstock.expr.rows import from_user, schema_of
+from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.io.arrow import column_to_values, rows_to_table
 

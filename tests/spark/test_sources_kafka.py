@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock import Flow, io
 from penstock.errors import BadInput, BadRow, PenstockError
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.io import Debezium, Kafka, KafkaTopic
 from penstock.io.sink import Drain, open_sink
 from penstock.spark import Frame, run

@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock import Change, Flow, col
-from penstock.analysis import canonical
+from penstock.analysis import canonical_data as canonical
 from penstock.errors import FlowChanged
 from penstock.io import Changelog, TableFiles
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged, NotPlainData
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.state.codec import Exact, decode, decode_each, key_encoder, value_encoder
 
 scalars = (

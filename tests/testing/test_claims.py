@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.errors import BrokenClaim
-from penstock.expr.rows import from_user, schema_of
+from penstock.expr.row_classes import from_user, schema_of
 from penstock.lattice import Max, Merging, SetUnion
 from penstock.testing import check_claims
 from penstock.testing.claim_rows import pools

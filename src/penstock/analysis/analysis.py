@@ -12,9 +12,9 @@ from penstock.analysis.checks import (
     check_guards,
     check_needs,
 )
-from penstock.analysis.propagation import find_facts
+from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
-from penstock.analysis.signed_zero import Zeros, find_zeros
+from penstock.analysis.signed_zero import ZeroNormalization, find_zero_normalization
 from penstock.analysis.strata import find_order
 from penstock.analysis.verdicts import Judgement, Verdict, find_judgements
 
@@ -43,7 +43,7 @@ class Analysis:
     ranks: tuple[int, ...]
     activation: tuple[int, ...]
     regions: tuple[Region, ...]
-    zeros: Zeros
+    zeros: ZeroNormalization
     judgements: dict[str, Judgement]
 
     @property
@@ -80,6 +80,6 @@ def analyse(graph: FlowGraph) -> Analysis:
         ranks=order.ranks,
         activation=activation,
         regions=find_regions(graph, order, activation),
-        zeros=find_zeros(graph, facts),
+        zeros=find_zero_normalization(graph, facts),
         judgements=find_judgements(graph, facts),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.liveness import live_columns
-from penstock.analysis.names import label
+from penstock.analysis.node_labels import label
 from penstock.analysis.verdicts import Judgement, Verdict, upstream
 from penstock.flow.flow import Flow
 from penstock.graph.facts import Delay

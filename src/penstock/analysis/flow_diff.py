@@ -5,13 +5,13 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical import essential, is_callable
+from penstock.analysis.canonical_data import essential, is_callable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Description: TypeAlias = "dict[str, Any]"
-"""Description of a node, as made by `penstock.analysis.identity.describe`."""
+"""Description of a node, as made by `penstock.analysis.fingerprints.describe`."""
 
 
 def diff(old: Sequence[Description], new: Sequence[Description]) -> str:

@@ -15,8 +15,8 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
+from penstock.graph.graph_algorithms import components, is_cyclic, successors
 from penstock.graph.node import Node
-from penstock.graph.order import components, is_cyclic, successors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.expr.keys import holds_floats
+from penstock.expr.dict_keys import holds_floats
 
 if TYPE_CHECKING:
     from penstock.graph.facts import Facts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Zeros:
+class ZeroNormalization:
     """Where floats of a node's rows are free of -0.0, by node id.
 
     one: no float is -0.0 when the rows are read.
@@ -32,7 +32,7 @@ class Zeros:
     made: frozenset[int]
 
 
-def find_zeros(graph: FlowGraph, facts: Sequence[Facts]) -> Zeros:
+def find_zero_normalization(graph: FlowGraph, facts: Sequence[Facts]) -> ZeroNormalization:
     """Find where -0.0 is normalized. In a cycle, append streams get no more than their inputs have."""
     one = [not any(holds_floats(field.type) for field in node.schema.fields) for node in graph.nodes]
     made: set[int] = set()
@@ -43,4 +43,4 @@ def find_zeros(graph: FlowGraph, facts: Sequence[Facts]) -> Zeros:
         elif not facts[node.id].append:
             one[node.id] = True
             made.add(node.id)
-    return Zeros(tuple(one), frozenset(made))
+    return ZeroNormalization(tuple(one), frozenset(made))

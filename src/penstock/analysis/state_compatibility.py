@@ -12,9 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.analysis.canonical import is_callable
+from penstock.analysis.canonical_data import is_callable
+from penstock.analysis.fingerprints import Description, identities
 from penstock.analysis.flow_diff import diff, label_of
-from penstock.analysis.identity import Description, identities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ Kept = list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class ResumedDescription:
     """Descriptions of a resumed flow with the names of its state.
 
     description: of the new flow.
@@ -49,7 +49,7 @@ def first_names(description: Sequence[Description]) -> list[Description]:
     return carry_over([], description, 0).description
 
 
-def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int) -> Carried:
+def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int) -> ResumedDescription:
     """Carry the names of state over to a new flow. State that begins after `tick` gets new names.
 
     old: of the flow that was run until `tick`, with names. new: made by `with_state`.
@@ -81,7 +81,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
     lost = [node for node in old if node["state"] and node["inputs"]]
     if lost and not missing and not any(node["state"] in taken_over for node in lost):
         missing = [f"state    {label_of(node)}: it would be used by nobody" for node in lost]
-    return Carried(described, then, tuple(missing), tuple(lacking))
+    return ResumedDescription(described, then, tuple(missing), tuple(lacking))
 
 
 def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:
@@ -95,7 +95,7 @@ def _python(description: Sequence[Description]) -> str | None:
     return next((part["python"] for part in parts if is_callable(part)), None)
 
 
-def told(old: Sequence[Description], new: Sequence[Description], missing: Sequence[str]) -> str:
+def describe_changes(old: Sequence[Description], new: Sequence[Description], missing: Sequence[str]) -> str:
     """Render all changes by operator, and the state that is missing because of them."""
     return "\n".join([*filter(None, [diff(old, new)]), *missing])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph.order import components, is_cyclic, successors, topological_order
+from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph

@@ -27,7 +27,7 @@ from penstock import pull
 from penstock.engine.change import Changes
 from penstock.engine.queue import PerSource, limit_of
 from penstock.errors import BadInput
-from penstock.expr.rows import to_user
+from penstock.expr.row_classes import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source

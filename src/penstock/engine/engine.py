@@ -20,7 +20,7 @@ from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, l
 from penstock.engine.signals.engine_mixin import RunsSignals
 from penstock.engine.signals.signal_part import rows_of_signal
 from penstock.errors import BadInput, EngineStopped, SourceLocation
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
+from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.window import Window, grid_slots
-from penstock.flow.windows import Grid
 from penstock.graph.facts import ANYWHERE, WHOLE, Facts, KeyedSlot, Placement, Port, keyed
 from penstock.graph.node import Operator, unchanged
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical import canonical
-from penstock.analysis.identity import describe, fingerprint, identities
+from penstock.analysis.canonical_data import canonical
+from penstock.analysis.fingerprints import describe, fingerprint, identities
 from penstock.analysis.state_compatibility import (
-    Carried,
     Kept,
+    ResumedDescription,
     carry_over,
+    describe_changes,
     first_names,
     other_python,
-    told,
     with_state,
 )
 from penstock.engine.endpoints import as_sink
@@ -84,9 +84,9 @@ class ResumeBinding:
         return [{**node, "place": location} for node, location in zip(described, places, strict=True)]
 
     def _changed(
-        self, folder: Path, last: Manifest, here: list[dict[str, Any]], carried: Carried
+        self, folder: Path, last: Manifest, here: list[dict[str, Any]], carried: ResumedDescription
     ) -> FlowChanged:
-        difference = told(last.description, here, carried.missing)
+        difference = describe_changes(last.description, here, carried.missing)
         places = [self.graph.nodes[at].location for at in carried.lacking]
         versions = other_python(last.description, here)
         if versions is None:

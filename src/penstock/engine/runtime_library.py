@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
-from penstock.expr.order import any_key
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.sort_keys import any_key
 
 Rows = list[tuple[Any, ...]]
 OrderKey = Callable[[Any], Any] | None

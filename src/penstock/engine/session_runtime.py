@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.runtime import EPOCH, overflow
+from penstock.expr.code_runtime import EPOCH, overflow
 from penstock.expr.types import TIMESTAMP
 
 if TYPE_CHECKING:

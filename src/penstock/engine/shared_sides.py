@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from penstock.analysis.strata import find_loops
 from penstock.engine.program import Program
 from penstock.engine.steps.joins import SIDES
-from penstock.expr.keys import key_of
+from penstock.expr.dict_keys import key_of
 from penstock.expr.tree import Column, Expr
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join

@@ -14,14 +14,14 @@ from heapq import heappop, heappush
 from math import floor, inf, ulp
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.runtime import EPOCH, overflow
+from penstock.expr.code_runtime import EPOCH, overflow
 from penstock.expr.types import FLOAT64, TIMESTAMP
 
 if TYPE_CHECKING:
     from penstock.engine.slot import SlotMapping
     from penstock.expr.types import DataType
+    from penstock.flow.event_time_windows import Grid
     from penstock.flow.watermark_policy import WatermarkPolicy
-    from penstock.flow.windows import Grid
 
 Window = tuple[Any, Any]
 """Start and end of a window."""

@@ -8,11 +8,11 @@ from functools import singledispatch
 from typing import cast
 
 from penstock.errors import SourceLocation, UnknownColumn, WrongType
-from penstock.expr.catalogue import may_raise
+from penstock.expr.expression_text import constant_text
+from penstock.expr.function_kinds import may_raise
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.casts import CAST
 from penstock.expr.literals import canonical, fitted, type_of
-from penstock.expr.text import constant_text
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Mismatch, Term, Typed
 from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema

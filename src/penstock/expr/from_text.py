@@ -16,7 +16,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any, cast
 
 from penstock.errors import BadExpression, PenstockError
-from penstock.expr import build
+from penstock.expr import constructors
 from penstock.expr.tree import Column, Expr, operand
 
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
@@ -37,15 +37,15 @@ FUNCTIONS: Mapping[str, Callable[..., Expr]] = MappingProxyType(
     {
         function.__name__: function
         for function in (
-            build.coalesce,
-            build.concat,
-            build.date,
-            build.greatest,
-            build.hash,
-            build.least,
-            build.lit,
-            build.timestamp,
-            build.when,
+            constructors.coalesce,
+            constructors.concat,
+            constructors.date,
+            constructors.greatest,
+            constructors.hash,
+            constructors.least,
+            constructors.lit,
+            constructors.timestamp,
+            constructors.when,
         )
     }
 )
@@ -65,7 +65,7 @@ def _methods(cls: type[Expr]) -> dict[str, Callable[..., Expr]]:
 
 METHODS: Mapping[str, Callable[..., Expr]] = MappingProxyType(_methods(Expr))
 """Expression methods that a text may call: those that return an expression."""
-_OF_WHEN = _methods(build.When)
+_OF_WHEN = _methods(constructors.When)
 
 _BINARY: dict[type[ast.operator], Callable[[Expr, object], Expr]] = {
     ast.Add: Expr.__add__,
@@ -235,7 +235,7 @@ class _Reader:
                 return self._called(node, FUNCTIONS[name], ())
             case ast.Attribute(value=inner, attr=name):
                 of = self._expr(inner)
-                methods = {**METHODS, **_OF_WHEN} if isinstance(of, build.When) else METHODS
+                methods = {**METHODS, **_OF_WHEN} if isinstance(of, constructors.When) else METHODS
                 if name not in methods:
                     raise self._wrong(node.func, f"expressions have no method {name!r}", _near(name, methods))
                 return self._called(node, methods[name], (of,))

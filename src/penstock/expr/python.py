@@ -6,10 +6,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr import decimals, keys, runtime, text_values
+from penstock.expr import code_runtime, decimal_arithmetic, dict_keys, text_casts
 from penstock.expr.check import elaborate
-from penstock.expr.emit import PythonEmitter, Scope
 from penstock.expr.functions import CATALOGUE, arithmetic, casts, hashing, nested, numbers, strings, time
+from penstock.expr.python_emitter import PythonEmitter, Scope
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["CATALOGUE", "RUNTIME", "Scope", "compile_rows", "key", "key_of", "lower", "predicate"]
 
 _MODULES = (
-    decimals,
-    keys,
-    runtime,
-    text_values,
+    decimal_arithmetic,
+    dict_keys,
+    code_runtime,
+    text_casts,
     arithmetic,
     casts,
     hashing,
@@ -79,7 +79,7 @@ def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = No
         fresh = scope.fresh() if scope is not None else "x_k"
         return f"({fresh} := {source})", fresh
 
-    return keys.key_of(type, nullable, source, name)
+    return dict_keys.key_of(type, nullable, source, name)
 
 
 def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:

@@ -11,7 +11,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 from penstock.errors import BadRow
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -56,7 +56,7 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SlowRows:
+class RowValidator:
     """Row-by-row converter for one schema.
 
     fix: what to do about a value of another type, where that is known better here.

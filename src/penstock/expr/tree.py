@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 from penstock.expr.annotations import as_type
 from penstock.expr.durations import duration
-from penstock.expr.text import ATOM, Rendered, call_text, literal_text
+from penstock.expr.expression_text import ATOM, Rendered, call_text, literal_text
 from penstock.expr.types import DATE, TIMESTAMP, DataType
 
 if TYPE_CHECKING:

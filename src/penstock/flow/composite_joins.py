@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema
+from penstock.expr.row_classes import derived_schema
 from penstock.expr.tree import Column, Expr, Literal
 from penstock.expr.types import Field
-from penstock.flow.columns import all_columns, as_class
+from penstock.flow.column_arguments import all_columns, as_class
 from penstock.flow.join_condition import pair_names, plan_outer_join
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.difference import Difference
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
-    from penstock.flow.output import AnyStream, Output
+    from penstock.flow.operator_output import AnyStream, Output
 
 _KEEPS_LEFT = (Lifetime.STATIC, Lifetime.TICK)
 _OF_A_TICK = (Lifetime.TICK, Lifetime.TICK)

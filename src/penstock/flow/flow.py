@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from typing_extensions import TypeVar
 
 from penstock.errors import BadFlow, SourceLocation, Step, WrongType
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
-from penstock.flow.columns import check_name
-from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.column_arguments import check_name
+from penstock.flow.operator_output import Output
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.flow.output import Output
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import StreamBase, T_co, check_stream
+from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
 
 if TYPE_CHECKING:
-    from penstock.flow.event_time import Times
     from penstock.flow.operators.signals.signal_source import SignalSource
     from penstock.flow.signal import Signal
+    from penstock.flow.timed_columns import Times
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Changes)

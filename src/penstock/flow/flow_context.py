@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.flow.event_time import sources_of, watermark_of
-from penstock.flow.forgetting import forgetting_distinct, forgetting_join, timed_columns
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.join import Join
+from penstock.flow.state_expiry import forgetting_distinct, forgetting_join, timed_columns
 from penstock.flow.thresholds import threshold
+from penstock.flow.timed_columns import sources_of, watermark_of
 from penstock.graph.check_context import CheckContext
 
 if TYPE_CHECKING:

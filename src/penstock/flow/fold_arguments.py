@@ -11,11 +11,11 @@ from typing import Any, cast
 from penstock.errors import BadRow, SourceLocation, UnknownRowType, WrongType
 from penstock.expr.annotations import is_row_class
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema, from_user, schema_of
+from penstock.expr.row_classes import derived_schema, from_user, schema_of
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, Schema, StructType
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.columns import named_columns, shown
+from penstock.flow.column_arguments import named_columns, shown
 
 Keys = tuple[tuple[str, Expr], ...]
 

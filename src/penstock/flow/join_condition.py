@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema
+from penstock.expr.row_classes import derived_schema
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import BOOL, Field, Schema
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from penstock.lattice import Max
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
-    from penstock.flow.claims import Claims
+    from penstock.flow.function_claims import Claims
     from penstock.graph.facts import Lineage, Unservable
 
 

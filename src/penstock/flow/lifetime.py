@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, cast, overload
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.graph.facts import Need
 from penstock.graph.node import Operator
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
-class InOrder(WithLifetime):
+class OrderedOperator(WithLifetime):
     """Base of operators whose output for a row depends on the rows before it, per key if there are keys.
 
     order_reason: what depends on the rows before, a clause.

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast
 from typing_extensions import TypeVar
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
-from penstock.expr.rows import schema_of
-from penstock.flow.columns import ANY_VALUE, shown
+from penstock.expr.row_classes import schema_of
+from penstock.flow.column_arguments import ANY_VALUE, shown
+from penstock.flow.operator_output import Output
 from penstock.flow.operators.signals.delay_signal import DelaySignal
 from penstock.flow.operators.signals.filter_signal import FilterSignal
 from penstock.flow.operators.signals.lift import Align, Argument, Constant, Lift
@@ -25,14 +26,13 @@ from penstock.flow.operators.signals.scan_signal import ScanSignal
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.signals.when import When
 from penstock.flow.operators.signals.window import Window
-from penstock.flow.output import Output
 from penstock.flow.signal_statistics import SignalStatistics
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.flow.flow import Flow
-    from penstock.flow.markers import Append, Ordered, Unbounded
     from penstock.flow.stream import Stream
+    from penstock.flow.type_markers import Append, Ordered, Unbounded
     from penstock.graph.node import Operator
 
 T_co = TypeVar("T_co", covariant=True)

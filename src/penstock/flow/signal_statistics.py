@@ -14,18 +14,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.flow.signal_windows import SignalLike, Weighted, Windowed, signal_of, statistic_of, time_signal
 from penstock.flow.statistic_arguments import check_count, check_least, decay_of, span_of
-from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow
+from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from penstock.flow.signal import Signal
-    from penstock.flow.spans import GivenSpan
+    from penstock.flow.time_spans import GivenSpan
 
 
 class SignalStatistics(SignalLike):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.statistic_arguments import (
     check_numbers,
@@ -18,14 +18,14 @@ from penstock.flow.statistic_arguments import (
     times_of,
 )
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from penstock.flow.statistics.inputs import Holes, Times
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from penstock.flow.statistics.value_kinds import Holes, Times
 
 if TYPE_CHECKING:
     from penstock.flow.signal import Signal
     from penstock.flow.statistics.statistic import Statistic
-    from penstock.flow.statistics.window import Window
+    from penstock.flow.statistics.value_windows import Window
 
 
 class SignalLike:

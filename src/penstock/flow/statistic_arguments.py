@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import short
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
-from penstock.flow.columns import shown
-from penstock.flow.spans import time_span
+from penstock.flow.column_arguments import shown
 from penstock.flow.statistics.ewm import Decay
-from penstock.flow.statistics.inputs import Holes, Result, Times
+from penstock.flow.statistics.value_kinds import Holes, Result, Times
+from penstock.flow.time_spans import time_span
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema

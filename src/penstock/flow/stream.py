@@ -15,7 +15,7 @@ from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL
-from penstock.flow.columns import (
+from penstock.flow.column_arguments import (
     all_columns,
     as_class,
     check_expression,
@@ -28,30 +28,29 @@ from penstock.flow.columns import (
     shown,
 )
 from penstock.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
-from penstock.flow.grouped import Grouped
+from penstock.flow.grouped_streams import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
-from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.join import How
 from penstock.flow.operators.map import Map
-from penstock.flow.operators.select import Select
+from penstock.flow.operators.select import Select, with_columns
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
-from penstock.flow.operators.with_columns import with_columns
 from penstock.flow.stream_base import B, G, O, T_co, check_reason, check_stream
+from penstock.flow.stream_combining import StreamPairs
 from penstock.flow.stream_folds import StreamFolds
-from penstock.flow.stream_pairs import StreamPairs
 from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_time import StreamTime
+from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 
 if TYPE_CHECKING:
+    from penstock.flow.event_time_windows import Windows
     from penstock.flow.flow import Flow
-    from penstock.flow.grouped import WindowGroups
-    from penstock.flow.windows import Windows
+    from penstock.flow.grouped_streams import WindowGroups
 
 U = TypeVar("U")
 B2 = TypeVar("B2", bound=Unbounded)
@@ -67,7 +66,7 @@ class Stream(
     """A stream of rows of one type: an edge of the flow.
 
     `T` is the row type users see. `B`, `G`, `O` say what is known of it for
-    type checkers (`penstock.flow.markers`); analysis finds the same at build.
+    type checkers (`penstock.flow.type_markers`); analysis finds the same at build.
     """
 
     __slots__ = ()
@@ -160,7 +159,7 @@ class Stream(
     @overload
     def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
     def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, G, O]:
-        """Replace or add columns (see `operators.with_columns`).
+        """Replace or add columns (see `operators.select`).
 
         `into` and `name` are as in `select`.
         """
@@ -284,7 +283,7 @@ class Stream(
         suffix: for right columns whose name the left side has too.
         into:   row class of the result, whose columns must be those of the join.
         """
-        from penstock.flow.forgetting import add_inner_join
+        from penstock.flow.state_expiry import add_inner_join
 
         location = SourceLocation.of_caller()
         check_stream(other, "join", location)
@@ -348,7 +347,7 @@ class Stream(
         emit:   of windows: "close", each answers once, when the watermark passes its end;
                 or "updates", answers change with the rows until then.
         """
-        from penstock.flow.windows import Windows
+        from penstock.flow.event_time_windows import Windows
 
         location = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):
@@ -366,7 +365,7 @@ class Stream(
 
         nondet: as in `join`.
         """
-        from penstock.flow.forgetting import add_distinct
+        from penstock.flow.state_expiry import add_distinct
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

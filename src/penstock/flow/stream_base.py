@@ -13,13 +13,13 @@ from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema
+from penstock.expr.row_classes import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.columns import as_class, shown
+from penstock.flow.column_arguments import as_class, shown
 from penstock.flow.lifetime import check_reason as check_reason
-from penstock.flow.markers import Changes, NoOrder, Unbounded
-from penstock.flow.output import AnyStream, Output
+from penstock.flow.operator_output import AnyStream, Output
+from penstock.flow.type_markers import Changes, NoOrder, Unbounded
 
 if TYPE_CHECKING:
     from penstock.graph.node import Operator

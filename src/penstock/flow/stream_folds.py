@@ -14,8 +14,7 @@ from penstock.errors import SourceLocation
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import INT64, AnyType, Field, Schema
-from penstock.flow.claims import MERGES, Claims
-from penstock.flow.columns import all_columns
+from penstock.flow.column_arguments import all_columns
 from penstock.flow.fold_arguments import (
     accumulated_schema,
     carried_schema,
@@ -30,9 +29,10 @@ from penstock.flow.fold_arguments import (
     scanned_schema,
     with_columns_before,
 )
+from penstock.flow.function_claims import MERGES, Claims
 from penstock.flow.lifetime import Lifetime, LifetimeName, lifetimes
-from penstock.flow.markers import Append, Bounded, NoOrder, Ordered, Unbounded
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
+from penstock.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
 
 if TYPE_CHECKING:
     from penstock.flow.operators.lattice_fold import LatticeFold
@@ -72,7 +72,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         init:     a value, or a function without arguments that makes one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
                   `operators.fold_tick`), which needs `nondet` unless ticks are given.
-        commutative, idempotent, monotone: claims (see `penstock.flow.claims`).
+        commutative, idempotent, monotone: claims (see `penstock.flow.function_claims`).
         returns:  type of the value; else the function's return annotation, or the type of `init`.
         """
         from penstock.flow.operators.fold import Fold

@@ -10,20 +10,20 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from penstock.errors import BadRow, SourceLocation, WrongType
-from penstock.expr.build import col, lit
 from penstock.expr.check import check
+from penstock.expr.constructors import col, lit
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, Schema
-from penstock.flow.columns import result_schema, shown
-from penstock.flow.markers import Ordered
+from penstock.flow.column_arguments import result_schema, shown
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
+from penstock.flow.type_markers import Ordered
 
 if TYPE_CHECKING:
-    from penstock.flow.output import AnyStream, Output
+    from penstock.flow.operator_output import AnyStream, Output
     from penstock.flow.stream import Stream
 
 U = TypeVar("U")

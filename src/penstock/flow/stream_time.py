@@ -12,15 +12,15 @@ from penstock.errors import BadFlow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.columns import check_expression, computed_columns, named_columns, shown
-from penstock.flow.markers import Append, Bounded, Ordered, Unbounded
+from penstock.flow.column_arguments import check_expression, computed_columns, named_columns, shown
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.every_tick import EveryTick
-from penstock.flow.spans import TIME_TYPES, GivenSpan, Unit, span_of
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
+from penstock.flow.time_spans import TIME_TYPES, GivenSpan, Unit, span_of
+from penstock.flow.type_markers import Append, Bounded, Ordered, Unbounded
 
 if TYPE_CHECKING:
-    from penstock.flow.grouped import WindowGroups
+    from penstock.flow.grouped_streams import WindowGroups
     from penstock.flow.signal import Signal
     from penstock.flow.stream import Stream
 
@@ -117,7 +117,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `BadFlow` for a stream without a watermark, `WrongType` for what is no span.
         """
-        from penstock.flow.forgetting import add_first_within
+        from penstock.flow.state_expiry import add_first_within
 
         location = SourceLocation.of_caller()
         given = [by] if isinstance(by, Expr | str) else list(by)
@@ -247,8 +247,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def _windows(
         self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
-        from penstock.flow.grouped import WindowGroups
-        from penstock.flow.windows import Windows
+        from penstock.flow.event_time_windows import Windows
+        from penstock.flow.grouped_streams import WindowGroups
 
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):

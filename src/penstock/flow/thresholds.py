@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
-from penstock.expr.rows import derived_schema, from_user
+from penstock.expr.row_classes import derived_schema, from_user
 from penstock.expr.tree import Column
 from penstock.expr.types import Field, Schema
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.flow.operators.at_least import AtLeast
 from penstock.graph.monotone_columns import growth_of, origin
 
 if TYPE_CHECKING:
-    from penstock.flow.output import Output
+    from penstock.flow.operator_output import Output
     from penstock.graph.node import Node
 
 

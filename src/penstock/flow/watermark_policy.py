@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.expr.tree import Column
-from penstock.flow.spans import TIME_TYPES, check_span, shown_span
+from penstock.flow.time_spans import TIME_TYPES, check_span, shown_span
 
 if TYPE_CHECKING:
     from penstock.expr.types import Field
-    from penstock.flow.spans import Span
+    from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from penstock.expr.tree import Column
 from penstock.graph.facts import Delay, Facts, Need, Port, meet
-from penstock.graph.order import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import components, is_cyclic, successors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     BoolType,
     BytesType,

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from penstock.errors import BadRow
-from penstock.expr.keys import with_one_zero
+from penstock.expr.dict_keys import with_one_zero
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.spool import SpooledWriter
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink

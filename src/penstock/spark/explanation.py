@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
 from penstock.analysis.liveness import live_graph
-from penstock.analysis.names import label
+from penstock.analysis.node_labels import label
 from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.program import compile_program
 from penstock.errors import NotOnSpark
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.graph.order import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import components, is_cyclic, successors
 from penstock.io.delivery.guarantee import guarantee_of
 from penstock.spark.placing.combining import combined, combined_nodes
 from penstock.spark.placing.native import native_parts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.errors import CheckpointDamaged, NotPlainData
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any, TypeAlias
 
-from penstock.expr.decimals import DecimalSpec
-from penstock.expr.rows import row_class
+from penstock.expr.decimal_arithmetic import DecimalSpec
+from penstock.expr.row_classes import row_class
 from penstock.expr.types import (
     AnyType,
     BoolType,

@@ -12,11 +12,11 @@ from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import BrokenClaim, Step
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
-from penstock.flow.claims import Claims
 from penstock.flow.flow import Flow
+from penstock.flow.function_claims import Claims
 from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick

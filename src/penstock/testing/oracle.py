@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from penstock.errors import NoFixpoint
 from penstock.expr.python import RUNTIME, Scope, lower
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.operators.aggregate import Aggregate

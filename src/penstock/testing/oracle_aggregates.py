@@ -10,7 +10,7 @@ from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import FLOAT64, DataType, DecimalType
 from penstock.flow.aggregates import (
     Aggregation,

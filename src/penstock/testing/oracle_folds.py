@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.expr.check import check
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.claims import Claims
+from penstock.flow.function_claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.fold import Fold

@@ -14,7 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.expr.rows import row_class
+from penstock.expr.row_classes import row_class
 from penstock.expr.types import (
     BoolType,
     BytesType,

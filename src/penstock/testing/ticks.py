@@ -28,8 +28,8 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.engine.change import Change
 from penstock.engine.engine import Engine
-from penstock.expr.rows import to_user
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.row_classes import to_user
 from penstock.expr.types import (
     BoolType,
     BytesType,

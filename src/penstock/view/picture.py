@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
-from penstock.analysis.names import label
+from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
 from penstock.graph.facts import Delay
 

@@ -34,7 +34,7 @@ from penstock.compute.protocol.responses import RowCount, Rows
 from penstock.compute.serve import client_session
 from penstock.compute.transport.limits import Limits
 from penstock.errors import BadInput, BadRow, UnknownColumn
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.serve.paper import Service, service
 from tests.compute.serve.paper_controller import PaperController
 from tests.golden import assert_golden

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.compute import Client
 from penstock.compute.errors import ConnectionBroken, UnknownName
 from penstock.errors import UnknownColumn
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.serve.paper import service
 from tests.compute.serve.paper_controller import PaperController
 

@@ -28,7 +28,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
 )
 from penstock.errors import UnknownColumn
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.controller.world import (
     BIDS,
     Bid,

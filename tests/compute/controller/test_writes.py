@@ -23,7 +23,7 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import LAST_TIME, Frontier
 from penstock.compute.protocol.commands import Peek
 from penstock.errors import BadRow
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.controller.world import BIDS, World, high_tops
 
 

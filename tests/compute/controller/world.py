@@ -42,7 +42,7 @@ from penstock.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 
 

@@ -20,7 +20,7 @@ from penstock.compute.plans import (
 )
 from penstock.errors import EvaluationError, UnknownColumn
 from penstock.expr.python import compile_rows
-from penstock.expr.rows import from_user, schema_of
+from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.testing.strategies import rows

@@ -17,15 +17,15 @@ from penstock.compute.plans.node_messages import body_of
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import INT64
+from penstock.flow.event_time_windows import Grid, Sessions
 from penstock.flow.flow import Flow
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.least_watermark import Move
 from penstock.flow.operators.signals.lift import Constant
 from penstock.flow.operators.window import Window
 from penstock.flow.statistics.ewm import Decay
-from penstock.flow.statistics.window import CountWindow
+from penstock.flow.statistics.value_windows import CountWindow
 from penstock.flow.watermark_policy import WatermarkPolicy
-from penstock.flow.windows import Grid, Sessions
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS
 

@@ -11,7 +11,7 @@ from penstock.compute.errors import BadPlan, CallableRefused, MessageTooLarge
 from penstock.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
 from penstock.compute.plans.expressions import encode_expr
 from penstock.compute.protocol.dataflow import Plan
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.plans.mutations import damaged, forged
 from tests.compute.plans.test_round_trip import Bid, averages
 from tests.operators.examples import ALL, example

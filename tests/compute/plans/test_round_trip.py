@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col, left, right
 from penstock.analysis import explain
-from penstock.analysis.identity import describe
+from penstock.analysis.fingerprints import describe
 from penstock.compute.errors import CallableRefused
 from penstock.compute.plans import decode, encode
 from penstock.compute.protocol.dataflow import Plan

@@ -14,7 +14,7 @@ from penstock import col
 from penstock.compute.errors import NotServable
 from penstock.compute.plans import servable
 from penstock.engine.change import Change
-from penstock.expr.rows import to_user
+from penstock.expr.row_classes import to_user
 from penstock.lattice import Max
 from tests.properties.effort import examples
 from tests.properties.test_promises import Maintained

@@ -12,7 +12,7 @@ from penstock.compute.errors import BadPlan, MessageTooLarge
 from penstock.compute.plans import LIMITS, PlanLimits, decode, encode, predicate_of, schema_from_bytes
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.expr.types import DecimalType, Field, Schema
-from penstock.flow.event_time import MOST_BOUNDS
+from penstock.flow.timed_columns import MOST_BOUNDS
 from tests.compute.plans.forging import doubled, parsed, refused, terms
 from tests.compute.plans.test_round_trip import averages
 

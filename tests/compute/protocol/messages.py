@@ -56,7 +56,7 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.remote_paths import elsewhere
 from penstock.errors import SourceLocation, Step
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 
 times = st.integers(0, LAST_TIME)
 frontiers = times.map(Frontier) | st.just(END)

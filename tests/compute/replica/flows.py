@@ -8,7 +8,7 @@ import penstock as ps
 from penstock import col
 from penstock.compute.plans import sinks_of
 from penstock.errors import SourceLocation
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.flow.operators.source import Source
 
 

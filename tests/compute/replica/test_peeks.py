@@ -183,7 +183,7 @@ FLOATS = [float("nan"), 0.0, -0.0, None, 1.5]
 
 def test_keys_are_equal_as_the_engine_groups_them() -> None:
     import penstock as ps
-    from penstock.expr.runtime import NAN
+    from penstock.expr.code_runtime import NAN
     from tests.compute.replica.flows import Measured
 
     flow = ps.Flow("floats")

@@ -15,7 +15,7 @@ from penstock.compute.plans import servable, sinks_of
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.protocol.responses import Rows, Update
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig, bag, subscribed
 from tests.properties.effort import examples

@@ -19,7 +19,7 @@ from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex
 from penstock.compute.replica.shared_arrangements import SharedArrangements
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig

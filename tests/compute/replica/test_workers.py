@@ -55,7 +55,7 @@ from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.replica.workers import Workers
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 
 

@@ -49,7 +49,7 @@ from penstock.compute.protocol.responses import (
     Update,
 )
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 
 T = TypeVar("T")
 PATIENCE = 120.0

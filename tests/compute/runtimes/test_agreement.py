@@ -17,7 +17,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.plans import encode, schema_to_bytes, servable, sinks_of
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
 from penstock.compute.protocol.responses import Problem, Rows, Update
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from tests.compute.runtimes.conftest import make_here, maker
 from tests.compute.runtimes.stage import Stage
 from tests.properties.effort import examples

@@ -28,7 +28,7 @@ from penstock.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage
 
 

@@ -20,7 +20,7 @@ from penstock.compute.protocol.responses import Canceled, Problem
 from penstock.compute.replica import spark_dataflow, spark_peeks, spark_versions
 from penstock.compute.replica.spark_versions import Versions
 from penstock.errors import SparkProcessDied
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.spark.external_ticks import Driven
 from penstock.state.checkpoint import Checkpoint
 from tests.compute.runtimes.conftest import maker

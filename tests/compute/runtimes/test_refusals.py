@@ -30,7 +30,7 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Batch, CopyToResponse, Problem
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, SAME, Best, Bid, Stage
 
 

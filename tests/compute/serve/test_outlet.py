@@ -13,7 +13,7 @@ from penstock.compute.frontier import END
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.serve import subscription_buffer as outlets
 from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.serve.paper_controller import PaperController
 
 

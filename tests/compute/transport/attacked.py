@@ -43,7 +43,7 @@ from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
 from penstock.compute.transport.wakeup import Wakeup
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 
 _grpc: Any = grpc

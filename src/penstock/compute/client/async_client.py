@@ -20,7 +20,7 @@ from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security
 from penstock.expr.durations import duration
-from penstock.expr.rows import schema_of
+from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

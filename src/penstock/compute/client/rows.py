@@ -10,7 +10,7 @@ from typing import Any, cast
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.engine.change import Change
 from penstock.errors import BadInput, SourceLocation, UnknownColumn
-from penstock.expr.rows import from_user, row_class, to_user
+from penstock.expr.row_classes import from_user, row_class, to_user
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, ListType, Schema, StructType
 

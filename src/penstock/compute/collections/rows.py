@@ -12,7 +12,7 @@ from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.errors import CheckpointDamaged
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.state.codec import decode, decode_each, key_encoder, value_encoder
 
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"

@@ -23,7 +23,7 @@ from penstock.compute.errors import NotWritable
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
-from penstock.expr.from_user import from_user
+from penstock.expr.row_conversion import from_user
 from penstock.expr.types import BYTES, Field, Schema
 
 WRITTEN = "penstock.written"

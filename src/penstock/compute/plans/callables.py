@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, cast
 
-from penstock.analysis.names import called
+from penstock.analysis.node_labels import called
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.errors import Step
 from penstock.graph.node import FlowGraph, Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.analysis.propagation import find_facts
+from penstock.analysis.fact_propagation import find_facts
 from penstock.errors import SourceLocation
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

@@ -21,8 +21,8 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, watermark_policy, windows
-from penstock.flow.claims import Claims
+from penstock.flow import aggregates, event_time_windows, watermark_policy
+from penstock.flow.function_claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.assume_ordered import AssumeOrdered
@@ -89,7 +89,16 @@ from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Emit, Window
 from penstock.flow.operators.zip import Zip
 from penstock.flow.operators.zip_longest import ZipLongest
-from penstock.flow.statistics import ewm, inputs, moments, ordering, pace, statistic, steps, window
+from penstock.flow.statistics import (
+    differences,
+    downsampling,
+    ewm,
+    moments,
+    ordering,
+    statistic,
+    value_kinds,
+    value_windows,
+)
 from penstock.graph.node import Operator
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
@@ -181,15 +190,15 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     ordering.Min,
     ordering.Quantile,
     ordering.Rank,
-    pace.BarsByCount,
-    pace.BarsByTime,
-    pace.Debounce,
-    pace.EveryNth,
-    pace.Throttle,
-    pace.Timer,
-    steps.Crossed,
-    steps.Diff,
-    steps.PctChange,
+    downsampling.BarsByCount,
+    downsampling.BarsByTime,
+    downsampling.Debounce,
+    downsampling.EveryNth,
+    downsampling.Throttle,
+    downsampling.Timer,
+    differences.Crossed,
+    differences.Diff,
+    differences.PctChange,
 )
 
 _PARTS: Mapping[str, type[Any]] = {
@@ -215,11 +224,11 @@ _PARTS: Mapping[str, type[Any]] = {
     "lattice.set_union": lattice.SetUnion,
     "move": Move,
     "ordering": Ordering,
-    "window.count": window.CountWindow,
-    "window.expanding": window.Expanding,
-    "window.time": window.TimeWindow,
-    "windows.grid": windows.Grid,
-    "windows.sessions": windows.Sessions,
+    "window.count": value_windows.CountWindow,
+    "window.expanding": value_windows.Expanding,
+    "window.time": value_windows.TimeWindow,
+    "windows.grid": event_time_windows.Grid,
+    "windows.sessions": event_time_windows.Sessions,
 }
 
 RECORDS: Mapping[str, type[Any]] = MappingProxyType(
@@ -235,14 +244,14 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
     {
         "against": moments.Against,
         "align": Align,
-        "direction": steps.Direction,
+        "direction": differences.Direction,
         "emit": Emit,
-        "holes": inputs.Holes,
+        "holes": value_kinds.Holes,
         "how": How,
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
         "ties": ordering.Ties,
-        "times": inputs.Times,
+        "times": value_kinds.Times,
     }
 )
 """Enumerations; members by name."""
@@ -301,6 +310,6 @@ _HINTED: dict[str, Any] = {
     ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
-    "Shape": windows.Shape,
+    "Shape": event_time_windows.Shape,
     "Span": timedelta | int | float,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
-from penstock.analysis.names import called
+from penstock.analysis.node_labels import called
 from penstock.compute.errors import NotServable
 from penstock.errors import Step
 from penstock.expr.types import Schema, holds_any

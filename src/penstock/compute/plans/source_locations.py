@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
 
-from penstock.analysis.names import is_named
+from penstock.analysis.node_labels import is_named
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.remote_paths import elsewhere, file_name
 from penstock.errors import SourceLocation

@@ -24,7 +24,7 @@ from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter
 from penstock.compute.replica.incremental_dict import IncrementalDict
 from penstock.compute.replica.pending_changes import PendingChanges
-from penstock.expr.keys import key_of, nested_key
+from penstock.expr.dict_keys import key_of, nested_key
 from penstock.expr.types import Field, Schema
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]

@@ -23,7 +23,7 @@ from penstock.compute.replica.running import DataflowRun, weighted_rows
 from penstock.compute.replica.shared_arrangements import NOTHING_SHARED, SharedArrangements
 from penstock.compute.replica.tick_executor import MakeTickExecutor, TickExecutor, TickSizer
 from penstock.compute.replica.writing import CollectionWriter
-from penstock.expr.keys import with_one_zero
+from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.expr.order import order_key
+from penstock.expr.sort_keys import order_key
 from penstock.expr.types import Field, Int32Type, Int64Type, Schema
 
 RUN = 4096

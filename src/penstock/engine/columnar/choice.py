@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.analysis import analyse
-from penstock.analysis.names import label
+from penstock.analysis.node_labels import label
 from penstock.engine.plan import Schedule, live_consumers, plan_parts
 from penstock.errors import BadInput
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     BoolType,
     BytesType,

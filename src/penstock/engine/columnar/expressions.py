@@ -22,8 +22,8 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
 from penstock.engine.columnar.lowered import Lowered, Lowering, either
-from penstock.expr.catalogue import Strict
 from penstock.expr.check import elaborate
+from penstock.expr.function_kinds import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Column, Expr
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
@@ -90,6 +90,6 @@ def _call(term: CallTerm, columns: Sequence[Lowered]) -> Lowered:
         raise NotLowered(f"{function.name}() of constants has no columnar form")
     arguments = [_lowered(a, columns) for a in term.arguments]
     made = lowering(term, arguments)
-    if isinstance(function, Strict):
+    if isinstance(function, StrictFunction):
         return Lowered(made.value, made.bounds, either(*(a.fails for a in arguments), made.fails))
     return made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.signal_part import ValueCheck
 from penstock.errors import BadInput, SourceLocation
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.engine.signals.durable import Durable
 from penstock.engine.signals.loops import Loops
 from penstock.engine.signals.signal_machine import Leaving, SignalMachine
 from penstock.errors import BadInput, Step
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_operator import SignalOperator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.engine.row_codegen import times
 from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
 from penstock.expr.check import Typed, check
-from penstock.expr.order import order_key
+from penstock.expr.sort_keys import order_key
 from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
 from penstock.expr.types import Field as SchemaField
 from penstock.flow.aggregates import (

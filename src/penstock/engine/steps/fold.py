@@ -10,7 +10,7 @@ from penstock.engine.row_codegen import Row, items_of, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import Fold

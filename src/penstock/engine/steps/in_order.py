@@ -9,7 +9,7 @@ from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import holds_any, merged_item, users_view, write_received
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.at_least import AtLeast

@@ -10,7 +10,7 @@ from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import merged_item, write_received
 from penstock.expr.python import key_of
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_growth import LatticeGrowth

@@ -21,7 +21,7 @@ from penstock.engine.steps.group import Group
 from penstock.engine.steps.sort import TopKStep, thaw_group
 from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.windows import GridStep
-from penstock.flow.windows import Grid
+from penstock.flow.event_time_windows import Grid
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row
 from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.user_rows import users_view, write_received
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered

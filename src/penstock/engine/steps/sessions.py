@@ -9,8 +9,8 @@ from penstock.engine.slot import Slot, Thaw, as_list
 from penstock.engine.steps.group import ANSWER
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.windows import GridStep, WindowStep
+from penstock.flow.event_time_windows import Grid, Sessions
 from penstock.flow.operators.window import Window
-from penstock.flow.windows import Grid, Sessions
 
 if TYPE_CHECKING:
     from penstock.engine.row_codegen import Row

@@ -13,7 +13,7 @@ from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import users_view
 from penstock.expr.check import check
-from penstock.expr.order import order_key
+from penstock.expr.sort_keys import order_key
 from penstock.expr.tree import Ordering
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.sort import Sort

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import DataType
-    from penstock.flow.spans import Span
+    from penstock.flow.time_spans import Span
     from penstock.graph.node import Node
 
 

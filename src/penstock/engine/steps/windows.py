@@ -15,7 +15,7 @@ from penstock.flow.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
-    from penstock.flow.windows import Grid
+    from penstock.flow.event_time_windows import Grid
     from penstock.graph.node import Node
 
 

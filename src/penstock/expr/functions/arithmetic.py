@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from penstock.expr.catalogue import Emitter, Strict
-from penstock.expr.decimals import DecimalSpec
-from penstock.expr.runtime import NAN, overflow, zero_division
+from penstock.expr.code_runtime import NAN, overflow, zero_division
+from penstock.expr.decimal_arithmetic import DecimalSpec
+from penstock.expr.function_kinds import Emitter, StrictFunction
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
 from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
@@ -194,10 +194,10 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    Strict("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
-    Strict("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
-    Strict("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
-    Strict("divide", _rule("/", _quotient_type), _divide, fallible=True, last_first=True),
-    Strict("div", _div_rule, _div, fallible=True, last_first=True),
-    Strict("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
+    StrictFunction("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
+    StrictFunction("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
+    StrictFunction("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
+    StrictFunction("divide", _rule("/", _quotient_type), _divide, fallible=True, last_first=True),
+    StrictFunction("div", _div_rule, _div, fallible=True, last_first=True),
+    StrictFunction("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
 )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from penstock.expr.catalogue import Emitter, Strict
+from penstock.expr.code_runtime import EPOCH, overflow
+from penstock.expr.function_kinds import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import checked, shape_of
-from penstock.expr.runtime import EPOCH, overflow
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import (
     AnyType,
@@ -128,7 +128,7 @@ def _fallible(call: CallTerm) -> bool:
     return entry is not None and entry.fallible
 
 
-CAST = Strict("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
+CAST = StrictFunction("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
 
 
 def int_of_float(value: float, bits: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.expr.catalogue import Code, Emitter, Lazy, Strict
-from penstock.expr.emit import is_constant
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction
+from penstock.expr.python_emitter import is_constant
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature, Term
 from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
 from penstock.expr.widening import common_type
@@ -171,12 +171,12 @@ def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Strict("eq", _equality, _compare("==", _equal_floats)),
-    Strict("ne", _equality, _compare("!=", _unequal_floats)),
-    Strict("lt", _ordering, _compare("<", _less_floats)),
-    Strict("le", _ordering, _compare("<=", _at_most_floats)),
-    Strict("gt", _ordering, _compare(">", _greater_floats)),
-    Strict("ge", _ordering, _compare(">=", _at_least_floats)),
-    Lazy("eq_null_safe", _same_rule, _same),
-    Lazy("is_in", _is_in_rule, _is_in),
+    StrictFunction("eq", _equality, _compare("==", _equal_floats)),
+    StrictFunction("ne", _equality, _compare("!=", _unequal_floats)),
+    StrictFunction("lt", _ordering, _compare("<", _less_floats)),
+    StrictFunction("le", _ordering, _compare("<=", _at_most_floats)),
+    StrictFunction("gt", _ordering, _compare(">", _greater_floats)),
+    StrictFunction("ge", _ordering, _compare(">=", _at_least_floats)),
+    LazyFunction("eq_null_safe", _same_rule, _same),
+    LazyFunction("is_in", _is_in_rule, _is_in),
 )

@@ -16,8 +16,8 @@ from typing import Any
 
 from xxhash import xxh64_intdigest
 
-from penstock.expr.catalogue import Code, Emitter, Lazy
-from penstock.expr.runtime import EPOCH
+from penstock.expr.code_runtime import EPOCH
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import (
     BOOL,
@@ -176,4 +176,4 @@ def _hash(emitter: Emitter, call: CallTerm) -> Code:
 
 NAMES: dict[str, Any] = {"x_hash": hash_values}
 
-FUNCTIONS: tuple[Function, ...] = (Lazy("hash", _rule, _hash),)
+FUNCTIONS: tuple[Function, ...] = (LazyFunction("hash", _rule, _hash),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.expr.catalogue import Code, Emitter, Lazy
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import BOOL, FLOAT64
 from penstock.expr.widening import common_type
@@ -133,12 +133,12 @@ def _when(emitter: Emitter, call: CallTerm) -> Code:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Lazy("and", _logic_rule, _and, _and_true, _and_false),
-    Lazy("or", _logic_rule, _or, _or_true, _or_false),
-    Lazy("not", _logic_rule, _not, _not_true, _not_false),
-    Lazy("is_null", _null_rule, _is_null),
-    Lazy("is_not_null", _null_rule, _is_not_null),
-    Lazy("is_nan", _nan_rule, _is_nan),
-    Lazy("coalesce", _coalesce_rule, _coalesce),
-    Lazy("when", _when_rule, _when),
+    LazyFunction("and", _logic_rule, _and, _and_true, _and_false),
+    LazyFunction("or", _logic_rule, _or, _or_true, _or_false),
+    LazyFunction("not", _logic_rule, _not, _not_true, _not_false),
+    LazyFunction("is_null", _null_rule, _is_null),
+    LazyFunction("is_not_null", _null_rule, _is_not_null),
+    LazyFunction("is_nan", _nan_rule, _is_nan),
+    LazyFunction("coalesce", _coalesce_rule, _coalesce),
+    LazyFunction("when", _when_rule, _when),
 )

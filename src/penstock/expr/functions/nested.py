@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.catalogue import Code, Emitter, Lazy
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction
 from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import INT32, Field, ListType, StructType
 from penstock.expr.widening import is_integer
@@ -72,6 +72,6 @@ def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
 NAMES: dict[str, Any] = {"x_element": element}
 
 FUNCTIONS: tuple[Function, ...] = (
-    Lazy("field", _field_rule, _field),
-    Lazy("element", _element_rule, _element, fallible=True),
+    LazyFunction("field", _field_rule, _field),
+    LazyFunction("element", _element_rule, _element, fallible=True),
 )

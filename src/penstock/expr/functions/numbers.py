@@ -7,10 +7,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.expr.catalogue import Code, Emitter, Lazy, Strict
-from penstock.expr.decimals import DecimalSpec, fit, half_up
+from penstock.expr.code_runtime import overflow
+from penstock.expr.decimal_arithmetic import DecimalSpec, fit, half_up
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction
 from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
-from penstock.expr.runtime import overflow
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import FLOAT64, INT64, AnyType, DataType, DecimalType, ListType, StructType
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
@@ -226,11 +226,11 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    Strict("negate", _number("-"), _negate, _may_overflow),
-    Strict("abs", _number("abs"), _abs, _may_overflow),
-    Strict("round", _round_rule, _round, lambda call: call.type != FLOAT64),
-    Strict("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
-    Strict("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
-    Lazy("least", _extreme_rule("least"), _extreme("least", "<=")),
-    Lazy("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
+    StrictFunction("negate", _number("-"), _negate, _may_overflow),
+    StrictFunction("abs", _number("abs"), _abs, _may_overflow),
+    StrictFunction("round", _round_rule, _round, lambda call: call.type != FLOAT64),
+    StrictFunction("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
+    StrictFunction("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
+    LazyFunction("least", _extreme_rule("least"), _extreme("least", "<=")),
+    LazyFunction("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
 )

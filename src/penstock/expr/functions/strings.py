@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.catalogue import Emitter, Strict
+from penstock.expr.function_kinds import Emitter, StrictFunction
 from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.types import BOOL, BYTES, INT32, STR, DataType, ListType
 from penstock.expr.widening import is_integer
@@ -97,17 +97,17 @@ NAMES: dict[str, Any] = {"x_substring": substring, "x_replace": replace, "x_spli
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Strict("upper", _rule("upper", STR, STR), _template("{0}.upper()")),
-    Strict("lower", _rule("lower", STR, STR), _template("{0}.lower()")),
-    Strict("trim", _rule("trim", STR, STR), _template("{0}.strip(' ')")),
-    Strict("length", _length_rule, _template("len({0})")),
-    Strict("concat", _concat_rule, _concat),
-    Strict("contains", _rule("contains", BOOL, STR, STR), _template("({1} in {0})")),
-    Strict("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
-    Strict("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
-    Strict("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
-    Strict("replace", _rule("replace", STR, STR, STR, STR), _replace),
-    Strict(
+    StrictFunction("upper", _rule("upper", STR, STR), _template("{0}.upper()")),
+    StrictFunction("lower", _rule("lower", STR, STR), _template("{0}.lower()")),
+    StrictFunction("trim", _rule("trim", STR, STR), _template("{0}.strip(' ')")),
+    StrictFunction("length", _length_rule, _template("len({0})")),
+    StrictFunction("concat", _concat_rule, _concat),
+    StrictFunction("contains", _rule("contains", BOOL, STR, STR), _template("({1} in {0})")),
+    StrictFunction("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
+    StrictFunction("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
+    StrictFunction("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
+    StrictFunction("replace", _rule("replace", STR, STR, STR, STR), _replace),
+    StrictFunction(
         "split_part",
         _rule("split_part", STR, STR, STR, INT32),
         _template("x_split_part({0}, {1}, {2})"),

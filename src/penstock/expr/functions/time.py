@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from penstock.expr.catalogue import Emitter, Strict
+from penstock.expr.code_runtime import EPOCH, overflow
 from penstock.expr.durations import short
-from penstock.expr.runtime import EPOCH, overflow
+from penstock.expr.function_kinds import Emitter, StrictFunction
 from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
 
@@ -170,12 +170,12 @@ def _template(source: str) -> Python:
     return python
 
 
-def _day_field(name: str, source: str) -> Strict:
-    return Strict(name, _field_rule(name, DATE, TIMESTAMP), _template(source))
+def _day_field(name: str, source: str) -> StrictFunction:
+    return StrictFunction(name, _field_rule(name, DATE, TIMESTAMP), _template(source))
 
 
-def _time_field(name: str, source: str) -> Strict:
-    return Strict(name, _field_rule(name, TIMESTAMP), _template(source))
+def _time_field(name: str, source: str) -> StrictFunction:
+    return StrictFunction(name, _field_rule(name, TIMESTAMP), _template(source))
 
 
 NAMES: dict[str, Any] = {
@@ -188,12 +188,12 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    Strict("shift", _shift_rule, _shift, fallible=True),
-    Strict("micros_since", _since_rule("micros_since", TIMESTAMP, INT64), _micros_since),
-    Strict("seconds_since", _since_rule("seconds_since", TIMESTAMP, FLOAT64), _seconds_since),
-    Strict("days_since", _since_rule("days_since", DATE, INT32), _days_since),
-    Strict("tumble", _tumble_rule, _tumble, fallible=True),
-    Strict("truncate", _truncate_rule, _truncate, fallible=True),
+    StrictFunction("shift", _shift_rule, _shift, fallible=True),
+    StrictFunction("micros_since", _since_rule("micros_since", TIMESTAMP, INT64), _micros_since),
+    StrictFunction("seconds_since", _since_rule("seconds_since", TIMESTAMP, FLOAT64), _seconds_since),
+    StrictFunction("days_since", _since_rule("days_since", DATE, INT32), _days_since),
+    StrictFunction("tumble", _tumble_rule, _tumble, fallible=True),
+    StrictFunction("truncate", _truncate_rule, _truncate, fallible=True),
     _day_field("year", "{0}.year"),
     _day_field("quarter", "(({0}.month + 2) // 3)"),
     _day_field("month", "{0}.month"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
-    from penstock.flow.spans import Span
+    from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.types import INT64, Field
 from penstock.flow.lifetime import Lifetime
-from penstock.flow.ordered_operator import InOrder
+from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE, unchanged
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Enumerate(InOrder):
+class Enumerate(OrderedOperator):
     """Each row with its number in front: `start`, `start + 1`, ... in row order.
 
     Nothing waits. `per` key, each key has numbers of its own, so that `start=1` is a running

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
-from penstock.flow.spans import check_span, shown_span
+from penstock.flow.time_spans import check_span, shown_span
 from penstock.flow.unservable import EVENT_TIME
 from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
 from penstock.graph.node import Operator, unchanged
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
-    from penstock.flow.spans import Span
+    from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.unservable import UNCLAIMED
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.monotone_columns import Growth

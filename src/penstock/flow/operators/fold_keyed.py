@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.types import Field
-from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import named_functions

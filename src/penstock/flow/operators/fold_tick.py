@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import DEPENDS_ON_CUT
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.unservable import OF_A_TICK

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.columns import ANY_VALUE
+from penstock.flow.column_arguments import ANY_VALUE
 from penstock.graph.facts import WHOLE, Facts, Placement, Port
 from penstock.graph.node import Operator
 

@@ -38,7 +38,7 @@ class How(Enum):
     ANTI = "anti"
 
     @property
-    def speaks_of_absence(self) -> bool:
+    def can_retract_left(self) -> bool:
         """Whether a right row can retract output, as in left and anti joins."""
         return self in (How.LEFT, How.ANTI)
 
@@ -90,7 +90,7 @@ class Join(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         why = "a further right row could take an answer back"
-        blocking = self.how.speaks_of_absence
+        blocking = self.how.can_retract_left
         return (Port("left"), Port("right", blocking=blocking, why=why if blocking else ""))
 
     def joined(self, context: CheckContext) -> tuple[Field, ...]:
@@ -196,7 +196,7 @@ class Join(Operator):
             return both.but(
                 append=True, ordered=in_turn and left.ordered, det=both.det and self.nondet is None
             )
-        if self.how.speaks_of_absence:
+        if self.how.can_retract_left:
             return both.but(append=left.append and right.append and right.bounded)
         return both
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.check import check
-from penstock.expr.monotone import Monotonicity, monotonicity
+from penstock.expr.monotonicity import Monotonicity, monotonicity
 from penstock.expr.types import Field, Schema
 from penstock.flow.operators.end_of_input import VALUE
 from penstock.flow.operators.watermark import Watermark

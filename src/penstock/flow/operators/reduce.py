@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.flow.unservable import UNCLAIMED

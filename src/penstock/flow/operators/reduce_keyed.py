@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
 from penstock.graph.facts import KeyedSlot

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.claims import NO_CLAIMS
+from penstock.flow.function_claims import NO_CLAIMS
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import described, named_functions
-from penstock.flow.ordered_operator import InOrder
+from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(InOrder):
+class Scan(OrderedOperator):
     """`function(carried, row)` returns the next carried value and the output row, or None to end.
 
     Nothing waits: each row is answered as it comes, in order. Where the function gave None,

@@ -11,6 +11,7 @@ from penstock.flow.row_by_row import RowByRow
 from penstock.graph.monotone_columns import Growth
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Field, Schema
@@ -68,3 +69,18 @@ class Select(RowByRow):
 
     def describe(self) -> str:
         return ", ".join(f"{name}={expr}" for name, expr in self.columns)
+
+
+def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
+    """Replace existing columns and append new ones.
+
+    All expressions see the row as it came in.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.with_columns(half=col.value / 2), numbers=[1])
+    + (value=1, half=0.5)
+    """
+    kept = [(name, columns.get(name, Column(name))) for name in schema.names]
+    added = [(name, expr) for name, expr in columns.items() if name not in schema.names]
+    return Select(tuple(kept + added))

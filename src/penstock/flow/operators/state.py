@@ -10,7 +10,7 @@ from penstock.expr.check import check
 from penstock.expr.types import Field
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.lattice_growth import lattice_claims, lattice_functions
-from penstock.flow.ordered_operator import InOrder
+from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE, unchanged
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State(InOrder):
+class State(OrderedOperator):
     """The rows whose item is not yet contained in the merge of the earlier ones.
 
     Nothing waits; rows pass in order. `per` key, each key has a value of its own. With
@@ -66,7 +66,7 @@ class State(InOrder):
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield "item", self.item
         # Not `super()`: a dataclass with slots is another class than the one written here.
-        yield from InOrder.expressions(self)
+        yield from OrderedOperator.expressions(self)
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)

@@ -11,9 +11,9 @@ from penstock.expr.check import check
 from penstock.expr.tree import columns_of
 from penstock.expr.types import Field
 from penstock.flow.aggregates import aggregated
-from penstock.flow.spans import TIME_TYPES, check_span
+from penstock.flow.event_time_windows import Grid, Sessions
+from penstock.flow.time_spans import TIME_TYPES, check_span
 from penstock.flow.unservable import EVENT_TIME
-from penstock.flow.windows import Grid, Sessions
 from penstock.graph.facts import WHOLE, Facts, KeyedSlot, Need, Placement, Port, SessionSlots, calendar, keyed
 from penstock.graph.node import Operator
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
-    from penstock.flow.windows import Shape
+    from penstock.flow.event_time_windows import Shape
     from penstock.graph.check_context import CheckContext
     from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns

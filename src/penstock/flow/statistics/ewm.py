@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.expr.durations import short
-from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Need, Statistic
+from penstock.flow.statistics.value_kinds import Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Need, Windowed
-from penstock.flow.statistics.window import TimeWindow
+from penstock.flow.statistics.value_kinds import Result
+from penstock.flow.statistics.value_windows import TimeWindow
 
 
 class Count(Windowed):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Need, Windowed
+from penstock.flow.statistics.value_kinds import Result
 
 
 class Min(Windowed):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, TypeAlias
 
-from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_kinds import Result
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 Need: TypeAlias = Callable[[bool, str], None]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from penstock.expr.keys import with_one_zero
+from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.delivery.held_back import HeldBack, HeldRows, consolidated
 from penstock.io.delivery.keys import Keys

@@ -22,7 +22,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, TypeAlias
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     BoolType,
     BytesType,

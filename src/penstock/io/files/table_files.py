@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
-from penstock.expr.keys import with_one_zero
+from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.held_back import HeldBack

@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from functools import singledispatch
 from typing import Any
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
     BoolType,
     BytesType,

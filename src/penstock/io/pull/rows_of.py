@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.expr.rows import from_user, schema_of, to_user
+from penstock.expr.row_classes import from_user, schema_of, to_user
 from penstock.expr.types import Schema
 from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.sources import CloseOnce, Reading

@@ -22,7 +22,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
-from penstock.graph.order import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import components, is_cyclic, successors
 from penstock.spark.batch.in_process_subplans import run_subplan
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower

@@ -25,7 +25,7 @@ from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.graph.facts import Delay
-from penstock.graph.order import components, is_cyclic, successors, topological_order
+from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
 from penstock.spark.batch import aggregates as batch_aggregates
 from penstock.spark.batch import relational as batch_relational
 from penstock.spark.batch import rows as batch_rows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.check import elaborate
-from penstock.expr.runtime import EPOCH
+from penstock.expr.code_runtime import EPOCH
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.spark.lowering.time import TIME
 from penstock.spark.lowering.types import spark_type

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from penstock.expr.keys import holds_floats
+from penstock.expr.dict_keys import holds_floats
 from penstock.expr.types import DataType, Float64Type, ListType, StructType
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from penstock.engine.steps.accumulator import parts_of
 from penstock.expr.check import check
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT64, Field, Schema
+from penstock.flow.event_time_windows import Grid
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.window import Window
-from penstock.flow.windows import Grid
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.spark.placing.stages import cut
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.flow.operators.sink import Sink
-from penstock.graph.order import components, is_cyclic, successors, topological_order
+from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
 from penstock.spark.placing.order import whose_order_is_read
 from penstock.spark.placing.placement import (
     ANYHOW,

@@ -23,7 +23,7 @@ from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.sink import Sink
-from penstock.graph.order import successors, topological_order
+from penstock.graph.graph_algorithms import successors, topological_order
 from penstock.spark.placing.levels import Levels, units
 from penstock.spark.placing.placement import ANYHOW, ByKey, Keys, keys_of, whole_row, with_names
 

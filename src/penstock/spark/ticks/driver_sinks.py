@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.change import Changes
 from penstock.engine.endpoints import as_sink, table_sources
-from penstock.expr.rows import to_user
+from penstock.expr.row_classes import to_user
 from penstock.io import Writer, open_sink
 from penstock.io.delivery.outbox import Delivered
 from penstock.io.sink import Drain, PartsWriter

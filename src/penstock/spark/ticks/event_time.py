@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.event_time import awaited_ends, more_after_the_end
 from penstock.engine.window_runtime import EARLIEST
-from penstock.expr.runtime import EPOCH
+from penstock.expr.code_runtime import EPOCH
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock.expr.runtime import EPOCH
+from penstock.expr.code_runtime import EPOCH
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
 

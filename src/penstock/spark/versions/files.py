@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from penstock.expr.keys import nested_key, with_one_zero
+from penstock.expr.dict_keys import nested_key, with_one_zero
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.publish import sync_file, sync_folder
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink

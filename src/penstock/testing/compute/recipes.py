@@ -19,7 +19,7 @@ from penstock.compute.plans import FlowSource, decode, encode, servable, sources
 from penstock.compute.protocol.dataflow import Plan
 from penstock.compute.protocol.responses import Row
 from penstock.errors import BadInput, SourceLocation
-from penstock.expr.rows import from_user
+from penstock.expr.row_classes import from_user
 from penstock.expr.types import (
     BoolType,
     BytesType,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.graph.order import components, is_cyclic, shortest_path, successors
+from penstock.graph.graph_algorithms import components, is_cyclic, shortest_path, successors
 from penstock.testing.conformance.description import EdgeDescription, GraphDescription, NodeDescription
 from penstock.testing.conformance.signatures import LIFETIMES, SIGNATURES, Ends, Some, names_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.engine.signals.statistics import rounding, sorted_blocks, suffixes, tallies
 from penstock.errors import EvaluationError
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 
 
 def time_went_back(now: Any, last: Any) -> None:

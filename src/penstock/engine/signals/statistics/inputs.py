@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.rounding import GREATEST, LEAST, WHOLE
-from penstock.flow.statistics.inputs import Holes, Times
+from penstock.flow.statistics.value_kinds import Holes, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

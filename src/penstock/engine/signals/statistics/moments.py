@@ -12,7 +12,7 @@ from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 
 if TYPE_CHECKING:
-    from penstock.flow.statistics.window import Window
+    from penstock.flow.statistics.value_windows import Window
 
 
 @kernel_of.register(Count)

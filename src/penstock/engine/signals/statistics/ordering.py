@@ -13,7 +13,7 @@ from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, M
 if TYPE_CHECKING:
     from penstock.engine.signals.statistics.inputs import Inputs
     from penstock.engine.signals.statistics.kernel import Kernel
-    from penstock.flow.statistics.window import Window
+    from penstock.flow.statistics.value_windows import Window
 
 
 @kernel_of.register(Min)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.inputs import in_order, inside, kernel_of, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 
 if TYPE_CHECKING:
     from penstock.engine.signals.statistics.inputs import Inputs

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import copysign, frexp, inf, isqrt, ldexp, sqrt
 from typing import Any, TypeAlias
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 
 List: TypeAlias = "list[Any]"
 

@@ -7,7 +7,7 @@ from functools import singledispatch
 
 from penstock.engine.signals.statistics.inputs import Inputs, in_order, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.inputs import kernel_of
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:
     from penstock.engine.signals.statistics.inputs import Inputs

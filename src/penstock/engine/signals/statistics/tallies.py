@@ -24,7 +24,7 @@ from penstock.engine.signals.statistics.rounding import (
     root,
     tamed,
 )
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 
 List: TypeAlias = "list[Any]"
 

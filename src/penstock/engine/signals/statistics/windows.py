@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.inputs import Inputs, in_order, inside, spans, tallied
 from penstock.engine.signals.statistics.kernel import Kernel, Variable, renamed
-from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.columns import ANY_VALUE
+from penstock.flow.column_arguments import ANY_VALUE
 from penstock.flow.operators.signals.lift import Constant
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 from penstock.graph.facts import Port

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from penstock.flow.columns import ANY_VALUE
+from penstock.flow.column_arguments import ANY_VALUE
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.facts import Port
 

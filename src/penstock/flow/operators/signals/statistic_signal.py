@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.statistic_arguments import check_numbers, check_times, holes_of, schema_of_result, times_of
-from penstock.flow.statistics.inputs import Holes, Times
 from penstock.flow.statistics.statistic import Statistic
+from penstock.flow.statistics.value_kinds import Holes, Times
 from penstock.graph.facts import Port
 
 if TYPE_CHECKING:

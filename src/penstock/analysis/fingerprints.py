@@ -7,10 +7,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical import Json, essential, parameters
+from penstock.analysis.canonical_data import Json, essential, parameters
 from penstock.analysis.flow_diff import diff, essence
-from penstock.analysis.names import user_name
-from penstock.graph.order import components, successors
+from penstock.analysis.node_labels import user_name
+from penstock.graph.graph_algorithms import components, successors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import Step
 from penstock.graph.facts import Delay
-from penstock.graph.order import shortest_path, successors
+from penstock.graph.graph_algorithms import shortest_path, successors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

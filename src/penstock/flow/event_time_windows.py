@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Expr
-from penstock.flow.columns import check_expression
-from penstock.flow.spans import GivenSpan, Span, Unit, shown_span, span_of
+from penstock.flow.column_arguments import check_expression
+from penstock.flow.time_spans import GivenSpan, Span, Unit, shown_span, span_of
 
 if TYPE_CHECKING:
     from penstock.expr.types import DataType

@@ -15,9 +15,9 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
 
-from penstock.expr.decimals import DecimalSpec
-from penstock.expr.row_validation import SlowRows
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
+from penstock.expr.decimal_arithmetic import DecimalSpec
+from penstock.expr.row_validation import RowValidator
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -57,7 +57,7 @@ def from_user(
     field, and the expected and the found type.
     """
     source = _source(schema, weighted=change is not None)
-    slow = SlowRows(schema, what, fix)
+    slow = RowValidator(schema, what, fix)
     names: dict[str, Any] = {
         "slow": slow.convert,
         "weighed": slow.weighed,

@@ -8,24 +8,24 @@ from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema
+from penstock.expr.row_classes import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.columns import as_class, check_aggregations, check_named, own_keywords, shown
+from penstock.flow.column_arguments import as_class, check_aggregations, check_named, own_keywords, shown
 from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, lifetimes
-from penstock.flow.markers import Changes, NoOrder
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.spans import TIME_TYPES
 from penstock.flow.stream_base import B, G, Groups, O
+from penstock.flow.time_spans import TIME_TYPES
+from penstock.flow.type_markers import Changes, NoOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
+    from penstock.flow.event_time_windows import Shape, Windows
     from penstock.flow.operators.window import Emit
     from penstock.flow.stream import Stream
-    from penstock.flow.windows import Shape, Windows
 
 R = TypeVar("R")
 
@@ -85,7 +85,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
         location: SourceLocation,
     ) -> None:
         """Raise `WrongType` unless the window is over a time, and `BadFlow` if the time has no watermark."""
-        from penstock.flow.event_time import watermark_of
+        from penstock.flow.timed_columns import watermark_of
 
         super().__init__(stream, keys)
         self._emit = _emit(emit, location)

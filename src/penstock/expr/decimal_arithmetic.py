@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any
 
-from penstock.expr.runtime import overflow, zero_division
+from penstock.expr.code_runtime import overflow, zero_division
 from penstock.expr.types import DecimalType
 
 _EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])

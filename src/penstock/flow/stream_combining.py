@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.types import Schema
-from penstock.flow.columns import all_columns, as_class, shown
+from penstock.flow.column_arguments import all_columns, as_class, shown
 from penstock.flow.composite_joins import add_join
 from penstock.flow.join_condition import paired_schema, plan_join, plan_product
 from penstock.flow.lifetime import Lifetime, Lifetimes, lifetimes
-from penstock.flow.markers import Append, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.join import How
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
+from penstock.flow.type_markers import Append, Changes, NoOrder, Ordered, Unbounded
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from penstock.expr.catalogue import Code, Emitter, Lazy, Strict, may_raise
-from penstock.expr.keys import key_of
+from penstock.expr.dict_keys import key_of
+from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction, may_raise
 from penstock.expr.literals import source_of
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.expr.types import FLOAT64
@@ -101,13 +101,21 @@ class PythonEmitter(Emitter):
         return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
 
     def true(self, term: Term) -> str:
-        if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.true is not None:
+        if (
+            isinstance(term, CallTerm)
+            and isinstance(term.function, LazyFunction)
+            and term.function.true is not None
+        ):
             return term.function.true(self, term)
         code = self.code(term)
         return self._all(code, code.source)
 
     def false(self, term: Term) -> str:
-        if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.false is not None:
+        if (
+            isinstance(term, CallTerm)
+            and isinstance(term.function, LazyFunction)
+            and term.function.false is not None
+        ):
             return term.function.false(self, term)
         code = self.code(term)
         return self._all(code, f"not {code.source}")
@@ -131,9 +139,9 @@ class PythonEmitter(Emitter):
 
     def _call(self, term: CallTerm) -> Code:
         function = term.function
-        if isinstance(function, Lazy):
+        if isinstance(function, LazyFunction):
             return self._guarded(term, function.python(self, term))
-        assert isinstance(function, Strict)
+        assert isinstance(function, StrictFunction)
         codes = [self.code(a) for a in term.arguments]
         step = -1 if function.last_first else 1
         sources, guards = self._joined(term.arguments[::step], codes[::step])

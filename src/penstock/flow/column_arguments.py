@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.errors import SourceLocation, UnknownRowType, WrongType
-from penstock.expr.rows import schema_of
-from penstock.expr.text import constant_text
+from penstock.expr.expression_text import constant_text
+from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
 from penstock.flow.aggregates import Aggregation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.runtime import NAN
+from penstock.expr.code_runtime import NAN
 from penstock.expr.types import AnyType, DataType, Float64Type, ListType, Schema, StructType
 
 if TYPE_CHECKING:

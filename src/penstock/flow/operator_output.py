@@ -20,7 +20,7 @@ class FlowBuilder(Protocol):
 
     name: str
     times: list[Any]
-    """Cache of `penstock.flow.event_time.times_of`, per node."""
+    """Cache of `penstock.flow.timed_columns.times_of`, per node."""
 
     @property
     def nodes(self) -> tuple[Node, ...]: ...

@@ -73,7 +73,7 @@ class Emitter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Strict(Function):
+class StrictFunction(Function):
     """A function that is null exactly if an argument is.
 
     python:   source of the value from operands that are not null, each an atom
@@ -90,7 +90,7 @@ class Strict(Function):
 
 
 @dataclass(frozen=True, slots=True)
-class Lazy(Function):
+class LazyFunction(Function):
     """A function that handles nulls itself, or does not evaluate all arguments.
 
     python: code of the value. true, false: source that is truthy exactly where
@@ -107,5 +107,5 @@ def may_raise(term: Term) -> bool:
     """Whether evaluating a term can raise for some row: overflow, division by zero, a bad cast."""
     if not isinstance(term, CallTerm):
         return False
-    own = term.function.fallible if isinstance(term.function, Strict | Lazy) else False
+    own = term.function.fallible if isinstance(term.function, StrictFunction | LazyFunction) else False
     return (own if isinstance(own, bool) else own(term)) or any(may_raise(a) for a in term.arguments)

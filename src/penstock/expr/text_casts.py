@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
-from penstock.expr.decimals import DecimalSpec, fit
-from penstock.expr.runtime import NAN, overflow
+from penstock.expr.code_runtime import NAN, overflow
+from penstock.expr.decimal_arithmetic import DecimalSpec, fit
 
 # Spark strips these: spaces and every control character.
 _BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))

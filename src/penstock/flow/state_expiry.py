@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import WrongType
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import TIMESTAMP, DataType
-from penstock.flow.event_time import renamed, times_of, watermark_of
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.join_on_time import JoinOnTime
-from penstock.flow.spans import TIME_TYPES, span_of
+from penstock.flow.time_spans import TIME_TYPES, span_of
+from penstock.flow.timed_columns import renamed, times_of, watermark_of
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
+    from penstock.flow.operator_output import AnyStream, Output
     from penstock.flow.operators.distinct import Distinct
-    from penstock.flow.output import AnyStream, Output
-    from penstock.flow.spans import GivenSpan, Span, Unit
+    from penstock.flow.time_spans import GivenSpan, Span, Unit
 
 
 def timed_columns(stream: Output) -> dict[str, DataType]:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import BadFlow, Step
 from penstock.expr.check import check
-from penstock.expr.monotone import Monotonicity, monotonicity
+from penstock.expr.monotonicity import Monotonicity, monotonicity
 from penstock.expr.tree import Call, Column, Expr, columns_of
 from penstock.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
+from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import VALUE, EndOfInput
 from penstock.flow.operators.filter import Filter
@@ -32,11 +33,10 @@ from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import END, START, Emit, Window
-from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
-    from penstock.flow.output import FlowBuilder, Output
+    from penstock.flow.operator_output import FlowBuilder, Output
     from penstock.graph.node import Node, Operator
 
 MOST_BOUNDS = 64

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from penstock.errors import UnknownRowType
 from penstock.expr.annotations import as_field, fields_of, is_row_class
-from penstock.expr.from_user import exact_test, from_user
+from penstock.expr.row_conversion import exact_test, from_user
 from penstock.expr.types import DataType, Field, ListType, Schema, StructType
 
 __all__ = ["derived_schema", "exact_test", "from_user", "row_class", "schema_of", "to_user"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from penstock.errors import WrongType
 from penstock.expr.durations import UNITS, duration, short, too_long
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
-from penstock.flow.columns import shown
+from penstock.flow.column_arguments import shown
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
