@@ -13,7 +13,6 @@ import pytest
 
 import penstock as ps
 from penstock import Change, Flow, col
-from penstock.analysis import canonical_data as canonical
 from penstock.errors import FlowChanged
 from penstock.io import Changelog, TableFiles
 
@@ -232,8 +231,8 @@ def test_another_python_is_named_where_it_makes_other_functions(
 ) -> None:
     run(with_function, tmp_path, BIDS[:5])
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    monkeypatch.setattr(canonical, "_code", lambda code: "of another Python")
-    monkeypatch.setattr(canonical, "sys", SimpleNamespace(version_info=(3, 99)))
+    monkeypatch.setattr(canonical_data, "_code", lambda code: "of another Python")
+    monkeypatch.setattr(canonical_data, "sys", SimpleNamespace(version_info=(3, 99)))
     with pytest.raises(FlowChanged) as caught:
         run(with_function, tmp_path, BIDS)
     text = str(caught.value)
