@@ -147,7 +147,7 @@ def _refused_in_loop(
     return NeedNotMet(
         f"{called(graph, node)} cannot stand in a loop whose rows may be taken back",
         where=steps([ends[0], *((n, "") for n in way[1:]), ends[1]]),
-        why=f"Rounds are told apart there, and {why}.",
+        why=f"Rounds are kept apart there, and {why}.",
         fix="take it out of the loop, or feed the loop from streams that only grow",
         flow=graph.name,
         node=node.name,

@@ -75,7 +75,7 @@ def as_type(wanted: Any) -> DataType:
             return _valid(DecimalType(int(decimal[1]), int(decimal[2])))
         if wanted in _NAMES:
             return _NAMES[wanted]
-        raise _unknown(f"there is no type {wanted!r}", "")
+        raise _unknown(f"unknown type {wanted!r}", "")
     return as_field("", wanted).type
 
 
@@ -125,7 +125,7 @@ def _type_of(name: str, annotation: Any) -> DataType:
         return ListType(element.type, element.nullable)
     if is_row_class(annotation):
         return StructType(fields_of(annotation), annotation)
-    raise _unknown(f"{getattr(annotation, '__name__', annotation)} is no type of a column", name)
+    raise _unknown(f"{getattr(annotation, '__name__', annotation)} is not a column type", name)
 
 
 def is_row_class(annotation: Any) -> bool:

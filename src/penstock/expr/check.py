@@ -87,7 +87,7 @@ def _literal(expr: Literal, schema: Schema) -> Term:
     found = type_of(expr.value)
     if found is None:
         raise WrongType(
-            f"{expr.value!r} ({type(expr.value).__name__}) is no value of a column",
+            f"{expr.value!r} ({type(expr.value).__name__}) is not a supported column value",
             where=[SourceLocation.of_caller()],
             why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
             fix="compute with the values of a row by col, or with whole rows in map()",

@@ -100,7 +100,7 @@ def timestamp(text: str) -> Literal:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise WrongType(f"{text!r} is no timestamp: {error}", where=[SourceLocation.of_caller()]) from None
+        raise WrongType(f"{text!r} is not a timestamp: {error}", where=[SourceLocation.of_caller()]) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return Literal(moment.astimezone(datetime.UTC))
@@ -111,4 +111,4 @@ def date(text: str) -> Literal:
     try:
         return Literal(datetime.date.fromisoformat(text))
     except ValueError as error:
-        raise WrongType(f"{text!r} is no date: {error}", where=[SourceLocation.of_caller()]) from None
+        raise WrongType(f"{text!r} is not a date: {error}", where=[SourceLocation.of_caller()]) from None

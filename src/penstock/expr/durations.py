@@ -51,7 +51,7 @@ def duration(value: timedelta | str) -> timedelta:
         if at:
             return total
     raise WrongType(
-        f"{value!r} is no span of time",
+        f"{value!r} is not a span of time",
         where=[SourceLocation.of_caller()],
         fix='write a timedelta, or text such as "10s", "5 min", "1h 30m", "7 days"',
     )

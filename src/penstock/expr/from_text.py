@@ -231,7 +231,7 @@ class _Reader:
             case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="ps"), attr=name):
                 if name not in FUNCTIONS:
                     fix = f"write col.x.{name}()" if name in METHODS else _near(name, FUNCTIONS)
-                    raise self._wrong(node.func, f"there is no function {name!r}", fix)
+                    raise self._wrong(node.func, f"unknown function {name!r}", fix)
                 return self._called(node, FUNCTIONS[name], ())
             case ast.Attribute(value=inner, attr=name):
                 of = self._expr(inner)
@@ -284,16 +284,16 @@ class _Reader:
             case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.BoolOp(op=op) if type(op) in _INSTEAD:
                 return self._wrong(node, *_INSTEAD[type(op)])
             case ast.Name(id="col" | "ps" as name):
-                return self._wrong(node, f"{name} alone is no value", "write col.NAME")
+                return self._wrong(node, f"{name} is not a value by itself", "write col.NAME")
             case ast.Name(id=name):
                 return self._wrong(
-                    node, f"there is nothing called {name!r}", f"write col.{name} where it is a column"
+                    node, f"unknown name {name!r}", f"write col.{name} where it is a column"
                 )
             case ast.Attribute(attr=name):
                 fix = "" if name.startswith("_") else f'write ["{name}"] where it is a field of a nested row'
                 return self._wrong(node, f"the attribute {name!r} cannot be read", fix)
             case ast.Constant(value=value):
-                return self._wrong(node, f"{value!r} is no constant of a row")
+                return self._wrong(node, f"{value!r} is not a supported constant")
             case _ if type(node) in _INSTEAD:
                 return self._wrong(node, *_INSTEAD[type(node)])
             case _:
@@ -304,7 +304,7 @@ class _Reader:
 
     def _refusal(self, position: int, reason: str, fix: str = "") -> BadExpression:
         return BadExpression(
-            f"{self._what}: that is no expression: {reason}",
+            f"{self._what}: not an expression: {reason}",
             why=f"{_pointed(self._text, position)}\n\n{ALLOWED.format(functions=_listed(FUNCTIONS))}",
             fix=fix or "write an expression such as col.price > 3",
             position=position,

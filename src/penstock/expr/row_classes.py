@@ -33,7 +33,7 @@ def schema_of(rows: Any) -> Schema:
         if not isinstance(rows, type):
             raise
         raise UnknownRowType(
-            f"{rows.__name__} is no row type",
+            f"{rows.__name__} is not a row type",
             where=error.where,
             why="A row is a NamedTuple, a dataclass, or one value: bool, int, float, Decimal, str, bytes,\n"
             "date, datetime.",

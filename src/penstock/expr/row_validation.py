@@ -195,7 +195,7 @@ def _integer(value: object, bits: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Refused(
             *(
-                ("A bool or a float is no int.", "convert it before")
+                ("A bool or a float is not an int.", "convert it before")
                 if isinstance(value, bool | float)
                 else ()
             )
@@ -216,10 +216,10 @@ def _float64(type: Float64Type, value: object) -> object:
 @_convert.register(DecimalType)
 def _decimal(type: DecimalType, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _Refused("A float is no exact decimal." if isinstance(value, float) else "")
+        raise _Refused("A float is not an exact decimal." if isinstance(value, float) else "")
     number = Decimal(value)
     if not number.is_finite():
-        raise _Refused("NaN and infinities are no decimals.")
+        raise _Refused("NaN and infinities are not decimals.")
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     unscaled = int("".join(map(str, digits)))
@@ -249,7 +249,7 @@ def _bytes(type: BytesType, value: object) -> object:
 @_convert.register(DateType)
 def _date(type: DateType, value: object) -> object:
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise _Refused("A datetime is no date; take its .date()." if isinstance(value, datetime) else "")
+        raise _Refused("A datetime is not a date; take its .date()." if isinstance(value, datetime) else "")
     return date(value.year, value.month, value.day)
 
 

@@ -191,7 +191,7 @@ def of_bytes(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise EvaluationError(f"{value[:20]!r} is no UTF-8 text") from None
+        raise EvaluationError(f"{value[:20]!r} is not UTF-8 text") from None
 
 
 NAMES: dict[str, Any] = {

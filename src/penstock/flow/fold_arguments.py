@@ -179,7 +179,7 @@ def item_column(what: str, value: object, schema: Schema, location: SourceLocati
     rest = [n for n in schema.names if n not in {name for name, _ in keys}]
     if len(rest) != 1:
         raise WrongType(
-            f"{what} does not know what to fold: {len(rest)} columns are no key",
+            f"{what} cannot choose what to fold: {len(rest)} columns are not keys",
             where=[location],
             why=f"The rows have {schema}.",
             fix='say it: value="price", or an expression',

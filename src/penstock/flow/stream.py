@@ -297,7 +297,7 @@ class Stream(
             kind = How(how)
         except ValueError:
             options = ", ".join(map(repr, (*(h.value for h in How), *OUTER_JOINS)))
-            raise WrongType(f"there is no join {how!r}", where=[location], fix=f"one of {options}") from None
+            raise WrongType(f"unknown join type {how!r}", where=[location], fix=f"one of {options}") from None
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, location)
         operator = replace(operator, lifetimes=given, nondet=nondet)
         if into is not None:

@@ -61,7 +61,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
             raise WrongType(
                 "a select needs at least one column",
                 where=[location],
-                why="Rows without columns could not be told apart.",
+                why="Rows without columns could not be distinguished.",
                 fix='select("price", double=ps.col.price * 2)',
             )
         schema = derived_schema(tuple(fields))

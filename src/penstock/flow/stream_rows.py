@@ -109,7 +109,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def _list_column(self, column: Column | str | None, location: SourceLocation, method: str) -> int:
         if column is None and len(self._schema.fields) > 1:
             raise WrongType(
-                f"{method} needs to be told which column is the list",
+                f"{method} needs to know which column is the list",
                 where=[location],
                 why=f"The rows have {', '.join(self._schema.names)}.",
                 fix=f'{method}("items")',
@@ -319,7 +319,7 @@ def _values(
     for value in values:
         if not _may_be(by, value, schema):
             raise WrongType(
-                f"{what} is by {by}, which is {found}, and {value!r} is no such value",
+                f"{what} is by {by}, which is {found}, and {value!r} is not such a value",
                 where=[location],
                 fix="ports are values that the expression may have",
             )

@@ -89,13 +89,13 @@ def _in_units(
             fix='say unit="ms", or "s", "us", ...; or give a number as the column has them',
         )
     if unit not in UNITS:
-        raise WrongType(f"there is no unit {shown(unit)}", where=[location], fix=f"one of {', '.join(UNITS)}")
+        raise WrongType(f"unknown unit {shown(unit)}", where=[location], fix=f"one of {', '.join(UNITS)}")
     if type == FLOAT64:
         return span / UNITS[unit]
     count, rest = divmod(span, UNITS[unit])
     if rest:
         raise WrongType(
-            f"{what} is {short(span)}, which is no whole number of {unit}",
+            f"{what} is {short(span)}, which is not a whole number of {unit}",
             where=[location],
             why=f"The column holds whole numbers of {unit}.",
             fix=f"round it, or let the column count a smaller unit than {unit}",

@@ -263,7 +263,7 @@ def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocatio
                 Step(here.location, f"the times here: {names}" if names else "no watermark"),
                 Step(location, what),
             ],
-            why="Nothing tells when all rows of a window have come."
+            why="Without a watermark, a window is never known to be complete."
             if not names
             else f"It would have to be one of {names}, or what never falls while one of them rises.",
             fix='stream.watermark(ps.col.at, lateness="10s", late="late_rows") before it'

@@ -27,7 +27,7 @@ NEEDS = (
         "append",
         "whether a row is late is decided when it comes,\nand what takes a row back comes at another time",
         "put the watermark on the source, before what takes rows back; "
-        "or turn changes into rows that tell of them",
+        "or turn changes into rows that describe them",
     ),
     Need(
         0,
