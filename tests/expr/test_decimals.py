@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Context, Decimal, localcontext
 
+from penstock.expr import decimal_arithmetic
 from penstock.expr.types import DecimalType
 
 QUOTIENT = decimal_arithmetic.DecimalSpec.of(DecimalType(38, 17))

@@ -13,6 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock import Change, Flow, col
+from penstock.analysis import canonical_data
 from penstock.errors import FlowChanged
 from penstock.io import Changelog, TableFiles
 
