@@ -30,7 +30,7 @@ class Analysis:
     facts:      of each node's output.
     loops:      the sets of nodes that feed each other within a tick, in execution order.
     strata:     number of blocking inputs on the longest way from a source.
-    ranks:      place in the one execution order of the flow: 0, 1, 2, ... without gaps.
+    ranks:      position in the one execution order of the flow: 0, 1, 2, ... without gaps.
     activation: head of the region that the node is part of.
     regions:    parts that are active together, in an order in which they may run one by one.
     zeros:      where an engine puts 0.0 for -0.0.

@@ -102,8 +102,8 @@ def _strata(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
     right = max(len(row[2]) for row in rows.values())
     order = analysis.execution_order()
     for stratum in range(max(analysis.strata) + 1):
-        told = "streams" if stratum == 0 else f"when stratum {stratum - 1} is complete"
-        lines = [f"Stratum {stratum}: {told}"]
+        when = "streams" if stratum == 0 else f"when stratum {stratum - 1} is complete"
+        lines = [f"Stratum {stratum}: {when}"]
         for node_id in (n for n in order if analysis.strata[n] == stratum):
             name, text, facts, location, notes = rows[node_id]
             first = f"  {name:<{left}}  {text[0]:<{middle}}  {facts:<{right}}  {location}"

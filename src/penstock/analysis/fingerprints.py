@@ -78,7 +78,7 @@ def identities(description: Sequence[Description]) -> list[str]:
     for group in reversed(components(successors(len(own), reads))):
         inside = set(group)
         now = {at: own[at] for at in group}
-        # In a loop what is read depends on the reader: as many rounds as it has members tell them apart.
+        # In a loop what is read depends on the reader: as many rounds as it has members distinguish them.
         for _ in group:
             now = {
                 at: _hash([own[at], [now[i] if i in inside else found[i] for i in description[at]["inputs"]]])

@@ -94,7 +94,7 @@ def _reads_order(node: Node) -> bool:
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
     """Whether equal but distinguishable values are merged, so that one is shown for all.
 
-    Of types that tell what a value is, equal values are the same, or are made so
+    With types other than `Any`, equal values are the same, or are made so
     (`penstock.analysis.signed_zero`).
     """
     merged = node.operator.merges_equal or not facts.append

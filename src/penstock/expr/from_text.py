@@ -286,9 +286,7 @@ class _Reader:
             case ast.Name(id="col" | "ps" as name):
                 return self._wrong(node, f"{name} is not a value by itself", "write col.NAME")
             case ast.Name(id=name):
-                return self._wrong(
-                    node, f"unknown name {name!r}", f"write col.{name} where it is a column"
-                )
+                return self._wrong(node, f"unknown name {name!r}", f"write col.{name} where it is a column")
             case ast.Attribute(attr=name):
                 fix = "" if name.startswith("_") else f'write ["{name}"] where it is a field of a nested row'
                 return self._wrong(node, f"the attribute {name!r} cannot be read", fix)

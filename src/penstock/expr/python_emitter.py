@@ -1,6 +1,6 @@
 """Assembly of Python source: operands, null guards, temporaries.
 
-A piece of `Code` is a source that is right where none of its guarded operands
+A `Code` is a source that is valid where none of its guarded operands
 is null, and the list of those operands. Functions that are strict in null just
 join the lists, so that `(a + b) * c` asks once for each of `a`, `b`, `c`:
 

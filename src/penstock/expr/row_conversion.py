@@ -84,7 +84,7 @@ _TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrTyp
 def exact_test(field: Field, variable: str) -> str | None:
     """Python source that tests whether a variable already holds an internal value of a column.
 
-    It uses the names of `penstock.expr.python.RUNTIME`. None for types of which that is not told at a glance.
+    It uses the names of `penstock.expr.python.RUNTIME`. None for types without a cheap test.
     """
     return f"({_test(field, variable)})" if isinstance(field.type, _TESTED_INLINE) else None
 
@@ -154,7 +154,7 @@ def _test(field: Field, variable: str) -> str:
 
 @singledispatch
 def _exact(type: DataType, v: str) -> str:
-    # Structs and lists: tuples of checked values cannot be told from others at a glance.
+    # Structs and lists: tuples of checked values cannot be distinguished from others cheaply.
     return "False"
 
 

@@ -199,7 +199,7 @@ def result_schema(
 
     maybe: None is no row, so that `RowType | None` makes rows of RowType.
 
-    Raises `WrongType` for what is no function, `UnknownRowType` where nothing tells the type.
+    Raises `WrongType` unless it is a function, `UnknownRowType` if its type is unknown.
     """
     if isinstance(function, Expr) or not callable(function):
         raise WrongType(

@@ -188,7 +188,7 @@ def _in_place(
 ) -> tuple[tuple[str, Expr], ...]:
     """Output columns of an outer join: left ones from `of_left`, right ones under `names`.
 
-    A key of one name on both sides is one column, which the right row tells: it is always there.
+    A key of one name on both sides is one column, taken from the right row, which is always present.
     """
     kept = set(planned.kept_right)
     keys = {n: names[at] for at, n in enumerate(right.schema.names) if at not in kept}

@@ -108,8 +108,8 @@ def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
     """Append the lifetimes to a description, unless all are STATIC."""
     if Lifetime.TICK not in given:
         return text
-    told = f"lifetime {', '.join(which.value for which in given)}"
-    return f"{text}, {told}" if text else told
+    suffix = f"lifetime {', '.join(which.value for which in given)}"
+    return f"{text}, {suffix}" if text else suffix
 
 
 def check_reason(nondet: object, location: SourceLocation) -> None:

@@ -3,7 +3,7 @@
 A statistic is silent until it has `min_periods` values; from then on it fires for every
 value, with NaN where the values in the window are again too few, or none can be computed
 (the variance of one value, a correlation with what does not vary). NaN and None among the
-values are missing: they take a place in a window by count, and count as no value.
+values are missing: they occupy a slot of a window by count, but enter no statistic.
 
 Times are a signal, too: `at=`. Its values are `datetime`s or numbers of seconds and must not go
 back; a value counts at the time that is current when it fires.

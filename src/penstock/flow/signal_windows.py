@@ -179,7 +179,7 @@ class Windowed:
     ) -> Signal[float]:
         """Rank of the newest value by size, from 1.
 
-        method: the place of values that are equal. pct: as a part of the count.
+        method: the rank of equal values. pct: as a part of the count.
         """
         location = SourceLocation.of_caller()
         return self._of(Rank(self._window, choice_of(Ties, method, "method", location), pct), location, name)

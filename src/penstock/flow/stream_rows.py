@@ -67,7 +67,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B, G, O]:
         """Map each row to one row per element of a list (see `operators.explode`).
 
-        column:   the list; its elements take its place beside the other columns. It is not
+        column:   the list; its elements replace it beside the other columns. It is not
                   needed where rows have one column. A column of any value may hold lists, too.
         into:     the name of the elements' column. Default: that of the list.
         position: the name of a further column with the element's position in the list, from 0 on.
@@ -171,9 +171,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> tuple[Stream[T_co, B, G, O], ...] | dict[str, Stream[T_co, B, G, O]]:
         """Split into streams, with each row in exactly one (see `operators.partition`).
 
-        by:    tells the port of a row.
+        by:    gives the port of a row.
         ports: how many there are, which are then called 0, 1, ...; or their names.
-               Of two, a condition tells the port, too: false is 0, and true is 1.
+               With two ports, a condition gives the port, too: false is 0, and true is 1.
 
         A row whose port is none of them stops the tick with `UnknownPort`.
         """

@@ -194,7 +194,7 @@ def _window(operator: Window, node: Node, flow: FlowBuilder) -> Times:
     times = {END: bounds}
     if isinstance(operator.shape, Grid):
         type_ = check(operator.time, schema).type
-        if type_ != FLOAT64:  # whose windows begin at rounded places
+        if type_ != FLOAT64:  # whose windows begin at rounded values
             earliest = Move(
                 type_, earliest_start(operator.shape, Column(VALUE), timestamps=type_ == TIMESTAMP)
             )

@@ -69,8 +69,8 @@ class Port:
     `blocking`: a further row could take back an answer, so the input is
     complete for the tick before the operator answers. `why` is the reason, a
     clause that finishes "waits for it because ...".
-    `completeness`: it only tells which rows of the other inputs are complete, so where all input is there at
-    once the operator can do without it.
+    `completeness`: it only determines which rows of the other inputs are complete. If all input is present at
+    once, the operator can do without it.
     """
 
     name: str

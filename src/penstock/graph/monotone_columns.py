@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Growth:
     """The monotone columns of a stream and the key that identifies each value.
 
-    keys:    columns that tell the values apart: at any time there is at most one row of each
+    keys:    columns that identify a value: at any time there is at most one row of each
              key, and a row that is taken back is followed by a greater one.
     columns: the columns that grow, each in the order of a lattice.
     """

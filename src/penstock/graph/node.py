@@ -180,7 +180,7 @@ class Operator(ABC):
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
         """A clause on why it cannot run in a loop with retractions; empty if it can.
 
-        Such a loop tells the rounds of a tick apart, and what an operator remembers
+        Such a loop keeps the rounds of a tick apart, so the state of an operator
         must be kept by rounds. goes_round: per port, whether what it reads is of the loop.
         """
         return "" if self.linear else "what it remembers is not kept by rounds"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AtLeast(Operator):
     """Keys whose value in `column` has reached `threshold`, emitted once, in the tick in which it does.
 
-    A row is the key's columns and the threshold in the place of the column. It waits for
+    A row is the key's columns and the threshold instead of the column. It waits for
     nothing itself (what it reads may: an aggregate is complete for the tick first), and
     takes nothing back, although the table that is read takes its old values back: the
     column may not fall, which is checked when the flow is analysed. An empty tick says
@@ -49,7 +49,7 @@ class AtLeast(Operator):
         return (Port("input"),)
 
     def output(self, context: CheckContext) -> Columns:
-        # Whether the column only grows can be told from what is upstream alone.
+        # Whether the column only grows follows from the upstream operators alone.
         made, schema = context.threshold(self.threshold, self.column)
         context.need_same(made, self, "what grows, and by which keys, is something else")
         return schema.fields

@@ -28,7 +28,7 @@ class DistinctOnTime(Operator):
     """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
 
     columns: every column of the input, as expressions. time: the one that the watermark is of.
-    width:   of the pieces of time that are forgotten together.
+    width:   of the time intervals that are forgotten together.
 
     The answer is that of `distinct`: a row whose time has passed cannot come again.
     A tick without rows answers nothing.

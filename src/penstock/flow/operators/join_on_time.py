@@ -30,7 +30,7 @@ class JoinOnTime(Operator):
     """An inner join whose condition bounds the time difference of a pair.
 
     join:  the join; its condition implies `low <= right time - left time <= high`.
-    times: the columns of either side that hold them. width: of the pieces of time in which
+    times: the columns of either side that hold them. width: of the time intervals in which
            rows are kept, and forgotten together.
 
     The answer is that of the join. A left row is forgotten when the right watermark is

@@ -28,7 +28,7 @@ class Partition(RowByRow):
 
     by:    an expression or a function of the row; its value is one of `tags`.
     tags:  what a port is called by, in the order of the ports. Any other value stops
-           the tick with an error that names it, the row and the place (`UnknownPort`).
+           the tick with an error that names it, the row and the source location (`UnknownPort`).
 
     The streams of the ports are this one, filtered by its last column: so they are
     disjoint, together they are the input, and each keeps its order. A tick without

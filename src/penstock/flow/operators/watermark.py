@@ -42,8 +42,8 @@ class Watermark(Operator):
     def output(self, context: CheckContext) -> Columns:
         timed = check_policy(self.clock, context)
         end = context.upstream(1)
-        told = isinstance(end, EndOfInput) and end.sources == context.sources(0)
-        context.need(told, "it does not read the end of its input")
+        reads_end = isinstance(end, EndOfInput) and end.sources == context.sources(0)
+        context.need(reads_end, "it does not read the end of its input")
         return (Field(VALUE, timed.type, True),)
 
     def unservable(self) -> Unservable | None:
