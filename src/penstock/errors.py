@@ -1,4 +1,4 @@
-"""Errors that say what, where, why, and what to do.
+"""Errors with four parts: what happened, where, why, and what to do.
 
 Every error a user can cause is a `PenstockError`: it has a stable code, the
 source locations in the user's files that caused it, a reason and a way out. The

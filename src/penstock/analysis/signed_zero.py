@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ZeroNormalization:
-    """Where floats of a node's rows are free of -0.0, by node id.
+    """Nodes whose rows are free of -0.0, and those where the engine must normalize.
 
-    one: no float is -0.0 when the rows are read.
-    made: the engine has to normalize the rows for that.
+    one: per node id, whether no float is -0.0 when the rows are read.
+    made: nodes whose rows the engine has to normalize for that.
     """
 
     one: tuple[bool, ...]

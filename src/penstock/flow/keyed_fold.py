@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
-from penstock.flow.operators.reduce import folded, of_lifetime
+from penstock.flow.operators.reduce import describe_lifetime, folded_facts
 from penstock.flow.unservable import UNCLAIMED
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 from penstock.graph.monotone_columns import Growth
@@ -39,7 +39,7 @@ class KeyedFold(WithLifetime):
         return self.claims.needs()
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return folded(inputs[0], self.lifetime, self.nondet)
+        return folded_facts(inputs[0], self.lifetime, self.nondet)
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone:
@@ -57,10 +57,10 @@ class KeyedFold(WithLifetime):
 
     def claimed(self) -> Iterator[str]:
         yield from super().claimed()
-        yield from self.claims.said_of(self.function)
+        yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:
         keys = ", ".join(name for name, _ in self.keys)
         return ", ".join(
-            [f"by ({keys}): {described(self.function, self.claims)}", *of_lifetime(self.lifetime)]
+            [f"by ({keys}): {described(self.function, self.claims)}", *describe_lifetime(self.lifetime)]
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
-from penstock.flow.operators.reduce import of_lifetime
+from penstock.flow.operators.reduce import describe_lifetime
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 
 if TYPE_CHECKING:
@@ -60,4 +60,4 @@ class OrderedOperator(WithLifetime):
     def keys_and_lifetime(self) -> list[str]:
         """Render keys and lifetime for `describe`."""
         keys = [f"per {', '.join(str(e) for e in self.per)}"] if self.per else []
-        return [*keys, *of_lifetime(self.lifetime)]
+        return [*keys, *describe_lifetime(self.lifetime)]

@@ -38,7 +38,7 @@ def times_of(schema: Schema) -> Times:
 
 
 def holes_of(schema: Schema) -> Holes:
-    """Which values of a signal count as missing."""
+    """Return which values of a signal count as missing."""
     known = type_of(schema)
     if known is None or schema.fields[0].nullable:
         return Holes.NAN_NONE

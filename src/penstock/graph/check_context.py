@@ -108,7 +108,7 @@ class CheckContext(ABC):
         typed = ((name, check(expr, self.input)) for name, expr in columns)
         return tuple(Field(name, term.type, term.nullable) for name, term in typed)
 
-    def alike(self) -> tuple[Field, ...]:
+    def common_columns(self) -> tuple[Field, ...]:
         """Return the common columns of all inputs. A column is nullable if it is in any input."""
         fields = list(self.input.fields)
         for other in self.inputs[1:]:
@@ -120,7 +120,9 @@ class CheckContext(ABC):
             ]
         return tuple(fields)
 
-    def beside(self, kept: Sequence[int], may_lack: tuple[bool, bool] = (False, False)) -> tuple[Field, ...]:
+    def joined_columns(
+        self, kept: Sequence[int], may_lack: tuple[bool, bool] = (False, False)
+    ) -> tuple[Field, ...]:
         """Return the columns of the first input, then those of the second at `kept`, with claimed names.
 
         Users say what columns are called whose name both inputs have, and outer joins call all by number.
@@ -136,8 +138,8 @@ class CheckContext(ABC):
         self.need(len(self.output.fields) == len(fields), "the output has other columns than it can")
         return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
 
-    def all_beside(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
-        """As `beside`, with all columns of the second input. Raises if any is left out."""
+    def all_joined_columns(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
+        """Return the columns of both inputs, as `joined_columns` does. Raises if any is left out."""
         every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
         self.need(every, "not all columns of the right are there")
-        return self.beside(kept, (may_lack, may_lack))
+        return self.joined_columns(kept, (may_lack, may_lack))

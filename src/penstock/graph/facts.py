@@ -110,7 +110,7 @@ PortKey: TypeAlias = "tuple[Expr, ...] | EqualRows | None"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which input rows of an operator must meet on one shard.
+    """Rows that must meet on one shard, by the keys of an operator's inputs.
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
     whole: all of them.

@@ -43,7 +43,7 @@ class Chain(Operator):
         return (Port("first", blocking=True, why=why), Port("second"))
 
     def output(self, context: CheckContext) -> Columns:
-        return context.alike()
+        return context.common_columns()
 
     def unservable(self) -> Unservable | None:
         return None

@@ -45,7 +45,7 @@ class ChainFirstN(Operator):
 
     def output(self, context: CheckContext) -> Columns:
         context.need(self.count >= 0, "a count is below zero")
-        return context.alike()
+        return context.common_columns()
 
     def unservable(self) -> Unservable | None:
         return IN_ORDER

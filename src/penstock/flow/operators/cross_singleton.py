@@ -47,7 +47,7 @@ class CrossSingleton(Operator):
         return (Port("input"), Port("single", blocking=True, why=why))
 
     def output(self, context: CheckContext) -> Columns:
-        return context.all_beside(self.kept_right)
+        return context.all_joined_columns(self.kept_right)
 
     def unservable(self) -> Unservable | None:
         return IN_ORDER

@@ -57,7 +57,7 @@ class Difference(Operator):
         context.need(
             self.lifetimes != (Lifetime.STATIC, Lifetime.TICK), "a difference cannot have these lifetimes"
         )
-        context.alike()
+        context.common_columns()
         return left.fields
 
     def unservable(self) -> Unservable | None:

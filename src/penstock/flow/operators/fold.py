@@ -76,7 +76,7 @@ class Fold(Operator):
 
     def claimed(self) -> Iterator[str]:
         yield from Operator.claimed(self)
-        yield from self.claims.said_of(self.function)
+        yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:
         return described(self.function, self.claims)

@@ -110,7 +110,7 @@ class Join(Operator):
         if not self.how.has_right_columns:
             context.need(not self.kept_right, "the join has no columns of the right")
             return left.fields
-        return context.beside(self.kept_right, (False, self.how is How.LEFT))
+        return context.joined_columns(self.kept_right, (False, self.how is How.LEFT))
 
     def _check_residual(self, context: CheckContext, fields: Sequence[Field]) -> None:
         names = self.pair_names

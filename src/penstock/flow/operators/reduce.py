@@ -61,7 +61,7 @@ class Reduce(WithLifetime):
         return self.claims.needs()
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return folded(inputs[0], self.lifetime, self.nondet)
+        return folded_facts(inputs[0], self.lifetime, self.nondet)
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone or self.scalar_column is None:
@@ -76,19 +76,19 @@ class Reduce(WithLifetime):
 
     def claimed(self) -> Iterator[str]:
         yield from WithLifetime.claimed(self)
-        yield from self.claims.said_of(self.function)
+        yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:
-        return ", ".join([described(self.function, self.claims), *of_lifetime(self.lifetime)])
+        return ", ".join([described(self.function, self.claims), *describe_lifetime(self.lifetime)])
 
 
-def folded(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
+def folded_facts(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
     """Facts of folded values: a table, or plain rows per tick in key order."""
     if lifetime is Lifetime.TICK:
         return rows.but(append=True, once=True, det=rows.det and nondet is None)
     return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
 
-def of_lifetime(lifetime: Lifetime) -> list[str]:
+def describe_lifetime(lifetime: Lifetime) -> list[str]:
     """Render a lifetime for `describe`; the default is omitted."""
     return ["per tick"] if lifetime is Lifetime.TICK else []

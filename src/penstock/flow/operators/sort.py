@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Ordering
 from penstock.flow.lifetime import Lifetime, WithLifetime
-from penstock.flow.operators.reduce import of_lifetime
+from penstock.flow.operators.reduce import describe_lifetime
 from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE
@@ -95,4 +95,6 @@ class Sort(WithLifetime):
         by = [
             str(b) if isinstance(b, Ordering) else getattr(b, "__name__", type(b).__name__) for b in self.by
         ]
-        return ", ".join([f"by {', '.join(by)}" if by else "by all columns", *of_lifetime(self.lifetime)])
+        return ", ".join(
+            [f"by {', '.join(by)}" if by else "by all columns", *describe_lifetime(self.lifetime)]
+        )

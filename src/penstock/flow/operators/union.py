@@ -42,7 +42,7 @@ class Union(Operator):
         return (Port("input"),) * self.count
 
     def output(self, context: CheckContext) -> Columns:
-        return context.alike()
+        return context.common_columns()
 
     def unservable(self) -> Unservable | None:
         return None

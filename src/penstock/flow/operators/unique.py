@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
-from penstock.flow.operators.reduce import of_lifetime
+from penstock.flow.operators.reduce import describe_lifetime
 from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
 from penstock.graph.node import ALTERABLE, unchanged
 
@@ -85,4 +85,4 @@ class Unique(WithLifetime):
         return keyed(self.columns)
 
     def describe(self) -> str:
-        return ", ".join(of_lifetime(self.lifetime))
+        return ", ".join(describe_lifetime(self.lifetime))

@@ -45,7 +45,7 @@ class Zip(Operator):
         return (Port("left"), Port("right"))
 
     def output(self, context: CheckContext) -> Columns:
-        return context.all_beside(self.kept_right)
+        return context.all_joined_columns(self.kept_right)
 
     def unservable(self) -> Unservable | None:
         return IN_ORDER

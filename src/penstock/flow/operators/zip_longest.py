@@ -43,7 +43,7 @@ class ZipLongest(Operator):
         return (Port("left", blocking=True, why=why), Port("right", blocking=True, why=why))
 
     def output(self, context: CheckContext) -> Columns:
-        return context.all_beside(self.kept_right, may_lack=True)
+        return context.all_joined_columns(self.kept_right, may_lack=True)
 
     def unservable(self) -> Unservable | None:
         return IN_ORDER
