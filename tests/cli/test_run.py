@@ -59,12 +59,12 @@ def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_ther
     done = penstock(*command, "--checkpoint", "state")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "source 'sales': 1 row was retracted more often than it came; sink 'stock' holds it back:",
+        "source 'sales': 1 row was retracted more often than inserted; sink 'stock' holds it back:",
         "  -1 Sale(shop='c0', price=1)",
     ]
     (folder / "in" / "2.json").write_text("\n".join(gone[1:]))
     told = penstock(*command, "--checkpoint", "state").stderr.splitlines()
-    assert told[0].startswith("source 'sales': 12 rows were retracted more often than they came; ")
+    assert told[0].startswith("source 'sales': 12 rows were retracted more often than inserted; ")
     assert (len(told), told[-1]) == (12, "  and 2 more")
     (folder / "in" / "3.json").write_text("\n".join(gone).replace("-1", "1"))
     assert penstock(*command, "--checkpoint", "state").stderr == ""
@@ -98,7 +98,7 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
         (
             ["flows:flow", "--source", "sales=in"],
             2,
-            "P302 BadUri: 'in' does not show the format of the files",
+            "P302 BadUri: 'in' does not name the file format",
         ),
         (["flows:flow", "--source", "sales=json:in", "--source", "sales=json:in"], 2, "is given twice"),
         (["flows:flow", "--source", "sales=json:in", "--sink", "x=-"], 2, "has no sink 'x'"),

@@ -119,7 +119,7 @@ def test_columns_of_the_changelog_itself_are_refused(tmp_path: Path) -> None:
     from typing import NamedTuple
 
     for name in ("weight", "tick"):
-        with pytest.raises(BadInput, match=f"a column called '{name}'"):
+        with pytest.raises(BadInput, match=f"column '{name}' is reserved"):
             writer(tmp_path / "out", rows=NamedTuple("Row", [(name, int)]))  # type: ignore[misc]
     assert not (tmp_path / "out").exists()
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import io, pull
 from penstock.io import Guarantee, SinkTarget, Source, guarantee_of
-from penstock.io.delivery.outbox import Delivered
+from penstock.io.delivery.outbox import DeliveredSink
 
 
 def classes(base: type[Any]) -> list[type[Any]]:
@@ -16,7 +16,7 @@ def classes(base: type[Any]) -> list[type[Any]]:
     return found + [deeper for c in found for deeper in classes(c)]
 
 
-@pytest.mark.parametrize("end", [c for c in classes(SinkTarget) + classes(Source) if c is not Delivered])
+@pytest.mark.parametrize("end", [c for c in classes(SinkTarget) + classes(Source) if c is not DeliveredSink])
 def test_every_source_and_sink_says_what_it_promises(end: type[Any]) -> None:
     assert isinstance(end.guarantee, Guarantee)
     assert end.guarantee.why

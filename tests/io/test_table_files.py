@@ -22,7 +22,7 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.io import Drain, TableFiles, Writer, open_sink
 from penstock.io.arrow import table_to_rows
-from penstock.io.delivery.keys import bucketing
+from penstock.io.delivery.table_keys import bucketing
 from penstock.io.files.table_files import bucket_file
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows

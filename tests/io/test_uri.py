@@ -117,7 +117,7 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_sink, "postgres://u:12/s3cret@h/d?table=t", "'postgres://u:***@h/d' is not the URL"),
         (parse_sink, "delta:t?key=", "key has an empty word"),
         (parse_sink, "table:t?key=a,,b", "key has an empty word"),
-        (parse_source, "in", "P302 BadUri: 'in' does not show the format of the files"),
+        (parse_source, "in", "P302 BadUri: 'in' does not name the file format"),
         (parse_source, "json:", "P302 BadUri: 'json:' has no path"),
         (parse_source, "json:a?files_per_tick=0", "files_per_tick must be an integer of at least 1, not '0'"),
         (parse_source, "json:a?key=x", "has the unknown option 'key'"),

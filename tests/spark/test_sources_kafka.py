@@ -112,7 +112,7 @@ def test_without_the_connector_it_is_said_which_package_is_missing(spark: Any) -
 def test_in_this_process_topics_are_refused() -> None:
     flow = Flow("bids")
     flow.sink("bids", flow.source("bids", Bid))
-    with pytest.raises(BadInput, match="only Spark reads topics of Kafka"):
+    with pytest.raises(BadInput, match="only Spark reads Kafka topics"):
         ps.run(flow, {"bids": Kafka("a:1", "t")}, {})
     with pytest.raises(BadInput, match="a topic of Kafka is written by Spark"):
         ps.run(flow, {"bids": [Bid(1, 1.0, [])]}, {"bids": KafkaTopic("a:1", "t")})

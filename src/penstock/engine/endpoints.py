@@ -31,8 +31,8 @@ from penstock.expr.row_classes import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
+from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.delivery.held_back import HeldBack
-from penstock.io.delivery.publish import folder_called
 from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.async_rows import rows_ahead
 from penstock.io.pull.sinks import Handover, writer_sink
@@ -311,7 +311,7 @@ def open_sinks(
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
         append = engine.program.sink_append[name]
         user = to_user(schema)
-        spool = None if checkpoint is None else folder_called(checkpoint / "outbox", name)
+        spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
         drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
         if isinstance(sink, pull.Sink):

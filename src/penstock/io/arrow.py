@@ -1,4 +1,4 @@
-"""Rows as Arrow tables and Parquet part files, and back; the only mapping of column types to Arrow.
+"""Conversion between rows, Arrow tables and Parquet part files: the only mapping of column types to Arrow.
 
 Weighted rows (`weighted=True`) have their weight as last field, which is the last column of the table,
 `weight: int64`.
@@ -33,10 +33,10 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.io.delivery.publish import sync_file
+from penstock.io.delivery.atomic_files import sync_file
 from penstock.io.source import WEIGHT
 
-_compute: Any = pc  # its functions are made when it is imported; type checkers know none of them
+_compute: Any = pc  # generated at import time, unseen by type checkers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # --- types -------------------------------------------------------------------------
@@ -44,7 +44,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @singledispatch
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of columns of a type."""
+    """Map a column type to its Arrow type."""
     raise TypeError(data_type)
 
 
@@ -83,7 +83,7 @@ def arrow_field(column: Field) -> pa.Field:
 
 
 def arrow_schema(schema: Schema, *, weighted: bool = False) -> pa.Schema:
-    """The Arrow schema of a stream's rows, with the weight last if `weighted`."""
+    """Build the Arrow schema of a stream's rows, with the weight as last column if `weighted`."""
     fields = [arrow_field(f) for f in schema.fields]
     if weighted:
         fields.append(pa.field(WEIGHT, pa.int64(), nullable=False))
@@ -94,7 +94,7 @@ def arrow_schema(schema: Schema, *, weighted: bool = False) -> pa.Schema:
 
 
 def rows_to_table(rows: Sequence[tuple[Any, ...]], schema: Schema, *, weighted: bool = False) -> pa.Table:
-    """Convert internal rows, which are valid already, to a table."""
+    """Convert valid internal rows to an Arrow table."""
     arrow = arrow_schema(schema, weighted=weighted)
     columns = list(zip(*rows)) if rows else [()] * len(arrow)
     arrays = [pa.array(column, type=f.type, from_pandas=False) for column, f in zip(columns, arrow)]
@@ -108,13 +108,13 @@ Restore = Callable[[Any], Any]
 
 @singledispatch
 def restore(data_type: DataType) -> Restore | None:
-    """Converter of a non-null value from Arrow to an internal one; None if they are the same."""
+    """Build a converter from non-null Arrow values to internal ones, or return None if they are the same."""
     return None
 
 
 @restore.register
 def _(data_type: Float64Type) -> Restore | None:
-    # NaN is one object inside, so that rows that hold it are equal.
+    # A single NaN object makes rows with NaN compare equal.
     return lambda value: value if value == value else NAN
 
 
@@ -140,13 +140,13 @@ def _same(value: Any) -> Any:
 
 
 def nullable_restore(data_type: DataType) -> Restore | None:
-    """As `restore`, for values that may be None."""
+    """Build a converter like `restore` that also accepts None."""
     inner = restore(data_type)
     return None if inner is None else lambda value: None if value is None else inner(value)
 
 
 def _epoch_type(arrow: pa.DataType) -> pa.DataType:
-    """The type with timestamps as integer microseconds: Arrow's datetimes cost ten times more."""
+    """Replace timestamps by integer microseconds, because Arrow's datetimes are ten times slower."""
     if pa.types.is_timestamp(arrow):
         return pa.int64()
     if pa.types.is_list(arrow):
@@ -157,7 +157,7 @@ def _epoch_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Iterable[Any]:
-    """Convert a column that has exactly the Arrow type of `data_type` to internal values."""
+    """Convert a column of exactly the Arrow type of `data_type` to internal values."""
     epoch = _epoch_type(column.type)
     if epoch != column.type:
         column = column.cast(epoch)
@@ -171,7 +171,7 @@ def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) ->
 
 @singledispatch
 def whole_column(data_type: DataType, column: Any) -> Iterable[Any] | None:
-    """Convert a column without nulls at once; None if the type has no such conversion."""
+    """Convert a column without nulls in one call, or return None if its type needs conversion per value."""
     return None
 
 
@@ -209,8 +209,8 @@ def write_part(
 ) -> None:
     """Write internal rows to a new Parquet file in an existing folder.
 
-    weighted: rows have their weight last, and the file a column `weight`.
-    durable:  the bytes are on disk when this returns.
+    weighted: rows end with their weight, and the file has a column `weight`.
+    durable:  sync the file to disk before returning.
     """
     # Not at the top: Spark's tasks exchange tables without any file.
     import pyarrow.parquet as pq

@@ -1,12 +1,10 @@
-"""Change data: records of the changes of a database, as rows with weights.
+"""Change data capture (CDC): sources that turn database change records into weighted rows.
 
-A database with change data capture writes records: the row before, the row after, and the operation.
-Wrapped in one of these classes, a source of files (or on Spark a `Frame`) of such records is a source for
-`flow.table`. An update is two rows, the old one with weight -1 and the new one with 1, in one tick if one
-record has both.
+A CDC record carries the row before the change, the row after it, and the operation. These classes wrap a
+source of files of such records (or a Spark `Frame`) into a source for `flow.table`. An update becomes two
+rows in the same tick, the old one with weight -1 and the new one with weight 1, if one record has both.
 
-A retraction must name the whole row, not only its key, so the database has to write the old row of an
-update and of a deletion.
+Retractions need the whole old row. Configure the database to log full old rows for updates and deletions.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from typing import Any, Self, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.types import STR, Field, Schema, StructType
-from penstock.io.epoch import EPOCH_UNITS, EpochUnit, from_epoch, in_epoch
-from penstock.io.files.listing import Files
+from penstock.io.epoch_times import EPOCH_UNITS, EpochUnit, from_epoch, with_integer_times
+from penstock.io.files.file_source import Files
 from penstock.io.files.text_values import Unfit, shortened, unfit
 from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_source, set_fields
 
@@ -30,12 +28,12 @@ Decode: TypeAlias = Callable[[Row | None], list[Row]]
 
 @dataclass(frozen=True)
 class ChangeData(Source):
-    """Base class of change data. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
+    """Base class of change data sources. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
 
     records: Any
 
     def of(self, records: Any) -> Self:
-        """Return the same form over other records."""
+        """Return a copy that reads other records."""
         made = copy(self)
         set_fields(made, records=records)
         return made
@@ -43,7 +41,7 @@ class ChangeData(Source):
 
 @dataclass(frozen=True, init=False)
 class Operations(ChangeData):
-    """Flat records with a column for the operation: `Operations(CsvFiles("in"), "op", "I", "D")`.
+    """Flat records with an operation column: `Operations(CsvFiles("in"), "op", "I", "D")`.
 
     column: its name; it holds text.
     insert: words for an insertion, one or several.
@@ -81,7 +79,7 @@ def _words(given: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, init=False)
 class DeltaChanges(Operations):
-    """Records of a Delta change data feed, with `_change_type`: `DeltaChanges(ParquetFiles("in"))`.
+    """Records of an exported Delta change data feed, with `_change_type`: `DeltaChanges(ParquetFiles("in"))`.
 
     For an exported feed; `DeltaRows` reads the feed of a table itself.
     """
@@ -119,13 +117,13 @@ class Debezium(ChangeData):
 
 @singledispatch
 def record_schema(source: ChangeData, rows: Schema) -> Schema:
-    """The schema of records whose rows have the columns `rows`."""
+    """Build the schema of change records from the schema of their rows."""
     raise NotImplementedError(type(source))
 
 
 @singledispatch
 def decoder(source: ChangeData, rows: Schema) -> Decode:
-    """Decoder of an internal record (None: a null record) to weighted rows. It raises `Unfit`."""
+    """Build a decoder from internal records (None for a null record) to weighted rows; it raises `Unfit`."""
     raise NotImplementedError(type(source))
 
 
@@ -159,10 +157,10 @@ def _(source: Operations, rows: Schema) -> Decode:
 
 
 def row_fields(source: Debezium, rows: Schema) -> tuple[Field, ...]:
-    """The columns of `before` and `after`, with times as they are written."""
+    """Build the fields of the `before` and `after` images, with times in their written form."""
     if source.epoch is None:
         return rows.fields
-    return tuple(replace(f, type=in_epoch(f.type)) for f in rows.fields)
+    return tuple(replace(f, type=with_integer_times(f.type)) for f in rows.fields)
 
 
 @record_schema.register

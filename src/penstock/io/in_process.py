@@ -1,4 +1,4 @@
-"""Sources and sinks in this process: Python rows in; calls, memory and standard output out."""
+"""In-process sources and sinks: Python rows in; callbacks, memory and standard output out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from penstock.errors import BadRow
 from penstock.expr.dict_keys import with_one_zero
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
-from penstock.io.delivery.spool import SpooledWriter
+from penstock.io.delivery.sink_spool import SpooledWriter
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
@@ -21,7 +21,7 @@ _ROWS = "rows"
 
 @dataclass(frozen=True)
 class Rows(Source):
-    """Rows as users write them, one inner iterable per tick (an empty one is a tick without rows).
+    """Source of Python rows, one inner iterable per tick (an empty one is a tick without rows).
 
     For a table source also `ps.insert(row)`, `ps.delete(row)`, `ps.Change(row, weight)`.
     With a checkpoint, a restart must give the same batches again; those already taken are skipped.
@@ -34,6 +34,8 @@ class Rows(Source):
 
 
 class BatchesReader(Reader):
+    """Reader of prepared batches, one per tick."""
+
     def __init__(self, batches: Iterator[Iterable[Any]], feed: Feed) -> None:
         self._batches = batches
         self._feed = feed
@@ -56,7 +58,7 @@ class BatchesReader(Reader):
 
 
 class RowsReader(Reader):
-    """Any iterable of rows, `limit` of them per tick."""
+    """Reader of any iterable of rows, `limit` rows per tick."""
 
     def __init__(self, rows: Iterator[Any], feed: Feed) -> None:
         self._rows = rows
@@ -100,7 +102,9 @@ def _(source: Iterable[Any], feed: Feed) -> Reader:
 
 @dataclass(frozen=True)
 class Call(SinkTarget):
-    """`function(tick, changes)` for each tick that has changes, a sequence of `Change(row, weight)`.
+    """Sink that calls `function(tick, changes)` for each tick that has changes.
+
+    `changes` is a sequence of `Change(row, weight)`.
 
     At least once: after a crash the last committed tick may be delivered again, with the same number and
     changes. An exception of the function ends the run.
@@ -127,7 +131,7 @@ class _Sum:
 
 @dataclass(frozen=True, eq=False)
 class Memory(SinkTarget):
-    """The sum of all changes, in memory. No checkpoint keeps it: it is empty after a restart.
+    """Sink that accumulates all changes in memory. No checkpoint keeps it: it is empty after a restart.
 
     `changes` is the sum; `rows` is the table, which holds back rows with negative multiplicity.
     """
@@ -136,20 +140,20 @@ class Memory(SinkTarget):
     _sum: _Sum = field(default_factory=_Sum, init=False, repr=False)
 
     def changes(self) -> Sequence[Any]:
-        """One `Change` per row with its weight, in the order in which rows first came."""
+        """List one `Change` per row with its weight, in order of first arrival."""
         return self._sum.present([(*row, weight) for row, weight in self._sum.weights.items()])
 
     def rows(self) -> list[Any]:
-        """User rows, each as often as its weight."""
+        """List user rows, each repeated by its weight."""
         return [row for row, weight in self.changes() for _ in range(weight)]
 
     def begins(self, tick: int) -> None:
-        """Record the committed tick from which a run resumes; for engines."""
+        """Record the committed tick from which a run resumes. Called by engines."""
         if self._sum.begins_at is None:
             self._sum.begins_at = tick
 
     def held_rows(self) -> list[tuple[Any, ...]]:
-        """Rows held back, as internal rows with the weight last; for engines.
+        """Return held-back rows as internal rows, weight last. Called by engines.
 
         Empty if ticks ran before this sink existed: they may have brought what is retracted now.
         """
@@ -158,7 +162,7 @@ class Memory(SinkTarget):
         return [(*row, weight) for row, weight in self._sum.weights.items() if weight < 0]
 
     def add(self, rows: Sequence[tuple[Any, ...]], present: Present) -> None:
-        """Add internal changes; for engines."""
+        """Add internal changes. Called by engines."""
         self._sum.present = present
         weights = self._sum.weights
         for *values, weight in rows:
@@ -180,7 +184,7 @@ def _(sink: Memory, drain: Drain) -> Writer:
 
 @dataclass(frozen=True)
 class Print(SinkTarget):
-    """Changes as lines on standard output: tick, sink, `+` or `-` (with a count unless 1), columns."""
+    """Sink that prints changes as lines: tick, sink, `+` or `-` (with a count unless 1), columns."""
 
     guarantee: ClassVar[Guarantee] = AT_LEAST_ONCE
 
@@ -191,7 +195,7 @@ def _(sink: Print, drain: Drain) -> Writer:
 
 
 def lines(drain: Drain, tick: int, rows: list[tuple[Any, ...]]) -> str:
-    """The lines of a tick's changes, retractions first."""
+    """Format a tick's changes as lines, retractions first."""
     names = drain.schema.names
     out: list[str] = []
     for *values, weight in sorted(rows, key=lambda row: row[-1] > 0):
@@ -202,7 +206,7 @@ def lines(drain: Drain, tick: int, rows: list[tuple[Any, ...]]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as short text: times in ISO 8601, strings in quotes only if ambiguous without."""
+    """Format a value as short text: times in ISO 8601, strings quoted only if ambiguous."""
     if isinstance(value, str):
         return value if value and value.isprintable() and not set(value) & set(" ='\"") else repr(value)
     if hasattr(value, "isoformat"):

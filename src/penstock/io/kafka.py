@@ -1,4 +1,4 @@
-"""Topics of Kafka, through Spark's connector, which Spark does not include.
+"""Kafka topics as sources and sinks, through Spark's Kafka connector, which Spark ships separately.
 
     pyspark or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0
 
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from penstock.errors import BadInput
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.outbox import Delivered
+from penstock.io.delivery.outbox import DeliveredSink
 from penstock.io.sink import Drain, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 
@@ -24,7 +24,7 @@ def _joined(words: Iterable[str] | str) -> str:
 
 @dataclass(frozen=True, init=False)
 class Kafka(Source):
-    """Values of the records of a topic as rows: `Kafka("broker:9092", "bids")`.
+    """Source of rows from the values of a topic's records: `Kafka("broker:9092", "bids")`.
 
     servers: one, several, or several in one text with commas.
     topic:   one or several.
@@ -70,13 +70,13 @@ class Kafka(Source):
         )
 
     def connection(self) -> dict[str, str]:
-        """Options for Spark's connector."""
+        """Return the options for Spark's connector."""
         return {**self.options, "kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
 
 
 @dataclass(frozen=True, init=False)
-class KafkaTopic(Delivered):
-    """Every change as a record of a topic, with a JSON object of the columns, `weight` and `tick` as value.
+class KafkaTopic(DeliveredSink):
+    """Sink that writes every change as a record: a JSON object of the columns, `weight` and `tick`.
 
     key:     columns of the record's key, a JSON object; None: records have no key.
     options: of Spark's connector, passed on unchanged; they may hold secrets and are never shown.
@@ -104,7 +104,7 @@ class KafkaTopic(Delivered):
         set_fields(self, servers=_joined(servers), topic=topic, columns=columns, options=dict(options or {}))
 
     def connection(self) -> dict[str, str]:
-        """Options for Spark's connector."""
+        """Return the options for Spark's connector."""
         return {**self.options, "kafka.bootstrap.servers": self.servers, "topic": self.topic}
 
 
@@ -114,16 +114,16 @@ class KafkaTopic(Delivered):
 def only_on_spark(what: str) -> BadInput:
     return BadInput(
         what,
-        why="there is no Spark in this run",
+        why="this run does not use Spark",
         fix="run the flow with penstock.spark.run(...), or `penstock run --on spark`",
     )
 
 
 @open_source.register
 def _(source: Kafka, feed: Feed) -> Reader:
-    raise only_on_spark(f"source {feed.name!r}: only Spark reads topics of Kafka")
+    raise only_on_spark(f"source {feed.name!r}: only Spark reads Kafka topics")
 
 
 @open_sink.register
 def _(sink: KafkaTopic, drain: Drain) -> Writer:
-    raise only_on_spark(f"sink {drain.name!r}: only Spark writes topics of Kafka")
+    raise only_on_spark(f"sink {drain.name!r}: only Spark writes Kafka topics")

@@ -1,4 +1,4 @@
-"""Requirements of sources and sinks: optional packages, and columns of a declared type."""
+"""Prerequisites of sources and sinks: optional packages, and columns with declared types."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def require_arrow(what: str) -> None:
 
 
 def refuse_untyped(schema: Schema, what: str) -> None:
-    """Raise `BadInput` for a column of any value, also within a list or a nested row.
+    """Raise `BadInput` for an `Any` column, also within a list or a nested row.
 
-    what: holder of the rows, for the error: "source 'x', a JSON file".
+    what: subject of the error message: "source 'x', a JSON file".
     """
     for field in schema.fields:
         if holds_any(field.type):

@@ -1,17 +1,16 @@
-"""Sinks: the contract between a sink and the engine, with ticks in two steps, *prepare* and *publish*.
+"""Sink contract: each tick is written in two steps, *prepare* and *publish*.
 
-A sink (`Changelog`, `TableFiles`, `Call`, `Memory`, `Print`) is frozen data.
-An engine opens a `Writer` for it and, per tick:
+A sink (`Changelog`, `TableFiles`, `Call`, `Memory`, `Print`) is frozen data. An engine opens a `Writer` for
+it and, per tick:
 
-1. `prepare(tick, rows)`: the tick's changes are written down safely, where no reader looks.
-2. the engine commits the tick (state, positions) in its checkpoint, if there is one.
-3. `publish(tick)`: they become visible, in one step, whole or not at all.
+1. `prepare(tick, rows)` stores the tick's changes safely, where no reader looks.
+2. The engine commits the tick (state, positions) in its checkpoint, if there is one.
+3. `publish(tick)` makes the changes visible atomically.
 
-Publishing a tick again does nothing. After a crash `recover(tick)` gets the last
-committed tick: it publishes what was prepared for it, and throws away what was
-prepared beyond it. So with a checkpoint the output holds each tick exactly once.
-`Call` and `Print` hand their changes to something that cannot say what it has
-already seen: there the last tick may come twice after a crash, with the same number.
+`publish` is idempotent. After a crash, `recover(tick)` gets the last committed tick. It publishes that tick
+if it was prepared, and deletes everything prepared after it. With a checkpoint, the output therefore holds
+each tick exactly once. The exceptions are `Call` and `Print`, whose receivers cannot tell what they have
+seen: the last tick before a crash may arrive twice, with the same number.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from penstock.io.delivery.held_back import MAX_LISTED, HeldBack
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A flow's request to a sink.
+    """Request of a flow to open a sink.
 
     schema:  of the rows; changes are internal tuples with the weight as last field.
     sources: names of the table sources that its rows come from, which may retract rows.
@@ -48,12 +47,12 @@ class Drain:
 
     @property
     def durable(self) -> bool:
-        """Whether files must survive a power cut: only a run with a checkpoint resumes after one."""
+        """Whether to sync files to disk: only runs with a checkpoint can resume after a power cut."""
         return self.spool is not None
 
 
 class Writer(ABC):
-    """A writer of ticks, opened by an engine. One thread; `close` is called once, whatever happened.
+    """Sink opened for one run, written tick by tick. Single-threaded; `close` is called exactly once.
 
     only_holds: `prepare` cannot fail, so the engine may take both steps when it is time to publish.
     """
@@ -75,7 +74,7 @@ class Writer(ABC):
         """
 
     def held_back(self) -> HeldBack | None:
-        """Rows that a table holds back after the last published tick, if any; also once closed."""
+        """Return the rows a table holds back after the last published tick, also after `close`."""
         return None
 
     def close(self) -> None:
@@ -84,11 +83,11 @@ class Writer(ABC):
 
 
 class PartsWriter(Writer):
-    """A writer that can also assemble a tick from parts that tasks have staged."""
+    """Writer that can also assemble a tick from parts staged by tasks."""
 
     @abstractmethod
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        """Prepare a tick from exactly the parts of these names; repeating it is harmless."""
+        """Prepare a tick from exactly the parts of these names. Idempotent."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class SinkTarget:
 
     @property
     def destination(self) -> Hashable:
-        """Identity of the output, which no other sink of the run may share; None if they may."""
+        """Identity of the output, unique among the sinks of a run, or None if sinks may share it."""
         return None
 
 
@@ -114,23 +113,23 @@ def open_sink(sink: object, drain: Drain) -> Writer:
 
 
 def held_back_of(rows: list[tuple[Any, ...]], drain: Drain) -> HeldBack | None:
-    """The report on rows that a table holds back, weight last."""
+    """Build the report on rows that a table holds back, weight last."""
     return HeldBack(len(rows), drain.present(rows[:MAX_LISTED]), drain.sources) if rows else None
 
 
 def column_names(key: Iterable[str] | str) -> tuple[str, ...]:
-    """The columns of a key that is given as one name or several."""
+    """Normalize a key given as one column name or several."""
     return (key,) if isinstance(key, str) else tuple(key)
 
 
 def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> None:
-    """Raise `BadInput` if `found`, the latest tick at `path`, is after the committed `tick`."""
+    """Raise `BadInput` if `found`, the latest tick at `path`, is later than the committed `tick`."""
     if found <= tick:
         return
     since = f"the checkpoint ends with tick {tick}" if tick else "this run begins with tick 1"
     raise BadInput(
         f"sink {sink!r}: {path} already holds tick {found}",
-        why=f"{since}: those rows are of another run, and would be mixed with the new ones.",
+        why=f"{since}: those rows belong to another run and would mix with the new ones.",
         fix="resume from the checkpoint of that run, give another path, or remove the old output",
         sink=sink,
         path=str(path),
@@ -139,13 +138,13 @@ def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> No
     )
 
 
-def refuse_new(sink: str, path: Path | str, tick: int, is_there: bool) -> None:
-    """Raise `BadInput` for output that would start in the middle of a run: its sums would be wrong."""
+def refuse_mid_run_start(sink: str, path: Path | str, tick: int, is_there: bool) -> None:
+    """Raise `BadInput` if a new output would start mid-run, because its sums would be wrong."""
     if is_there or tick == 0:
         return
     raise BadInput(
         f"sink {sink!r}: {path} is new, and the checkpoint ends with tick {tick}",
-        why=f"the changes of ticks 1 to {tick} were not written there and will not come again.",
+        why=f"the changes of ticks 1 to {tick} were not written there and will not be repeated.",
         fix="give the path of the earlier runs, or start over with an empty checkpoint folder",
         sink=sink,
         path=str(path),

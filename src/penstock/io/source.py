@@ -1,15 +1,13 @@
-"""Sources: the contract between a source, the feed that a flow asks for, and the reader that fills it.
+"""Source contract: sources, the feed a flow requests, and the reader that supplies it.
 
-A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Each
-engine dispatches on its class: in-process `open_source` makes a `Reader`, which
-`penstock.io.pull.sources` makes a pull-stream of; on Spark the same dataclass becomes
-a `readStream`.
+A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Engines dispatch on its class:
+in-process, `open_source` opens a `Reader`, which `penstock.io.pull.sources` turns into a pull-stream; on
+Spark, the same dataclass becomes a `readStream`.
 
-**Positions are state.** A reader records what it took in `feed.taken`, a mapping
-from a name (mostly of a file) to a number of rows, or `DONE`. If that mapping
-is a slot of a checkpoint, positions are committed together with the state
-derived from them, and a reader opened on it resumes there. Nothing iterates
-the mapping: a folder with many files costs a tick only the files it touched.
+**Positions are state.** A reader records its progress in `feed.taken`, a mapping from a name (usually of a
+file) to a number of rows, or `DONE`. If that mapping is a slot of a checkpoint, positions are committed
+together with the state derived from them, and a reader opened on it resumes there. Nothing iterates over the
+mapping, so in a folder with many files a tick costs only the files it touched.
 """
 
 from __future__ import annotations
@@ -35,14 +33,14 @@ WEIGHT = "weight"
 
 
 def printable(path: object) -> str:
-    """A path as text for people, quoted if it holds line breaks or invalid characters."""
+    """Format a path for people, quoted if it holds line breaks or invalid characters."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """An unreadable row of an input, with its location, the reason, and how it begins.
+    """Unreadable input row, with its location, the reason, and its beginning.
 
     row:  its number in the file, from 1, counting rows and not header or blank lines.
     line: its line in a text file, where the format has lines.
@@ -72,7 +70,7 @@ class BadRecord:
         )
 
     def as_json(self, source: str) -> dict[str, object]:
-        """Convert to a line of a dead-letter file."""
+        """Encode as a line of a dead-letter file."""
         return {
             "source": source,
             "file": self.file,
@@ -85,7 +83,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows for one tick, internal tuples (weight last for a table source), and rows set aside.
+    """Rows for one tick as internal tuples (weight last for a table source), and unreadable rows.
 
     positions: to be recorded when a tick takes the batch; readers leave it empty.
     """
@@ -97,7 +95,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A flow's request to a source.
+    """Request of a flow to open a source.
 
     append:    rows only; otherwise each row has a weight, from the column `weight` or 1.
     follow:    keep looking for new input forever.
@@ -120,7 +118,7 @@ class Feed:
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
 
     def reserved(self) -> None:
-        """Raise `BadInput` if a table source has a column of its own with the name of the weight."""
+        """Raise `BadInput` if a table source has a column with the name of the weight column."""
         if not self.append and self.schema.position(WEIGHT) is not None:
             raise BadInput(
                 f"table source {self.name!r} has a column {WEIGHT!r} of its own",
@@ -131,12 +129,12 @@ class Feed:
 
 
 class Reader(ABC):
-    """A reader of input in batches. One thread; `close` is called once, whatever happened.
+    """Source opened for one run, read in batches. Single-threaded; `close` is called exactly once.
 
-    `read(limit)` returns at most `limit` rows (None: all there are) and records the new position in
-    `feed.taken`. It returns None if there is nothing now, and never waits. `done` means that no call will
-    return a batch again; until then `look_again` is the number of seconds to wait after a None.
-    Raises `BadRow` and `UnreadableSource`; then the batch is not taken.
+    `read(limit)` returns at most `limit` rows (None: all available) and records the new position in
+    `feed.taken`. It never waits, and returns None if nothing is available yet. `done` means that no further
+    batch will come; until then, `look_again` is the number of seconds to wait after a None. After raising
+    `BadRow` or `UnreadableSource`, `read` leaves the position unchanged.
     """
 
     done: bool = False
@@ -154,25 +152,28 @@ class Source:
     """Base class of sources."""
 
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "exactly once", "positions are committed together with the state that came of them"
+        "exactly once", "positions are committed together with the state derived from them"
     )
 
 
 def set_fields(instance: object, **values: object) -> None:
-    """Set the fields of a frozen dataclass that has an `__init__` of its own."""
+    """Set the fields of a frozen dataclass with a custom `__init__`."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
 
 
 @singledispatch
 def dead_letter_folder(source: object) -> str | None:
-    """The folder for unreadable rows of a source; None if they end the run."""
+    """Return the folder for a source's unreadable rows, or None if they end the run."""
     return None
 
 
 @singledispatch
 def open_source(source: object, feed: Feed) -> Reader:
-    """Open a reader. Raises `BadInput` for what is not a source, `UnreadableSource` for a bad path."""
+    """Open a reader of `source`.
+
+    Raises `BadInput` for what is not a source, `UnreadableSource` for a bad path.
+    """
     raise BadInput(
         f"source {feed.name!r} is {type(source).__name__}, which is not a source",
         fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",

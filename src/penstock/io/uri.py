@@ -1,4 +1,4 @@
-"""URIs of sources and sinks, for the command line.
+"""URIs of sources and sinks, as the command line takes them.
 
 json:PATH  csv:PATH  parquet:PATH              sources; a plain path by its ending
     ?dead_letter=FOLDER&files_per_tick=N
@@ -27,8 +27,8 @@ from penstock.io.change_data import Debezium, DeltaChanges, Operations
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.csv_files import CsvFiles
+from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import JsonFiles
-from penstock.io.files.listing import Files
 from penstock.io.files.parquet_files import ParquetFiles
 from penstock.io.files.table_files import TableFiles
 from penstock.io.in_process import Print
@@ -44,7 +44,8 @@ _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """The parts of a URI. Options are taken out one by one, and those left over are refused.
+    """Parsed URI. Options are taken one by one, and leftovers are refused. Options are taken out one by one,
+    and those left over are refused.
 
     shown:  the whole URI without secrets.
     scheme: in lower case, empty for a plain path.
@@ -57,7 +58,7 @@ class Uri:
 
     @classmethod
     def of(cls, text: str) -> Uri:
-        """Split a URI. Raises `BadUri` for options that are not name=value, or given twice."""
+        """Parse a URI. Raises `BadUri` for options that are not name=value, or given twice."""
         head, question, query = text.partition("?")
         if question and "=" not in query:
             head, query = text, ""  # a pattern: in/part-?.json
@@ -100,7 +101,7 @@ class Uri:
         return found
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """Take an option with commas between words."""
+        """Take a comma-separated option."""
         found = self.take(name)
         words = None if found is None else tuple(found.split(","))
         if words is not None and not all(words):
@@ -116,7 +117,7 @@ class Uri:
         return int(text)
 
     def refuse_rest(self, *known: str) -> None:
-        """Raise `BadUri` for an option that was not taken."""
+        """Raise `BadUri` for an option that is still there."""
         if self.options:
             raise self.error(
                 f" has the unknown option {next(iter(self.options))!r}",
@@ -124,7 +125,7 @@ class Uri:
             )
 
     def rest(self) -> Mapping[str, str]:
-        """Take all remaining options, to pass them on."""
+        """Take all remaining options, to pass them through."""
         found = dict(self.options)
         self.options.clear()
         return found
@@ -147,7 +148,7 @@ def parse_source(uri: str) -> Source:
     wrap = _FORMS.get(form) if plus else _plain
     if make is None or wrap is None:
         raise found.error(
-            " is not the URI of a source" if found.scheme else " does not show the format of the files",
+            " is not the URI of a source" if found.scheme else " does not name the file format",
             f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
             f"{', '.join(f'{name}+json:PATH' for name in _FORMS)}, "
             f"or a path that ends in {', '.join(_ENDINGS)}",

@@ -1,4 +1,4 @@
-"""The wall clock as a source: time is an input like any other, so runs that depend on it can be replayed."""
+"""Wall clock as a source: time is an ordinary input, so runs that depend on it can be replayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.io.source import Batch, Feed, Reader, Source, open_source
 _LAST = "last"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 60.0
-"""Limit on the seconds between two looks: clocks are set forward, and machines sleep."""
+"""Limit on the seconds between two polls, because clocks are set forward and machines sleep."""
 
 
 def _system_time() -> datetime:
@@ -24,18 +24,11 @@ def _system_time() -> datetime:
 
 @dataclass(frozen=True)
 class WallClock(Source):
-    """The time, for a source of `datetime`s: each multiple of `every` since 1970 in UTC, once it has passed.
+    """Source of the current time (UTC): each multiple of `every` since 1970, once it has passed.
 
-    If several have passed since the last look, as after a pause, the source gives the latest. Times never
-    go back, even if the clock does. The source has no end: a run continues until it is stopped; with a
-    checkpoint, the next run continues with later times.
-
-    >>> import penstock as ps
-    >>> flow = ps.Flow("orders of the last minute", ticks="given")
-    >>> orders = flow.source("orders", float).latest()
-    >>> clock = flow.source("clock", datetime).latest()
-    >>> flow.sink("seen", orders.moving("1 min", at=clock).sum().sample(ps.timer("10s", at=clock)))
-    >>> # ps.run(flow, sources={"orders": ..., "clock": WallClock("1s")}, sinks={"seen": print})
+    After a pause, only the latest of several passed multiples is emitted. Emitted times never go back, even
+    if the clock does. The source never ends, so the run continues until it is stopped; with a checkpoint, the
+    next run continues with later times.
 
     Raises `WrongType` unless `every` is a positive span of time.
     """

@@ -30,7 +30,7 @@ from penstock.compute.replica.spark_versions import Hold, Versions
 from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.io.delivery.publish import folder_called
+from penstock.io.delivery.atomic_files import subfolder_for
 
 FORM = 1
 """The version of what is in the folder of a dataflow."""
@@ -125,7 +125,7 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
         self._own_store = LazyStore(uri)
         self._uri = uri
         self._store = store
-        self._folder = folder_called(folder, "+".join(sorted(dataflow.export_ids)))
+        self._folder = subfolder_for(folder, "+".join(sorted(dataflow.export_ids)))
         self._versions: dict[str, Versions] = {}
 
     def _schema(self, id: Id) -> Schema:
@@ -148,7 +148,7 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
 
     def _versions_of(self, sink: str, key: tuple[int, ...] = ()) -> Versions:
         if sink not in self._versions:
-            self._versions[sink] = Versions(folder_called(self._folder / "sinks", sink), key, self.as_of)
+            self._versions[sink] = Versions(subfolder_for(self._folder / "sinks", sink), key, self.as_of)
         return self._versions[sink]
 
     def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> IndexWriter:

@@ -1,1 +1,1 @@
-"""Delivery of ticks: guarantees, keys, files that appear whole, and prepared ticks that survive a crash."""
+"""Tick delivery: guarantees, table keys, atomic files, and prepared ticks that survive a crash."""

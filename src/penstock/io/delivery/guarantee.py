@@ -11,7 +11,7 @@ Level: TypeAlias = Literal["exactly once", "at least once", "this run only"]
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The fate of a tick when a run with a checkpoint is killed and restarted.
+    """Delivery guarantee across a kill and restart of a run with a checkpoint.
 
     level: "exactly once": every change arrives, and none twice.
            "at least once": changes of the last committed tick may arrive again.
@@ -34,7 +34,7 @@ AT_LEAST_ONCE = Guarantee(
 
 @singledispatch
 def guarantee_of(end: object) -> Guarantee:
-    """The guarantee of a source or sink of a run. Raises `TypeError` for anything else."""
+    """Return the delivery guarantee of a source or sink. Raises `TypeError` for anything else."""
     found: Any = getattr(end, "guarantee", None)
     if not isinstance(found, Guarantee):
         if callable(end):

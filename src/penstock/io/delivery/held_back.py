@@ -1,9 +1,9 @@
-"""Rows that a table holds back: those with negative multiplicity.
+"""Held-back rows: rows of a table with negative multiplicity.
 
-The deletion of a row may overtake its insertion, or name a row that never came; without a key nothing
-tells the two apart before the input ends. So a changelog shows such a change as it is; a table does not
-show the row, keeps its negative multiplicity, and offsets it when the row comes. At its end the run
-reports what is still held back, with the sources that it comes from.
+A row's deletion may arrive before its insertion, or name a row that never arrives. Without a key the two
+cases look the same until the input ends. A changelog records such a change as it is. A table hides the row,
+remembers its negative multiplicity, and cancels it against a later insertion. At the end of the run, rows
+still held back are reported with the sources they may come from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.expr.types import Schema
-from penstock.io.delivery.publish import move
+from penstock.io.delivery.atomic_files import move
 from penstock.io.source import Row
 
 MAX_LISTED = 10
@@ -23,10 +23,10 @@ MAX_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """A report on the rows that a table holds back.
+    """Report of the rows a table still holds back.
 
     rows:    number of distinct rows.
-    some:    the first of them, as changes with their negative weights.
+    some:    a few of them, as changes with their negative weights.
     sources: table sources that the rows may come from.
     """
 
@@ -36,7 +36,7 @@ class HeldBack:
 
 
 def consolidated(rows: Iterable[Row]) -> dict[Row, int]:
-    """Consolidate changes, weight last: the nonzero sum of weights per row."""
+    """Sum the weights (last field) of equal rows and drop zeros."""
     sums: dict[Row, int] = {}
     for *values, weight in rows:
         row = tuple(values)
@@ -44,31 +44,31 @@ def consolidated(rows: Iterable[Row]) -> dict[Row, int]:
     return {row: weight for row, weight in sums.items() if weight}
 
 
-def named(sources: Sequence[str]) -> str:
-    """The name or names of sources, for a sentence."""
+def source_names(sources: Sequence[str]) -> str:
+    """Join source names for use in a sentence."""
     if len(sources) == 1:
         return f"source {sources[0]!r}"
     return f"one of the sources {', '.join(map(repr, sources))}"
 
 
 def report_lines(held_back: Mapping[str, HeldBack]) -> Iterator[str]:
-    """Lines of text on the rows that tables hold back at the end of a run."""
+    """Format the report of rows still held back at the end of a run."""
     for sink, held in held_back.items():
         if held.rows == 1:
-            what, them = "1 row was retracted more often than it came", "it"
+            what, them = "1 row was retracted more often than inserted", "it"
         else:
-            what, them = f"{held.rows:,} rows were retracted more often than they came", "them"
-        yield f"{named(held.sources)}: {what}; sink {sink!r} holds {them} back:"
+            what, them = f"{held.rows:,} rows were retracted more often than inserted", "them"
+        yield f"{source_names(held.sources)}: {what}; sink {sink!r} holds {them} back:"
         yield from (f"  {change.weight:+d} {change.row!r}" for change in held.some)
         if held.rows > len(held.some):
             yield f"  and {held.rows - len(held.some):,} more"
 
 
 class HeldRows:
-    """The rows held back for a sink in another system, in a folder if they must survive the run.
+    """Held-back rows of a sink in an external system, stored in a folder if they must survive the run.
 
-    A tick that changes which rows are held back has a file, written before the tick is committed. The
-    file before it is kept too: the tick may have to be delivered again.
+    Each tick that changes the held-back rows writes a file before it commits. The previous file is kept,
+    because the tick may have to be delivered again.
     """
 
     def __init__(self, schema: Schema, folder: Path | None) -> None:
@@ -79,18 +79,18 @@ class HeldRows:
         self._before: dict[Row, int] = {}
 
     def recover(self, tick: int) -> None:
-        """Restore the rows held back after the committed `tick`, and forget later ticks."""
+        """Restore the rows held back as of the committed `tick`, and drop files of later ticks."""
         for number in self._numbers():
             if number > tick:
                 self._path(number).unlink()
         self.rows, self._before, self._tick = self._read(tick), self._read(tick - 1), tick
 
     def before(self, tick: int) -> dict[Row, int]:
-        """Rows held back before a tick, whatever an earlier attempt at it has kept."""
+        """Return the rows held back before a tick, ignoring files of earlier attempts at it."""
         return self._before if tick == self._tick else self.rows
 
     def keep(self, tick: int, rows: dict[Row, int]) -> None:
-        """Keep the rows held back after a tick, on disk if there is a folder."""
+        """Store the rows held back after a tick, on disk if there is a folder."""
         before = self.before(tick)
         if self._folder is not None and (rows != before or self._path(tick).exists()):
             self._write(self._path(tick), rows)

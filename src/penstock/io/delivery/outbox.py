@@ -1,15 +1,15 @@
-"""Outbox: prepared ticks as part files, for sinks in another system that takes a tick in one transaction.
+"""Outbox: prepared ticks as part files, for sinks that deliver to a transactional system.
 
-A *delivery* is such a system. It keeps the number of the last tick beside the rows and changes both in one
-transaction, so it recognises a tick that is delivered again, and skips it. The changes of a tick wait in
-the outbox until they have arrived. So each tick arrives exactly once, wherever a run is killed:
+The external system stores the number of the last tick beside the rows, and changes both in one transaction.
+It therefore recognises a redelivered tick and skips it. A tick stays in the outbox until the system has it,
+so each tick arrives exactly once even if the run is killed:
 
-    prepare   the outbox holds the tick, and the delivery has it ready if it can
+    prepare   write the tick to the outbox, and stage it in the external transaction if possible
     commit    the engine commits its checkpoint
-    publish   the delivery's transaction ends, and the outbox forgets the tick
-    recover   a tick that is committed and has not arrived is delivered
+    publish   commit the external transaction, then drop the tick from the outbox
+    recover   deliver a committed tick that has not arrived
 
-On Spark, tasks stage the parts (`StagedSink`) and never see the other system or its credentials.
+On Spark, tasks stage the parts (`StagedSink`) and never see the external system or its credentials.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from typing import TypeAlias
 
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
+from penstock.io.delivery.atomic_files import STAGING, remove
 from penstock.io.delivery.held_back import HeldBack, HeldRows, consolidated
-from penstock.io.delivery.keys import Keys
-from penstock.io.delivery.publish import STAGING, remove
+from penstock.io.delivery.table_keys import Keys
 from penstock.io.files import changelog
 from penstock.io.requirements import require_arrow
-from penstock.io.sink import Drain, PartsWriter, SinkTarget, held_back_of, refuse_later_ticks, refuse_new
+from penstock.io.sink import (
+    Drain,
+    PartsWriter,
+    SinkTarget,
+    held_back_of,
+    refuse_later_ticks,
+    refuse_mid_run_start,
+)
 from penstock.io.source import Row, Rows
 
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
@@ -37,37 +44,37 @@ BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class Delivered(SinkTarget):
-    """Base class of sinks that are deliveries. key: of a table; None for a changelog."""
+class DeliveredSink(SinkTarget):
+    """Base class of sinks that deliver to a transactional system. key: of a table; None for a changelog."""
 
     key: tuple[str, ...] | None = None
 
 
 class Delivery(ABC):
-    """Another system that takes each tick in one transaction. One thread."""
+    """Connection to a transactional system that applies each tick in one transaction. Single-threaded."""
 
     destination: str
     """Where rows go, as text without secrets."""
 
     @abstractmethod
     def last_tick(self) -> int | None:
-        """Return the last tick that arrived: 0 before the first, None if the destination is missing."""
+        """Return the last tick delivered: 0 before the first, None if the destination is missing."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Create what does not exist yet."""
+        """Create the destination if it is missing."""
 
     @abstractmethod
     def apply(self, tick: int, batches: Batches) -> Rows | None:
-        """Prepare the changes of a tick, weight last, unseen by readers; undo whatever was not finished.
+        """Apply a tick's changes (weight last) invisibly to readers, after undoing any unfinished attempt.
 
-        A table with a key gets each row once, held-back rows included. Returns the rows with negative
-        multiplicity after the tick, weight last; None if the tick had already arrived.
+        A keyed table gets each row at most once, held-back rows included. Returns the rows with negative
+        multiplicity after the tick, weight last, or None if the tick was already delivered.
         """
 
     @abstractmethod
     def finish(self, tick: int) -> None:
-        """Make the applied changes visible, together with the number of the tick."""
+        """Commit the applied changes together with the tick number."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -75,18 +82,18 @@ class Delivery(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Prepared ticks of one sink, in a folder of its own."""
+    """Prepared ticks of one sink, stored in a folder of its own."""
 
     folder: Path
     schema: Schema
 
     def keep(self, tick: int, rows: Rows) -> None:
-        """Write the rows of a tick to disk, in place of those of an earlier attempt."""
+        """Write a tick's rows to disk, replacing those of an earlier attempt."""
         self.drop(tick)
         self.assemble(tick, [changelog.stage_part(self.folder, tick, "0.parquet", rows, self.schema)])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        """Assemble a tick from parts that tasks have staged; repeating it is harmless."""
+        """Assemble a tick from parts staged by tasks. Idempotent."""
         changelog.assemble(self.folder, tick, names)
 
     def _tick(self, tick: int) -> Path:
@@ -96,11 +103,11 @@ class Outbox:
         return self._tick(tick).is_dir()
 
     def parts(self, tick: int) -> list[Path]:
-        """List the files of a tick."""
+        """List the part files of a tick."""
         return sorted(self._tick(tick).iterdir())
 
     def batches(self, tick: int) -> Iterator[Rows]:
-        """Yield the rows of a tick, some at a time."""
+        """Yield the rows of a tick in batches."""
         import pyarrow.parquet as pq
 
         from penstock.io.arrow import table_to_rows
@@ -111,16 +118,16 @@ class Outbox:
                     yield table_to_rows(batch, self.schema, weighted=True)
 
     def drop(self, tick: int) -> None:
-        """Forget a tick, which has arrived."""
+        """Delete a delivered tick."""
         remove(self._tick(tick))
 
     def clear(self) -> None:
-        """Forget all ticks."""
+        """Delete all ticks."""
         remove(self.folder / STAGING)
 
 
 class DeliveryWriter(PartsWriter):
-    """A writer of ticks to a delivery, through an outbox if there is a checkpoint.
+    """Sink writer that delivers ticks to a transactional system, through an outbox if there is a checkpoint.
 
     keys: of a table; None for a changelog.
     """
@@ -138,7 +145,7 @@ class DeliveryWriter(PartsWriter):
         delivery, name = self._delivery, self._drain.name
         found = delivery.last_tick()
         refuse_later_ticks(name, delivery.destination, found or 0, tick)
-        refuse_new(name, delivery.destination, tick, found is not None)
+        refuse_mid_run_start(name, delivery.destination, tick, found is not None)
         delivery.begin()
         self._held.recover(tick)
         if self._outbox is not None:
@@ -151,7 +158,7 @@ class DeliveryWriter(PartsWriter):
         if not rows:
             return
         if self._keys is not None:
-            rows = netted(rows, self._drain.schema)
+            rows = consolidated_rows(rows, self._drain.schema)
         if self._outbox is not None:
             self._outbox.keep(tick, rows)
         self._apply(tick, rows)
@@ -198,20 +205,20 @@ class DeliveryWriter(PartsWriter):
         self._delivery.close()
 
 
-def netted(rows: Rows, schema: Schema) -> Rows:
-    """Consolidate changes, so that each row comes once."""
+def consolidated_rows(rows: Rows, schema: Schema) -> Rows:
+    """Consolidate changes so that each row appears once."""
     return [(*row, weight) for row, weight in consolidated(with_one_zero(rows, schema)).items()]
 
 
 def _of_keys_in(held: Mapping[Row, int], keys: Keys, batches: Batches) -> dict[Row, int]:
-    """The held-back rows that have the key of a change."""
+    """Select the held-back rows whose key appears in the changes."""
     key = keys.of()
     changed = {key(row) for rows in batches() for row in rows}
     return {row: weight for row, weight in held.items() if key(row) in changed}
 
 
 def _with(held: Mapping[Row, int], batches: Batches) -> Iterator[Rows]:
-    """Add held-back rows to changes, each row once."""
+    """Merge held-back rows into changes, each row once."""
     left = dict(held)
     for rows in batches():
         yield [
@@ -225,13 +232,13 @@ def _with(held: Mapping[Row, int], batches: Batches) -> Iterator[Rows]:
 
 @dataclass(frozen=True)
 class StagedSink:
-    """All that a task on Spark knows of such a sink: the folder of its outbox, and the key."""
+    """Task-side view of a delivering sink on Spark: its outbox folder and its key."""
 
     folder: str
     key: tuple[str, ...] | None
 
     def stage(self, sink: str, tick: int, name: str, rows: Rows, schema: Schema) -> str:
-        """Write a part of a tick and return its name for `assemble`. All rows of a key are in one task."""
+        """Write a part of a tick and return its name for `assemble`. One task holds all rows of a key."""
         if self.key is not None:
-            rows = netted(rows, schema)
+            rows = consolidated_rows(rows, schema)
         return changelog.stage_part(self.folder, tick, name, rows, schema)

@@ -1,8 +1,7 @@
-"""Delta tables through the `deltalake` package: changes or current rows, and tables as sources.
+"""Delta tables as sources and sinks, through the `deltalake` package.
 
-A tick is one version of the table, whose log also holds the number of the tick (a transaction id of `app`),
-so a tick that comes again is recognised and skipped. The package writes files and log, in a folder on this
-machine or in any storage that it knows.
+Each tick is one version of the table. The table's log also records the tick number (as a transaction id of
+`app`), so a repeated tick is recognised and skipped. The package supports local folders and object stores.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any, ClassVar
 from penstock.errors import BadInput
 from penstock.expr.types import Float64Type, ListType, Schema, StructType
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.keys import Keys, key_of
-from penstock.io.delivery.outbox import Delivered, DeliveryWriter
+from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
+from penstock.io.delivery.table_keys import Keys, key_of
 from penstock.io.files.changelog import check_columns
 from penstock.io.requirements import refuse_untyped, require_package
 from penstock.io.sink import Drain, Writer, column_names, open_sink
@@ -34,7 +33,7 @@ def require_deltalake(what: str) -> None:
 
 
 def check_location(path: str, options: Mapping[str, str], what: str) -> None:
-    """Raise `BadUri` for a scheme that `deltalake` does not know, before the first tick would fail."""
+    """Raise `BadUri` for a URI scheme that `deltalake` does not support, before a tick fails on it."""
     if not scheme_of(path):
         return
     from deltalake.exceptions import DeltaError
@@ -44,7 +43,7 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
         DeltaStorageHandler(path, dict(options))
     except DeltaError as error:
         if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
-            return  # such as a missing option: reading or writing the table reports it
+            return  # Such as a missing option: reading or writing the table reports it.
         raise unsupported(
             path,
             what,
@@ -56,8 +55,8 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
 
 
 @dataclass(frozen=True, init=False)
-class DeltaTable(Delivered):
-    """The current rows: inserted, updated and deleted by key.
+class DeltaTable(DeliveredSink):
+    """Sink with the current rows of a stream, inserted, updated and deleted by key.
 
     path:    a folder or a URI; a missing table is created.
     key:     columns that identify a row; not nullable, no floats, lists or nested rows.
@@ -97,8 +96,10 @@ class DeltaTable(Delivered):
 
 
 @dataclass(frozen=True, init=False)
-class DeltaChangelog(Delivered):
-    """Every change: the columns, then `weight` and `tick`. See `DeltaTable` for path, app and options."""
+class DeltaChangelog(DeliveredSink):
+    """Sink with every change: the columns, then `weight` and `tick`. See `DeltaTable` for path, app and
+    options.
+    """
 
     guarantee: ClassVar[Guarantee] = _GUARANTEE
     path: str
@@ -121,7 +122,7 @@ class DeltaChangelog(Delivered):
 
 @dataclass(frozen=True, init=False)
 class DeltaRows(Source):
-    """The rows of a Delta table, then the changes of each later version.
+    """Source of a Delta table's rows, then of the changes in each later version.
 
     path:    a folder or a URI.
     version: the first to read; by default the newest.
@@ -158,7 +159,7 @@ class DeltaRows(Source):
 
 
 def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
-    """Check the requirements of a Delta table: package, location and types. Raises `BadInput`, `BadUri`."""
+    """Check a Delta table's package, location and column types. Raises `BadInput`, `BadUri`."""
     require_deltalake(what)
     check_location(table.path, table.options, what)
     refuse_untyped(schema, f"{what}, a Delta table")
@@ -202,6 +203,6 @@ def _(sink: DeltaChangelog, drain: Drain) -> Writer:
 @open_source.register
 def _(source: DeltaRows, feed: Feed) -> Reader:
     check_delta(source, f"source {feed.name!r}", feed.schema)
-    from penstock.io.delta.reader import DeltaReader
+    from penstock.io.delta.version_reader import DeltaReader
 
     return DeltaReader(source, feed)

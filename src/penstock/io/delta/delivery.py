@@ -1,4 +1,4 @@
-"""Delivery of ticks to a Delta table, each as one version."""
+"""Delivery of ticks to Delta tables, one version per tick."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from deltalake.exceptions import DeltaError
 from penstock.errors import UnwritableSink
 from penstock.expr.types import INT64, Field, Schema
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
-from penstock.io.delivery.keys import Keys, settled
 from penstock.io.delivery.outbox import Batches, Delivery
+from penstock.io.delivery.table_keys import Keys, net_change
 from penstock.io.files.changelog import TICK
 from penstock.io.source import WEIGHT, Row, Rows
 
 _OPERATION = "penstock operation"
-_compute: Any = pc  # its functions are made when it is imported; type checkers know none of them
+_compute: Any = pc  # generated at import time, unseen by type checkers
 
 
 class DeltaDelivery(Delivery):
-    """Base of both forms: the table, and the number of the tick in its log."""
+    """Base class of Delta deliveries: the table, and the tick number in its log."""
 
     feed = False
 
@@ -96,7 +96,7 @@ class DeltaDelivery(Delivery):
             )
 
     def apply(self, tick: int, batches: Batches) -> Rows | None:
-        # The package has no transaction that stays open, so the change waits for `finish`.
+        # deltalake has no open transactions, so the change waits for `finish`.
         self._ready = None
         with self._reporting("cannot be read"):
             if (self.last_tick() or 0) >= tick:
@@ -117,7 +117,7 @@ class DeltaDelivery(Delivery):
 
     @property
     def _adopted(self) -> str:
-        """Name under which the log records that the table held rows before its first tick."""
+        """Application id under which the log marks a table that had rows before its first tick."""
         return f"{self._app}/adopted"
 
     def _properties(self, tick: int, notes: Iterable[Transaction] = ()) -> CommitProperties:
@@ -138,15 +138,17 @@ class DeltaDelivery(Delivery):
         )
 
     def columns(self) -> Schema:
-        """Columns of the table."""
+        """List the columns of the table."""
         return self._rows
 
     @abstractmethod
     def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
-        """Return the action that creates the version of the tick, and the rows held back after it."""
+        """Return the action that creates the tick's version, and the rows held back after it."""
 
 
 class ChangelogDelivery(DeltaDelivery):
+    """Delivery that appends every change, with weight and tick."""
+
     def columns(self) -> Schema:
         return Schema((*self._rows.fields, Field(WEIGHT, INT64), Field(TICK, INT64)))
 
@@ -165,7 +167,7 @@ class ChangelogDelivery(DeltaDelivery):
 
 
 class TableDelivery(DeltaDelivery):
-    """Rows by key. A merge first compares existing rows of the tick's keys by all columns."""
+    """Delivery that merges rows by key. It first compares existing rows of the tick's keys in all columns."""
 
     def __init__(self, *where: Any, keys: Keys, feed: bool) -> None:
         super().__init__(*where)
@@ -177,11 +179,11 @@ class TableDelivery(DeltaDelivery):
         table = self._table()
         # Rows of others may have been there before this run began.
         adopted = table.transaction_version(self._adopted) is not None
-        after = settled(self._keys, self._there(table, changes), changes, replaces=adopted)
+        after = net_change(self._keys, self._there(table, changes), changes, replaces=adopted)
         return lambda: self._merge(tick, after.rows), after.held
 
     def _there(self, table: deltalake.DeltaTable, changes: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows of the table that have a key of the changes."""
+        """Yield the table's rows that share a key with the changes."""
         key = self._keys.of()
         keys = set(map(key, changes))
         if not keys:
@@ -196,7 +198,7 @@ class TableDelivery(DeltaDelivery):
             yield from (row for row in table_to_rows(found, self._rows) if key(row) in keys)
 
     def _range(self, keys: set[Row]) -> str | None:
-        """Predicate that skips files without such keys, if the first key column holds integers or text."""
+        """Build a predicate that prunes files by the range of the first key column, for integers and text."""
         firsts = [key[0] for key in keys]
         if not all(type(first) is int or type(first) is str for first in firsts):
             return None
@@ -208,7 +210,7 @@ class TableDelivery(DeltaDelivery):
         return f"{column} between {low} and {high}"
 
     def _merge(self, tick: int, rows: Rows) -> None:
-        if not rows:  # an empty merge would not record the tick
+        if not rows:  # An empty merge would not record the tick.
             self._append(tick, arrow_schema(self._rows), iter(()))
             return
         columns = Schema((*self._rows.fields, Field(_OPERATION, INT64)))

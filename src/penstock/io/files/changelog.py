@@ -1,4 +1,4 @@
-"""Changelog: every change of every tick, as Parquet.
+"""Changelog sink: every change of every tick, as Parquet.
 
     <path>/tick=1/part-*.parquet             columns of the stream, then `weight` (int64)
     <path>/tick=2/part-*.parquet
@@ -31,10 +31,18 @@ from typing import Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
+from penstock.io.delivery.atomic_files import STAGING, move_folder, remove, remove_empty, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.publish import STAGING, move_folder, remove, remove_empty, sync_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
-from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.sink import (
+    Drain,
+    PartsWriter,
+    SinkTarget,
+    Writer,
+    open_sink,
+    refuse_later_ticks,
+    refuse_mid_run_start,
+)
 from penstock.io.source import WEIGHT, set_fields
 from penstock.paths import local_path
 
@@ -43,7 +51,10 @@ TICK = "tick"
 
 @dataclass(frozen=True)
 class Changelog(SinkTarget):
-    """All changes, one folder per tick, exactly once with a checkpoint. path: created if missing."""
+    """Sink with all changes, one folder per tick, exactly once with a checkpoint.
+
+    path: created if missing.
+    """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         "exactly once",
@@ -60,24 +71,24 @@ class Changelog(SinkTarget):
 
 
 def tick_folder(tick: int) -> str:
-    # No leading zeros: DuckDB would read text.
+    # No leading zeros: DuckDB would infer text.
     return f"{TICK}={tick}"
 
 
 def published_ticks(path: Path) -> list[int]:
-    """List the ticks that have a folder at `path`, in order."""
+    """List the published ticks at `path`, in order."""
     names = os.listdir(path) if path.is_dir() else []
     numbers = (name.removeprefix(f"{TICK}=") for name in names if name.startswith(f"{TICK}="))
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def check_columns(sink: str, schema: Schema) -> None:
-    """Raise `BadInput` if the stream has a column with the name of one that the changelog adds."""
+    """Raise `BadInput` if a stream column has the name of one that the changelog adds."""
     for name in (WEIGHT, TICK):
         if schema.position(name) is not None:
             raise BadInput(
-                f"sink {sink!r}: a changelog cannot hold a column called {name!r}",
-                why="it adds columns of its own: each row's weight and tick",
+                f"sink {sink!r}: column {name!r} is reserved in a changelog",
+                why="the changelog adds it itself: each row's weight and tick",
                 fix=f"rename the column in a select before the sink: `.select(..., other_name=col.{name})`",
                 sink=sink,
                 column=name,
@@ -96,7 +107,7 @@ def stage_part(
     *,
     durable: bool = True,
 ) -> str:
-    """Write changes (weight last) hidden from readers, and return the name for `assemble`.
+    """Write changes (weight last) where readers do not look, and return the part's name for `assemble`.
 
     `name` is unique among the tasks and attempts of this tick, and ends in ".parquet".
     """
@@ -110,7 +121,7 @@ def stage_part(
 
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
-    """Assemble the unpublished folder of a tick from exactly these parts; repeating it is harmless.
+    """Assemble the unpublished folder of a tick from exactly these parts. Idempotent.
 
     Raises `FileNotFoundError` if a part is missing.
     """
@@ -119,10 +130,10 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
     present = set(os.listdir(folder))
-    # First this: a superseded driver finds its parts gone, and must not touch the files of its successor.
+    # Check first: a superseded driver finds its parts gone, and must not touch its successor's files.
     for name in wanted - present:
         os.rename(staging / "parts" / name, folder / name)
-    for name in present - wanted:  # of a failed attempt
+    for name in present - wanted:  # left by a failed attempt
         (folder / name).unlink()
     if durable:
         sync_folder(folder)
@@ -130,7 +141,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
 
 
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """Publish an assembled tick; harmless if it is published already or had no changes."""
+    """Publish an assembled tick. Does nothing if the tick is already published or had no changes."""
     assembled = Path(path, STAGING, tick_folder(tick))
     if not assembled.is_dir():
         return
@@ -142,7 +153,7 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """After a crash, publish what was assembled for the committed `tick`, and drop everything else staged."""
+    """Publish the committed `tick` if a crash left it assembled, and delete everything else staged."""
     publish(path, tick, durable=durable)
     remove(Path(path, STAGING))
 
@@ -151,6 +162,8 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 
 class ChangelogWriter(PartsWriter):
+    """Sink writer of a changelog in a single process."""
+
     def __init__(self, target: Changelog, drain: Drain) -> None:
         require_arrow(f"sink {drain.name!r}")
         check_columns(drain.name, drain.schema)
@@ -158,7 +171,7 @@ class ChangelogWriter(PartsWriter):
         self._drain = drain
 
     def recover(self, tick: int) -> None:
-        refuse_new(self._drain.name, self._path, tick, self._path.is_dir())
+        refuse_mid_run_start(self._drain.name, self._path, tick, self._path.is_dir())
         self._path.mkdir(parents=True, exist_ok=True)
         refuse_later_ticks(self._drain.name, self._path, max(published_ticks(self._path), default=0), tick)
         recover(self._path, tick, durable=self._drain.durable)
@@ -177,7 +190,7 @@ class ChangelogWriter(PartsWriter):
         publish(self._path, tick, durable=self._drain.durable)
 
     def close(self) -> None:
-        # With a checkpoint, a tick that was committed and not published waits there for `recover`.
+        # With a checkpoint, a committed but unpublished tick stays there for `recover`.
         if self._drain.durable:
             remove_empty(self._path / STAGING / "parts", self._path / STAGING)
         else:

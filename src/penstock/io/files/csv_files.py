@@ -1,9 +1,9 @@
-"""CSV files with a header: columns are found by name, others are ignored.
+"""CSV source: files with a header, matched to columns by name.
 
-The format is RFC 4180: commas, quotes doubled within quotes, line breaks within quotes, in UTF-8; `.gz` is
-decompressed. Fields are parsed by `penstock.io.files.text_values` (bytes are the field's UTF-8). An empty
-field, quoted or not, is null in a nullable column, the empty text in another `str` or `bytes`, and an error
-elsewhere. CSV cannot hold structs and lists.
+The format is RFC 4180 in UTF-8: commas, doubled quotes and line breaks within quotes; `.gz` is decompressed.
+Extra columns are ignored. Fields are parsed by `penstock.io.files.text_values` (bytes are the field's UTF-8).
+An empty field, quoted or not, is null in a nullable column, the empty text in a non-nullable `str` or
+`bytes`, and an error elsewhere. CSV cannot hold structs and lists.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from penstock.errors import BadInput
 from penstock.expr.types import INT64, BytesType, Field, StrType
+from penstock.io.files.file_reader import FileFormat, FilesReader, Record, open_bytes, unreadable
+from penstock.io.files.file_source import Files, Listing
 from penstock.io.files.json_files import checked_weight
-from penstock.io.files.listing import Files, Listing
-from penstock.io.files.reader import FileFormat, FilesReader, Record, open_bytes, unreadable
 from penstock.io.files.text_values import Unfit, parse, shortened
 from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
@@ -76,7 +76,10 @@ class CsvFormat(FileFormat):
             return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
 
     def _row_of(self, path: Path, header: list[str]) -> RowOf:
-        """Converter of a file's fields to rows. Raises `UnreadableSource` for a header that does not fit."""
+        """Build a converter from a file's fields to rows.
+
+        Raises `UnreadableSource` for a header that does not match.
+        """
         wanted = [*self._columns]
         if not self._feed.append and WEIGHT in header:
             wanted.append((self._weight, field_parser(self._feed.name, self._weight)))
@@ -135,7 +138,7 @@ def converter(
 
 
 def field_parser(source: str, declared: Field) -> FromText:
-    """Parser of a field's text to an internal value. Raises `BadInput` for types that CSV cannot hold."""
+    """Build a parser from field text to internal values. Raises `BadInput` for types without a CSV form."""
     try:
         from_text = parse(declared.type)
     except TypeError:

@@ -1,8 +1,8 @@
-"""Dead letters: unreadable rows, set aside as JSON lines.
+"""Dead letters: unreadable rows, written to a folder as JSON lines.
 
     <folder>/tick=12-<source>.jsonl           {"source", "file", "row", "line", "reason", "text"} per line
 
-A file appears whole, together with the tick that met the rows, in the two steps of a sink
+Each file is published together with the tick that met the rows, by the two-step protocol of sinks
 (`penstock.io.sink`).
 """
 
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.io.delivery.publish import STAGING, move, remove_empty, sync_file
+from penstock.io.delivery.atomic_files import STAGING, move, remove_empty, sync_file
 from penstock.io.source import BadRecord
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The dead letters of one source. durable: they must survive a power cut."""
+    """Dead letters of one source. durable: sync files to disk."""
 
     source: str
     folder: Path
@@ -30,7 +30,7 @@ class DeadLetters:
         return f"tick={tick}-{quote(self.source, safe='')}.jsonl"
 
     def prepare(self, tick: int, bad: Sequence[BadRecord]) -> None:
-        """Write the rows that a tick set aside, hidden from readers."""
+        """Write the unreadable rows of a tick where readers do not look."""
         if bad:
             staging = self.folder / STAGING
             staging.mkdir(parents=True, exist_ok=True)
@@ -41,13 +41,13 @@ class DeadLetters:
                 sync_file(file)
 
     def publish(self, tick: int) -> None:
-        """Publish the tick's file, if it has one that is not published yet."""
+        """Publish the tick's file, if there is an unpublished one."""
         staged = self.folder / STAGING / self._name(tick)
         if staged.exists():
             move(staged, self.folder / self._name(tick), durable=self.durable)
 
     def recover(self, tick: int) -> None:
-        """Publish the dead letters of the committed `tick` after a crash, and drop later ones."""
+        """Publish the dead letters of the committed `tick` after a crash, and delete later ones."""
         self.publish(tick)
         staging = self.folder / STAGING
         if staging.is_dir():

@@ -1,8 +1,8 @@
-"""JSON files: one object per line, or one array of objects per file.
+"""JSON source: files with one object per line, or one array of objects.
 
-The first character of a file shows which of the two it is. Values are converted by
+The first character of a file decides between the two. Values are converted by
 `penstock.io.files.json_values`. Files are UTF-8; `.gz` is decompressed. An array is parsed as a whole, so
-lines are better for large files.
+prefer lines for large files.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
+from penstock.io.files.file_reader import FileFormat, FilesReader, Record, open_bytes, unreadable
+from penstock.io.files.file_source import Files, Listing
 from penstock.io.files.json_values import from_object
-from penstock.io.files.listing import Files, Listing
-from penstock.io.files.reader import FileFormat, FilesReader, Record, open_bytes, unreadable
 from penstock.io.files.text_values import Unfit, shortened
 from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
@@ -94,7 +94,7 @@ class JsonFormat(FileFormat):
 
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
-    """Converter of a JSON object to an internal row, or to the rows of a record; it raises `Unfit`."""
+    """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `Unfit`."""
     feed.reserved()
     convert = from_object(feed.schema.fields)
     decode = feed.decode
@@ -112,7 +112,7 @@ def row_converter(feed: Feed) -> Callable[[Any], Any]:
 
 
 def checked_weight(weight: int | None) -> int:
-    """The weight of a row of a table source, by default 1. Raises `Unfit` for 0."""
+    """Return the weight of a table source's row, 1 by default. Raises `Unfit` for 0."""
     if weight == 0:
         raise Unfit(f"{WEIGHT}: the weight of a row cannot be 0")
     return 1 if weight is None else weight

@@ -1,4 +1,4 @@
-"""Conversion of parsed JSON to internal values, and back.
+"""Conversion between parsed JSON and internal values.
 
     bool, int, float     JSON true/false, whole numbers, numbers; floats also "NaN", "Infinity", "-Infinity"
     decimal              a number or a string, exactly
@@ -56,7 +56,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 @singledispatch
 def from_json(data_type: DataType) -> Convert:
-    """Converter of a non-null parsed JSON value to an internal value; it raises `Unfit`."""
+    """Build a converter from non-null parsed JSON to internal values; it raises `Unfit`."""
     raise TypeError(data_type)
 
 
@@ -181,7 +181,7 @@ def _(data_type: StructType) -> Convert:
 
 
 def from_object(fields: Sequence[Field]) -> Convert:
-    """Converter of a JSON object to a tuple. `Unfit` names the field."""
+    """Build a converter from JSON objects to tuples. `Unfit` names the field."""
     names: dict[str, Any] = {"unfit": unfit}
     lines = [
         "def row(value):",
@@ -195,13 +195,13 @@ def from_object(fields: Sequence[Field]) -> Convert:
         lines.append(f"    if {needs_conversion(f.type).format(f'v{at}')}:")
         lines.append(f"        v{at} = convert_{at}(value, v{at})")
     lines.append(f"    return ({''.join(f'v{at}, ' for at in range(len(fields)))})")
-    # One function for all fields: a loop over them costs three times as much.
+    # One generated function for all fields: a loop over them is three times slower.
     exec("\n".join(lines), names)
     return names["row"]
 
 
 def _field(declared: Field) -> Callable[[dict[str, Any], Any], Any]:
-    """Converter of a field, given its object and the value found there."""
+    """Build a converter for one field, given its object and the value found there."""
     name, convert = declared.name, from_json(declared.type)
 
     def value(whole: dict[str, Any], found: Any) -> Any:
@@ -219,7 +219,7 @@ def _field(declared: Field) -> Callable[[dict[str, Any], Any], Any]:
 
 @singledispatch
 def needs_conversion(data_type: DataType) -> str:
-    """Source of a test on a value `{0}`, false only for values that stay as they are."""
+    """Generate a test on a value `{0}` that is false only for values that need no conversion."""
     return "True"
 
 
@@ -257,13 +257,13 @@ def missing(declared: Field, *, is_there: bool) -> Unfit:
 
 
 def to_json(data_type: DataType) -> Convert:
-    """Converter of a value or None to what `json.dumps` takes."""
+    """Build a converter from a value or None to input for `json.dumps`."""
     convert = _converter(data_type)
     return lambda value: None if value is None else convert(value)
 
 
 def to_object(fields: Sequence[Field]) -> Convert:
-    """Converter of a row to a JSON object."""
+    """Build a converter from rows to JSON objects."""
     parts = [(field.name, to_json(field.type)) for field in fields]
     return lambda row: {name: convert(value) for (name, convert), value in zip(parts, row, strict=True)}
 

@@ -1,9 +1,9 @@
-"""Parquet files: columns are found by name, others are ignored.
+"""Parquet source: files with columns matched by name.
 
-A column may have any type that converts without loss: narrower integers and floats, unsigned ones if the
-values fit, other units and zones of timestamps (no zone means UTC; fractions of a microsecond are dropped),
-other precisions of decimals if the digits fit, dictionaries, large and view types. Everything else is an
-error that names file and column.
+Extra columns are ignored. A column may have any type that converts without loss: narrower or unsigned
+integers and floats, other timestamp units and zones (no zone means UTC; fractions of a microsecond are
+dropped), other decimal precisions if the digits fit, dictionaries, large and view types. Anything else is an
+error naming the file and column.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.io.files.listing import Files, Listing
-from penstock.io.files.reader import FileFormat, FilesReader, Record
+from penstock.io.files.file_reader import FileFormat, FilesReader, Record
+from penstock.io.files.file_source import Files, Listing
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.source import Feed, Reader, open_source
 

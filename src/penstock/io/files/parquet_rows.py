@@ -1,4 +1,4 @@
-"""Conversion of Parquet rows, whose columns may have other types than declared."""
+"""Conversion of Parquet files to rows, allowing columns of other types than declared."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from penstock.expr.types import (
     TimestampType,
 )
 from penstock.io.arrow import arrow_type, column_to_values
+from penstock.io.files.file_reader import Record, unreadable
 from penstock.io.files.json_files import checked_weight
-from penstock.io.files.reader import Record, unreadable
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
@@ -38,7 +38,7 @@ _ROWS = 8192
 
 
 def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
-    """Yield the records of a Parquet file, as `FileFormat.records`."""
+    """Yield the records of a Parquet file. Implements `FileFormat.records`."""
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowException as error:
@@ -60,7 +60,7 @@ def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
 
 
 def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> list[Field]:
-    """Return the fields in the file. Raises `UnreadableSource` for missing columns and wrong types."""
+    """Match the file's fields to columns. Raises `UnreadableSource` for missing columns and wrong types."""
     present: list[Field] = []
     for declared in fields:
         count = found.names.count(declared.name)
@@ -89,7 +89,7 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
 
 
 def plain(arrow: pa.DataType) -> pa.DataType:
-    """The type without a dictionary around it."""
+    """Return the type without dictionary encoding."""
     return arrow.value_type if types.is_dictionary(arrow) else arrow
 
 
@@ -116,7 +116,7 @@ _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
 
 @singledispatch
 def fits(data_type: DataType, arrow: pa.DataType) -> bool:
-    """Whether at least some values of an Arrow type can be values of a type."""
+    """Check whether an Arrow type can hold values of a column type."""
     return types.is_null(arrow) or _HOLDS[type(data_type)](plain(arrow))
 
 
@@ -143,7 +143,7 @@ def _(data_type: StructType, arrow: pa.DataType) -> bool:
 def batch_records(
     feed: Feed, path: Path, before: int, batch: pa.RecordBatch, fields: list[Field]
 ) -> Iterator[Record]:
-    """Yield the records of a batch, converted at once if all fit, otherwise row by row."""
+    """Yield the records of a batch, converted in bulk if all fit, otherwise row by row."""
     rows = whole_batch(batch, fields)
     if rows is not None and feed.append and feed.decode is None:
         yield from rows
@@ -168,7 +168,7 @@ def row_text(row: pa.RecordBatch) -> str:
 
 
 def whole_batch(batch: pa.RecordBatch, fields: list[Field]) -> list[tuple[Any, ...]] | None:
-    """Convert all rows of a batch at once; None if some value does not fit."""
+    """Convert all rows of a batch in bulk, or return None if some value does not fit."""
     try:
         return list(zip(*[column(batch, f) for f in fields]))
     except Unfit:
@@ -186,7 +186,7 @@ def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
 
 
 def values(array: pa.Array, data_type: DataType, *, nullable: bool) -> list[Any]:
-    """Convert an array whose type `fits` to internal values. Raises `ArrowInvalid` or `Unfit`."""
+    """Convert an array of a type that `fits` to internal values. Raises `ArrowInvalid` or `Unfit`."""
     if array.null_count and not nullable:
         raise Unfit(f"it is null, but {data_type} is declared without null")
     if types.is_null(array.type):

@@ -1,4 +1,4 @@
-"""TableFiles: the current rows as Parquet, changed in place as far as a reader can see.
+"""TableFiles sink: the current rows as Parquet files, replaced atomically each tick.
 
     <path>/current                                       a symbolic link to the newest version
     <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
@@ -33,10 +33,17 @@ from typing import Any, ClassVar
 from penstock.errors import BadInput
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
+from penstock.io.delivery.atomic_files import (
+    STAGING,
+    move_folder,
+    remove,
+    remove_empty,
+    sync_folder,
+    write_file,
+)
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.held_back import HeldBack
-from penstock.io.delivery.keys import Bucketing, Keys, bucketing, two_rows
-from penstock.io.delivery.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
+from penstock.io.delivery.table_keys import Bucketing, Keys, bucketing, duplicate_key_error
 from penstock.io.files.changelog import published_ticks, tick_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
@@ -48,7 +55,7 @@ from penstock.io.sink import (
     held_back_of,
     open_sink,
     refuse_later_ticks,
-    refuse_new,
+    refuse_mid_run_start,
 )
 from penstock.io.source import set_fields
 from penstock.paths import local_path
@@ -61,7 +68,7 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class TableFiles(SinkTarget):
-    """The current rows, exactly once with a checkpoint.
+    """Sink with the current rows of a stream, exactly once with a checkpoint.
 
     path:    a folder, created if missing.
     key:     columns that identify a row; None: a row may come several times.
@@ -106,7 +113,7 @@ def newest(path: str | os.PathLike[str]) -> int | None:
 
 
 def base_of(path: str | os.PathLike[str], tick: int) -> Path:
-    """Return the version that a tick changes: the newest before it, ignoring earlier attempts."""
+    """Return the version a tick builds on: the newest before it, ignoring earlier attempts at the tick."""
     before = [t for t in published_ticks(Path(path, VERSIONS)) if t < tick]
     assert before, "create() comes first"
     return version(path, before[-1])
@@ -116,7 +123,7 @@ def base_of(path: str | os.PathLike[str], tick: int) -> Path:
 
 
 def create(sink: str, target: TableFiles, schema: Schema) -> None:
-    """Create an empty table if there is none. Raises `BadInput` for one with other buckets."""
+    """Create an empty table unless it exists. Raises `BadInput` for one with other buckets."""
     from penstock.io.arrow import write_part
 
     number = Path(target.path, "buckets")
@@ -134,7 +141,7 @@ def create(sink: str, target: TableFiles, schema: Schema) -> None:
     if found != target.buckets:
         raise BadInput(
             f"sink {sink!r}: the table at {target.path} has {found} buckets, not {target.buckets}",
-            why="a row would be looked for in the wrong file",
+            why="rows would be looked up in the wrong bucket",
             fix=f"give buckets={found}, or another path",
             sink=sink,
         )
@@ -151,7 +158,7 @@ def stage(
     durable: bool = True,
     sources: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, int]]:
-    """Apply a tick's changes (weight last) to the buckets that they touch, and write these.
+    """Apply a tick's changes (weight last) to the buckets they touch, and write those.
 
     Yields per bucket its name for `assemble`, and its number of changes. `name` is unique among the tasks
     and attempts of this tick. `changes` are all changes of their buckets.
@@ -171,7 +178,7 @@ def stage(
         if twice is not None:
             assert target.key is not None
             less = _held_of_changed_keys(by, base, buckets, schema)
-            raise two_rows(Keys(sink, schema, target.key, sources), *twice, held=less, fix=_FIX)
+            raise duplicate_key_error(Keys(sink, schema, target.key, sources), *twice, held=less, fix=_FIX)
         staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
         write_part(folder / staged, rows, schema, weighted=False, durable=durable)
         if held:
@@ -183,7 +190,7 @@ _FIX = "give a key that is unique, or none to keep all rows"
 
 
 def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
-    """Apply changes to a bucket of a version: its rows, and those held back, weight last."""
+    """Apply changes to a bucket of a version. Returns its rows and its held-back rows, weight last."""
     from penstock.io.arrow import read_part
 
     file, held_before = base / bucket_file(bucket), base / held_file(bucket)
@@ -196,7 +203,7 @@ def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[li
 def _held_of_changed_keys(
     by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
 ) -> list[Row]:
-    """List the rows held back for the keys that a tick changes, weight last."""
+    """List held-back rows of the keys changed by a tick, weight last."""
     changed = {by.key(row) for part in buckets.values() for row in part}
     held = (_changed(base, bucket, part, schema)[1] for bucket, part in buckets.items())
     return [row for part in held for row in part if by.key(row) in changed]
@@ -207,7 +214,7 @@ def _held_beside(staged: Path) -> Path:
 
 
 def applied(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Apply changes to rows, keeping their order: the rows, and those held back, weight last."""
+    """Apply changes to rows, keeping their order. Returns the rows and the held-back rows, weight last."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:
         counts[row] += 1
@@ -228,7 +235,7 @@ def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
 
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
-    """Assemble the version of a tick, still unpublished, from staged buckets and all others as they were."""
+    """Assemble the unpublished version of a tick from staged buckets, taking over all others unchanged."""
     folder = Path(path, STAGING, tick_folder(tick))
     remove(folder)
     folder.mkdir(parents=True)
@@ -242,7 +249,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     for file in base_of(path, tick).iterdir():
         if file.name not in made:
             take_over(file, folder / file.name)
-    remove(version(path, tick))  # of a failed attempt
+    remove(version(path, tick))  # left by a failed attempt
     move_folder(folder, version(path, tick), durable=durable)
 
 
@@ -254,14 +261,14 @@ def take_over(old: Path, new: Path) -> None:
 
 
 def published_tick(current: Path) -> int:
-    """Return the tick of the version that a link `current` leads to."""
+    """Return the tick of the version to which the link `current` points."""
     return int(os.readlink(current).rpartition("=")[2])
 
 
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """Make the version of `tick`, if it has one, the current one; repeating it is harmless.
+    """Point `current` at the version of `tick`, if there is one. Idempotent.
 
-    It never goes back: a superseded driver may call this late.
+    The link never moves to an older version, even if a superseded driver calls this late.
     """
     link = Path(path, CURRENT)
     if not version(path, tick).is_dir() or (link.is_symlink() and published_tick(link) > tick):
@@ -277,7 +284,7 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """After a crash, publish the newest version up to the committed `tick`, and drop later ones."""
+    """Publish the newest version up to the committed `tick` after a crash, and delete later ones."""
     ticks = published_ticks(Path(path, VERSIONS))
     for later in ticks:
         if later > tick:
@@ -292,6 +299,8 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 
 class TableWriter(PartsWriter):
+    """Sink writer of a table in a single process."""
+
     def __init__(self, target: TableFiles, drain: Drain) -> None:
         require_arrow(f"sink {drain.name!r}")
         self._target = target
@@ -301,7 +310,7 @@ class TableWriter(PartsWriter):
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
         current = path / CURRENT
-        refuse_new(self._drain.name, path, tick, newest(path) is not None)
+        refuse_mid_run_start(self._drain.name, path, tick, newest(path) is not None)
         if current.is_symlink():
             refuse_later_ticks(self._drain.name, path, published_tick(current), tick)
         recover(path, tick, durable=self._drain.durable)

@@ -1,7 +1,7 @@
-"""Values written as text: numbers, dates, timestamps, in one grammar for JSON strings and CSV fields.
+"""Parsing of values written as text, with one grammar for JSON strings and CSV fields.
 
-It is stricter than Python's own parsers, which accept "1_000", " 7" or "2001-W01-1": all engines must read
-the same.
+The grammar is stricter than Python's own parsers, which accept "1_000", " 7" or "2001-W01-1", so that all
+engines read the same values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
-# Timestamps that `datetime.fromisoformat` reads correctly, once a missing zone is added.
+# Timestamps that `datetime.fromisoformat` parses correctly after a missing zone is added.
 _PLAIN_TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?(Z|\+00:00)?"
 )
@@ -44,7 +44,7 @@ for _name in ("Inf", "Infinity", "INF"):
 
 
 class Unfit(Exception):
-    """A value of another type than the declared one; the text names both."""
+    """Raised for a value that does not fit its declared type; the text names both."""
 
 
 def shortened(text: str, most: int = 60) -> str:
@@ -57,7 +57,9 @@ def unfit(needed: object, found: object) -> Unfit:
 
 @singledispatch
 def parse(data_type: DataType) -> Callable[[str], Any]:
-    """Parser of text to an internal value; it raises `Unfit`. TypeError for types without a text form."""
+    """Build a parser from text to internal values; it raises `Unfit`. TypeError for types without a text
+    form.
+    """
     raise TypeError(f"{data_type} cannot be written as text")
 
 
@@ -83,7 +85,7 @@ def whole_number(text: str, bits: int) -> int:
 
 
 def in_range(value: int, bits: int) -> int:
-    """Return the value. Raises `Unfit` if it does not fit a signed integer of that many bits."""
+    """Return the value, or raise `Unfit` if it does not fit a signed integer of that many bits."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         shown = str(value) if abs(value) < 10**60 else "it"
         raise Unfit(f"{shown} is out of the range of int{bits}")
@@ -114,7 +116,7 @@ def _(data_type: Float64Type) -> Callable[[str], Any]:
 
 
 def exact_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
-    """Round to exactly `scale` digits after the point. Raises `Unfit` if digits would be lost."""
+    """Round to `scale` digits after the point, or raise `Unfit` if that loses digits."""
     if not value.is_finite():
         raise unfit(data_type, str(value))
     with localcontext() as context:
@@ -138,7 +140,7 @@ def _(data_type: DecimalType) -> Callable[[str], Any]:
 
 
 def unicode_text(text: str) -> str:
-    """Return the text. Raises `Unfit` for half a surrogate pair, which no file can hold."""
+    """Return the text, or raise `Unfit` for an unpaired surrogate, which UTF-8 cannot encode."""
     if not text.isascii():
         try:
             text.encode()
@@ -165,7 +167,7 @@ def _(data_type: DateType) -> Callable[[str], Any]:
         try:
             return date.fromisoformat(text)
         except ValueError:
-            raise Unfit(f"{text} is not a date of the calendar") from None
+            raise Unfit(f"{text} is not a valid date") from None
 
     return day
 
@@ -179,7 +181,7 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
             try:
                 return datetime.fromisoformat(text if text.endswith(("Z", "+00:00")) else text + "Z")
             except ValueError:
-                raise Unfit(f"{text} is not a time of the calendar") from None
+                raise Unfit(f"{text} is not a valid time") from None
         match = _TIMESTAMP.fullmatch(text)
         if not match or (match[4] and not match[3]):
             raise unfit("a timestamp such as 2001-12-31T23:59:59Z", text)
@@ -190,6 +192,6 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
             moment = datetime.fromisoformat(iso + (zone or "Z"))
             return moment.astimezone(UTC)
         except (ValueError, OverflowError):
-            raise Unfit(f"{text} is not a time of the calendar") from None
+            raise Unfit(f"{text} is not a valid time") from None
 
     return instant

@@ -1,4 +1,4 @@
-"""PostgreSQL: changes or current rows in a table, each tick in one transaction.
+"""PostgreSQL sinks: changes or current rows in a table, one transaction per tick.
 
 A small table `penstock_ticks` of the same schema holds the last tick, and changes in the transaction of the
 tick. Missing tables are created.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.keys import Keys, key_of
-from penstock.io.delivery.outbox import Delivered, DeliveryWriter
+from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
+from penstock.io.delivery.table_keys import Keys, key_of
 from penstock.io.files.changelog import check_columns
 from penstock.io.postgres.server import Server
 from penstock.io.requirements import refuse_untyped
@@ -26,8 +26,8 @@ _GUARANTEE = Guarantee("exactly once", "rows and the number of the tick change i
 
 
 @dataclass(frozen=True, init=False)
-class PostgresTable(Delivered):
-    """The current rows: inserted, updated and deleted by key.
+class PostgresTable(DeliveredSink):
+    """Sink with the current rows of a stream, inserted, updated and deleted by key.
 
     url:    postgresql://user@host:port/database; preferably with the password in PGPASSWORD.
     table:  its name; a missing table is created, with the key as primary key.
@@ -52,8 +52,10 @@ class PostgresTable(Delivered):
 
 
 @dataclass(frozen=True, init=False)
-class PostgresChangelog(Delivered):
-    """Every change: the columns, then `weight` and `tick`. See `PostgresTable` for url, table and schema."""
+class PostgresChangelog(DeliveredSink):
+    """Sink with every change: the columns, then `weight` and `tick`. See `PostgresTable` for url, table and
+    schema.
+    """
 
     guarantee: ClassVar[Guarantee] = _GUARANTEE
     server: Server

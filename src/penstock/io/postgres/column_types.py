@@ -1,4 +1,4 @@
-"""Columns and values in PostgreSQL: quoted names, types, and text for COPY."""
+"""PostgreSQL columns and values: quoted names, SQL types, and the text format of COPY."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quoted(name: str, sink: str) -> str:
 
 @singledispatch
 def sql_type(data_type: DataType) -> str:
-    """The SQL type of a column. Lists and nested rows are JSON."""
+    """Map a column type to its SQL type. Lists and nested rows are JSON."""
     raise TypeError(data_type)
 
 
@@ -79,7 +79,7 @@ Text = Callable[[Any], str]
 
 @singledispatch
 def copy_text(data_type: DataType) -> Text:
-    """Converter of non-null values to the text format of COPY."""
+    """Build a converter from non-null values to the text format of COPY."""
     return str
 
 
@@ -90,7 +90,7 @@ def _(data_type: BoolType) -> Text:
 
 @copy_text.register
 def _(data_type: Float64Type) -> Text:
-    return repr  # PostgreSQL reads inf and nan
+    return repr  # PostgreSQL accepts inf and nan.
 
 
 @copy_text.register
@@ -117,12 +117,12 @@ def _(data_type: DataType) -> Text:
 
 
 def escaped(text: str) -> str:
-    """Escape characters that would end a field or a line."""
+    """Escape characters that would end a COPY field or line."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def copy_line(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
-    """Converter of rows of this schema, followed by integers, to lines of COPY."""
+    """Build a converter from rows of this schema, followed by integers, to COPY lines."""
     parts = [copy_text(f.type) for f in schema.fields]
     width = len(parts)
 

@@ -1,7 +1,7 @@
-"""Delivery of ticks to PostgreSQL, each in one transaction.
+"""Delivery of ticks to PostgreSQL, one transaction per tick.
 
-The transaction begins when a tick is prepared and stays open while the engine commits, so a change that the
-server refuses fails the tick before it counts.
+The transaction begins when a tick is prepared and stays open until the engine has committed. A change that
+the server rejects therefore fails the tick before it is committed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 
 from penstock.errors import PenstockError, UnwritableSink
 from penstock.expr.types import Schema
-from penstock.io.delivery.keys import Keys, two_rows
 from penstock.io.delivery.outbox import Batches, Delivery
+from penstock.io.delivery.table_keys import Keys, duplicate_key_error
 from penstock.io.postgres.column_types import column_definition, copy_line, quoted
 from penstock.io.postgres.server import Server, connect, reason
 from penstock.io.source import Row, Rows
@@ -30,7 +30,7 @@ _LOCK_TIMEOUT = "60s"
 
 
 class PostgresDelivery(Delivery):
-    """Base of both forms: the connection, the transaction, the number of the tick."""
+    """Base class of PostgreSQL deliveries: the connection, the open transaction, and the tick number."""
 
     def __init__(self, server: Server, sink: str, table: str, schema: str | None, rows: Schema) -> None:
         self._server = server
@@ -66,7 +66,7 @@ class PostgresDelivery(Delivery):
             if not isinstance(error, DatabaseError):
                 self._hang_up()
             raise UnwritableSink(
-                f"sink {self._sink!r}: PostgreSQL refuses a change of {self._table}",
+                f"sink {self._sink!r}: PostgreSQL rejected a change to {self._table}",
                 why=reason(error),
                 fix=f"correct the table or the rows; it is in {self._server}",
                 sink=self._sink,
@@ -87,7 +87,7 @@ class PostgresDelivery(Delivery):
         except UnwritableSink:
             if not was_open or self._open is not None:
                 raise
-            self._run("begin")  # the connection had been lost between two ticks
+            self._run("begin")  # The connection was lost between two ticks.
         self._in_transaction = True
 
     def _end(self, how: str) -> None:
@@ -95,7 +95,7 @@ class PostgresDelivery(Delivery):
         self._run(how)
 
     def close(self) -> None:
-        # The server rolls back what is not committed.
+        # The server rolls back uncommitted changes.
         self._hang_up()
 
     # -- ticks --------------------------------------------------------------------------------
@@ -153,14 +153,16 @@ class PostgresDelivery(Delivery):
 
     @abstractmethod
     def _definitions(self) -> list[str]:
-        """Column definitions and constraints for `create table`."""
+        """List the column definitions and constraints for `create table`."""
 
     @abstractmethod
     def _change(self, tick: int, batches: Batches) -> Rows:
-        """Apply the changes of a tick within its transaction, and return the rows held back after it."""
+        """Apply a tick's changes within its transaction, and return the rows held back after it."""
 
 
 class ChangelogDelivery(PostgresDelivery):
+    """Delivery that appends every change, with weight and tick."""
+
     def _definitions(self) -> list[str]:
         columns = [column_definition(f, self._sink) for f in self._rows.fields]
         return [*columns, '"weight" bigint not null', '"tick" bigint not null']
@@ -172,7 +174,7 @@ class ChangelogDelivery(PostgresDelivery):
 
 
 class TableDelivery(PostgresDelivery):
-    """Rows by key. The server compares changes with existing rows, by all columns."""
+    """Delivery that updates rows by key. The server compares changes with existing rows in all columns."""
 
     def __init__(
         self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, keys: Keys
@@ -197,7 +199,7 @@ class TableDelivery(PostgresDelivery):
         numbered = ([(*row, next(numbers)) for row in rows] for rows in batches())
         self._copy(_CHANGES, [*self._names, _WEIGHT, _NUMBER], numbered)
         self._run(f"analyze {_CHANGES}")
-        # A row that is in the table counts once: then the weight is the multiplicity of a row.
+        # Count a row already in the table once, so that the weight is the row's multiplicity.
         self._run(
             f"create temporary table penstock_after on commit drop as select {self._of('c', self._names)}, "
             f"c.{_WEIGHT} + (t.{self._key[0]} is not null)::int as {_WEIGHT}, c.{_NUMBER}, "
@@ -214,7 +216,7 @@ class TableDelivery(PostgresDelivery):
         return ", ".join(f"{table}.{name}" for name in names)
 
     def _equal(self, one: str, other: str) -> str:
-        """SQL condition that two rows are equal in all columns."""
+        """Build an SQL condition for equality of two rows in all columns."""
         casts = self._casts()
         return " and ".join(
             f"{one}.{name}{casts.get(name, '')} is not distinct from {other}.{name}{casts.get(name, '')}"
@@ -224,7 +226,7 @@ class TableDelivery(PostgresDelivery):
         )
 
     def _casts(self) -> dict[str, str]:
-        """Casts that make columns without an equality comparable, by quoted name."""
+        """Map quoted columns without an equality operator to casts that make them comparable."""
         found = self._run(
             "select attname, atttypid::regtype::text from pg_attribute "
             "where attrelid = to_regclass($1::text)",
@@ -234,13 +236,13 @@ class TableDelivery(PostgresDelivery):
         return {quoted(name, self._sink): casts[kind] for name, kind in found if kind in casts}
 
     def _held(self, batches: Batches) -> Rows:
-        """Changes whose rows have negative multiplicity now."""
+        """Return changes whose rows now have negative multiplicity."""
         less = self._run(f"select {_NUMBER}, {_WEIGHT} from {_AFTER} where {_WEIGHT} < 0")
         weights: dict[int, int] = dict(map(tuple, less))
         return [(*row, weights[number]) for number, row in _picked(batches, weights.keys())]
 
     def _check_keys(self, batches: Batches, held: Rows) -> None:
-        """Raise `DuplicateKey` if a key has two rows now."""
+        """Raise `DuplicateKey` if a key now has two rows."""
         replaced = f"select from {_AFTER} s where s.{_STANDS} and {self._same('s', 'a')}"
         twice = self._run(
             f"select a.{_NUMBER}, o.{_NUMBER}, a.{_WEIGHT} from {_AFTER} a left join {_AFTER} o "
@@ -254,7 +256,7 @@ class TableDelivery(PostgresDelivery):
             rows = dict(_picked(batches, {number, other}))
             one = rows[number]
             there = rows[other] if other is not None else one if times > 1 else None
-            raise two_rows(
+            raise duplicate_key_error(
                 self._keys,
                 one,
                 f"a row that is in {self.destination}" if there is None else there,
@@ -277,7 +279,7 @@ class TableDelivery(PostgresDelivery):
 
 
 def _picked(batches: Batches, numbers: Collection[int | None]) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of the given numbers, without their weights."""
+    """Yield the rows with the given numbers, without weights."""
     if not numbers:
         return
     for number, row in enumerate(row for rows in batches() for row in rows):

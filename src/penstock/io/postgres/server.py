@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL servers and connections to them; passwords are never shown."""
+"""PostgreSQL server addresses and connections; passwords are never shown."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from penstock.errors import BadUri, UnwritableSink
 from penstock.io.requirements import require_package
 
 Tls: TypeAlias = Literal["disable", "prefer", "require", "verify-full"]
-# Up to the last @: a password may hold / or ? although they should be written as %2F and %3F.
+# Match up to the last @: a password may hold an unescaped / or ?.
 _SECRET = re.compile(r"(//[^/@:?#\s]*):\S*@")
 
 
 def without_password(text: str) -> str:
-    """Replace the password of a URL in a text by ***."""
+    """Replace the password of a URL within a text by ***."""
     hidden = _SECRET.sub(r"\1:***@", text)
     return re.sub(r"(?i)([?&]password=)[^&\s'\"]*", r"\1***", hidden)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database. socket: the folder of the server's Unix socket, instead of host and port."""
+    """Address of a database. socket: folder of the server's Unix socket, instead of host and port."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ class Server:
             raise BadUri(
                 f"{shown!r} is not the URL of a PostgreSQL server{what}", fix=_FORM, uri=shown
             ) from None
-        # An @ behind a / is most likely the end of a password.
+        # An @ after a / most likely ends a password.
         if parts.scheme not in ("postgres", "postgresql") or "\0" in url or "@" in parts.path:
             raise BadUri(f"{shown!r} is not the URL of a PostgreSQL server", fix=_FORM, uri=shown)
         given = os.environ.get
@@ -78,7 +78,10 @@ _FORM = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, preferably with th
 
 
 def connect(server: Server, sink: str) -> Any:
-    """Connect through pg8000. Raises `BadInput` if it is not installed, `UnwritableSink` for no server."""
+    """Connect through pg8000.
+
+    Raises `BadInput` if it is not installed, `UnwritableSink` if no server responds.
+    """
     require_package(f"sink {sink!r}", "pg8000", "postgres")
     from pg8000.exceptions import DatabaseError, InterfaceError
     from pg8000.native import Connection
@@ -113,7 +116,7 @@ def ssl_context(tls: Tls) -> Any:
 
 
 def reason(error: BaseException) -> str:
-    """The server's message, or why there is none, in a line or two."""
+    """Return the server's error message, or the cause of a failed connection, in a line or two."""
     fields = error.args[0] if error.args else None
     if isinstance(fields, dict):
         parts: dict[str, str] = fields  # pyright: ignore[reportUnknownVariableType]

@@ -1,1 +1,1 @@
-"""Sources and sinks as pull-streams, for the in-process run and for pipelines without a flow."""
+"""Sources and sinks as pull-streams, for the in-process engine and for pipelines without a flow."""

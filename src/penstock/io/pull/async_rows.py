@@ -1,4 +1,4 @@
-"""Rows of an asynchronous iterable as a pull-stream, read by a task ahead of the requests."""
+"""Rows of an asynchronous iterable as a pull-stream, read ahead by a background task."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> Source:
-    """A source of the rows of an iterable, which reads up to `room` rows ahead (None: all of them).
+    """Build a source of an asynchronous iterable's rows that reads up to `room` rows ahead (None: unlimited).
 
-    It starts with the first request. An exception of the iterable is the answer after the rows before it.
-    A stop cancels the pending read, and is confirmed when the iterable is closed.
+    Reading starts with the first request. An exception of the iterable is answered after the rows before it.
+    A stop cancels the pending read, and is confirmed once the iterable is closed.
     """
     return Source.of("async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True)
 
@@ -52,7 +52,7 @@ class _Ahead:
         self._answer()
 
     def _answer(self) -> None:
-        """Answer the pending request, if there are rows."""
+        """Answer the pending request if rows are available."""
         self._answering = False
         if self._ask is None or self._stopped:
             return
@@ -67,7 +67,7 @@ class _Ahead:
             answer(self._failure or True)
 
     def _news(self) -> None:
-        # Not at once: more rows may come before the task waits.
+        # Answer later: more rows may arrive before the task waits.
         if self._ask is not None and not self._answering and not self._stopped:
             self._answering = True
             self._module.later(0, self._answer)
@@ -128,6 +128,6 @@ class _Ahead:
         self._module.spawn(self._closed(), lambda error, _result: answer(error or cause))
 
     async def _closed(self) -> None:
-        if self._left is not None:  # else the task had not begun
+        if self._left is not None:  # otherwise the task had not started
             await self._left.wait()
             await self._close()

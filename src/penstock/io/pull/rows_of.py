@@ -1,4 +1,4 @@
-"""rows_of: a source of `penstock.io` in a pipeline, without a flow."""
+"""`rows_of`: a source of `penstock.io` as the source of a pipeline, without a flow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.pull.protocol import Read
 def rows_of(
     source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
 ) -> Source:
-    """The rows of a source of `penstock.io`, as objects of their class `rows`, in order.
+    """Source of the rows of a `penstock.io` source, as objects of their class `rows`, in order.
 
     name:      of the source in errors and in the names of dead letters.
     follow:    keep looking for new files forever.
@@ -53,7 +53,7 @@ def rows_of(
 
 
 def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
-    """A transformer of batches to user rows, which sets unreadable ones aside."""
+    """Transform batches to user rows, setting unreadable ones aside."""
     user = to_user(schema)
 
     def kernel() -> Kernel:

@@ -1,8 +1,8 @@
-"""Sinks as pull-streams: writers take the two steps of a tick, and sinks of the user its changes.
+"""Sinks as pull-streams: writers receive the two steps of a tick, user sinks receive its changes.
 
-A flow answers with `Prepare`. Once every sink has asked again, it commits the tick and answers with
-`Publish`. Once every sink has asked again, it begins the next tick. So a slow sink holds back the sources,
-and a tick that one sink cannot prepare is published by none.
+A flow answers a request with `Prepare`. Once every sink has asked again, the flow commits the tick and
+answers with `Publish`. Once every sink has asked again, the next tick begins. A slow sink therefore holds
+back the sources, and a tick that any sink fails to prepare is published by none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.io.delivery.guarantee import Guarantee, guarantee_of
-from penstock.io.delivery.spool import Spool
+from penstock.io.delivery.sink_spool import Spool
 from penstock.io.pull.sources import CloseOnce
 from penstock.io.sink import Drain, Writer
 from penstock.io.source import Rows
@@ -23,7 +23,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Prepare(NamedTuple):
-    """Prepare the changes of a tick, hidden from readers. Rows have their weight last.
+    """Command to prepare a tick's changes invisibly to readers. Rows end with their weight.
 
     publish: also publish them at once; no `Publish` follows.
     """
@@ -34,7 +34,7 @@ class Prepare(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """Publish a prepared tick, which is committed now."""
+    """Command to publish a prepared tick, which is now committed."""
 
     tick: int
 
@@ -43,7 +43,7 @@ Step = Prepare | Publish
 
 
 def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
-    """A sink over a writer that has recovered; it closes the writer at the end. For one run."""
+    """Build a sink over a recovered writer, which it closes at the end. For one run."""
 
     def open(module: Module, edge: Edge) -> None:
         def got(end: End | None, step: Any = None, /) -> None:
@@ -79,18 +79,18 @@ def _(end: Sink) -> Guarantee:
 
 
 class Handover:
-    """The changes of committed ticks, each as one `Change`, on their way to a user's sink; for one run.
+    """Delivery of committed ticks to a user's pull sink, one `Change` at a time. For one run.
 
-    A tick counts as arrived when downstream asks for more after its last change. Until then a checkpoint
-    keeps it, and a run that resumes from there begins with all of its changes. So after a crash the last
-    tick comes again if any of it may be missing.
+    A tick is delivered when downstream asks again after its last change. Until then a checkpoint keeps the
+    tick, and a run that resumes there repeats all of its changes. The last tick before a crash may therefore
+    be repeated.
     """
 
     def __init__(self, drain: Drain) -> None:
         self._drain = drain
         self._spool = None if drain.spool is None else Spool(drain, drain.spool)
         self._ready: deque[Any] = deque()
-        self._tick = 0  # whose changes are ready
+        self._tick = 0  # the tick whose changes are ready
         self._prepared: Rows = []
 
     @property
@@ -105,7 +105,7 @@ class Handover:
             self._show(tick, self._spool.kept(tick) or [])
 
     def transformer(self) -> Transformer:
-        """A transformer of the steps of ticks to changes, which asks for a step when all changes are gone."""
+        """Build a transformer from tick steps to changes, asking for a step once all are delivered."""
         return Transformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
 
     # -- for its module -------------------------------------------------------------------------
@@ -126,13 +126,13 @@ class Handover:
         self._ready.extend(self._drain.present(rows))
 
     def arrived(self) -> None:
-        """Forget the tick, which has arrived."""
+        """Drop the delivered tick."""
         self._ready.clear()
         if self._spool is not None:
             self._spool.drop(self._tick)
 
     def some(self, most: int) -> list[Any]:
-        """Return up to `most` of the next changes; empty when all are gone."""
+        """Return up to `most` of the next changes, or none when all are delivered."""
         ready = self._ready
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 
@@ -151,7 +151,7 @@ class _Changes:
             return
         self._asks.clear()
         if abort is True:
-            self._handover.arrived()  # it has enough
+            self._handover.arrived()  # downstream has enough
         self._edge(abort, answer)
 
     def _pump(self) -> None:
@@ -166,7 +166,7 @@ class _Changes:
     def _got(self, end: End | None, step: Any = None, /) -> None:
         self._waits = False
         if end is not None:
-            if self._asks:  # the edge has answered them where it was told to stop
+            if self._asks:  # After a stop, the edge has answered them.
                 self._asks.popleft()[0](end)
             return
         self._handover.take(step)

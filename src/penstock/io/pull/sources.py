@@ -16,7 +16,7 @@ from penstock.pull.protocol import AnswerTo, End, Read
 
 
 class CloseOnce:
-    """A close action that runs at most once, for what both a module and its owner must close."""
+    """Idempotent close action, for a resource closed both by a module and by its owner."""
 
     def __init__(self, close: Callable[[], object]) -> None:
         self._close = close
@@ -31,16 +31,16 @@ class CloseOnce:
 
 
 class PendingPositions(ChainMap[Any, Any]):
-    """Positions of batches that no tick has taken yet, over those that are kept.
+    """Positions of batches not yet taken by a tick, layered over the committed ones.
 
-    A reader records positions when it reads, but they belong to the tick that takes the batch.
+    A reader records positions as it reads, but they take effect with the tick that takes the batch.
     """
 
     def __init__(self, kept: MutableMapping[Any, Any]) -> None:
         super().__init__({}, kept)
 
     def split_off(self) -> Mapping[Any, Any]:
-        """Return the positions recorded since the last call, to be kept when a tick takes the batch."""
+        """Return the positions recorded since the last call, to be committed when a tick takes the batch."""
         new, self.maps[0] = self.maps[0], {}
         return new
 
@@ -48,18 +48,17 @@ class PendingPositions(ChainMap[Any, Any]):
 def reader_source(
     name: str, reader: Reader, limit: int | None, close: CloseOnce, pending: PendingPositions | None = None
 ) -> Source:
-    """A source of the batches of a reader, `limit` rows (None: all there are) per request; for one run.
+    """Build a source of a reader's batches, `limit` rows (None: all available) per request. For one run.
 
-    close: closes the reader. pending: the reader's positions, if they are to come with the batches.
-
-    It reads only on request. If there is nothing now, the answer comes later. It is done when the reader
-    is; a stop closes the reader before it is confirmed.
+    close: closes the reader. pending: the reader's positions, if they should travel with the batches.
+    The reader is read only on request. If it has nothing yet, the answer comes later. The source is done when
+    the reader is; a stop closes the reader before it is confirmed.
     """
     return Source.of(name, lambda module: Reading(module, reader, limit, close, pending).read, linear=True)
 
 
 class Reading:
-    """One run of a reader's source."""
+    """Running source over a reader."""
 
     def __init__(
         self,
@@ -108,9 +107,9 @@ def _(end: Source) -> Guarantee:
 
 
 def in_batches(feed: Feed, limit: int | None) -> Transformer:
-    """A transformer of rows to batches: per request what upstream answers to one for `limit` rows, or all.
+    """Group rows into batches: each request for `limit` rows, or all, makes one batch of upstream's answer.
 
-    The position is the number of rows taken. A later run skips as many, so upstream must bring the same
+    The position is the number of rows taken. A later run skips as many, so upstream must produce the same
     rows again. Raises `BadRow` for a value that is not a row.
     """
 
@@ -163,7 +162,7 @@ class _Parts:
 
 
 class _Whole(_Parts):
-    """All rows in one batch."""
+    """Accumulates all rows into one batch."""
 
     def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
         super().__init__(feed, edge, limit)

@@ -28,7 +28,7 @@ from penstock.errors import BadInput
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
-from penstock.io.delivery.publish import folder_called
+from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.spark.batch.flow import lower_plan
@@ -135,7 +135,7 @@ class _Run:
             name,
             whole,
             0,
-            folder_called(self._folder / "rows", name),
+            subfolder_for(self._folder / "rows", name),
             follow=False,
         )
         if sends_rows(source):

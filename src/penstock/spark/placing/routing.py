@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from penstock.expr.python import RUNTIME, Scope, key
 from penstock.expr.types import Schema
-from penstock.io.delivery.keys import bucketing
+from penstock.io.delivery.table_keys import bucketing
 from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
 

@@ -22,8 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from penstock.io.delivery.publish import folder_called
-from penstock.io.files.listing import Listing, finished
+from penstock.io.delivery.atomic_files import subfolder_for
+from penstock.io.files.file_source import Listing, finished
 
 _FIRST_TIME = 1_000_000_000_000
 """In milliseconds, which is as fine as Spark looks."""
@@ -114,7 +114,7 @@ def _ticket(name: str | None, path: str | None) -> bytes:
 
 def arrived(checkpoint: Path, source: str) -> Path:
     """Where the arrivals of a source are, in the folder of a checkpoint."""
-    return folder_called(checkpoint / "arrived", source)
+    return subfolder_for(checkpoint / "arrived", source)
 
 
 def path_of(ticket: Path) -> Path | None:

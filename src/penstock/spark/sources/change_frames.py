@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import WrongType
 from penstock.expr.types import DataType, DateType, ListType, Schema, StructType, TimestampType
 from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
-from penstock.io.epoch import EpochUnit, in_epoch
+from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.source import WEIGHT
 from penstock.spark.sources.kafka import RECORD, Kafka
 from penstock.spark.sources.opening import Opening, frame_of, sends_rows
@@ -107,7 +107,9 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
 def typed(data_type: DataType, column: Column, epoch: EpochUnit | None) -> Column:
     """A column in which times are whole numbers, if `epoch` says so, as one of times."""
     return (
-        column if epoch is None or in_epoch(data_type) == data_type else _restored(data_type, column, epoch)
+        column
+        if epoch is None or with_integer_times(data_type) == data_type
+        else _restored(data_type, column, epoch)
     )
 
 

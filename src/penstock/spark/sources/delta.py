@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.io.delta import DeltaRows, check_delta
-from penstock.io.files.listing import finished
+from penstock.io.files.file_source import finished
 from penstock.io.source import Feed
 from penstock.spark.sources.arrivals import place
 from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark, static_paths
@@ -58,7 +58,7 @@ class VersionTickets:
 @open_on_spark.register
 def _(source: DeltaRows, opening: Opening) -> Opened:
     check_delta(source, f"source {opening.name!r}", opening.operator.schema)
-    from penstock.io.delta.reader import DeltaVersions
+    from penstock.io.delta.version_reader import DeltaVersions
 
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
     feed.reserved()
@@ -75,7 +75,7 @@ def _(source: DeltaRows, opening: Opening) -> Opened:
 
 @read_file.register
 def _(reading: Versions, path: Path, source: Input, taken: Taken) -> Rows:
-    from penstock.io.delta.reader import DeltaVersions
+    from penstock.io.delta.version_reader import DeltaVersions
 
     what, version = json.loads(path.read_text())
     versions = DeltaVersions(reading.table, Feed(source.name, source.schema, append=source.append))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import BadInput, UnwritableSink
 from penstock.expr.types import Schema
-from penstock.io.delivery.keys import bucketing
 from penstock.io.delivery.outbox import Outbox, Rows
+from penstock.io.delivery.table_keys import bucketing
 from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
 from penstock.io.sink import Drain, PartsWriter, Writer, open_sink

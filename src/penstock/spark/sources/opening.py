@@ -20,7 +20,7 @@ from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Rows as GivenRows
 from penstock.io import Source
 from penstock.io.change_data import ChangeData, refuse_rows_only
-from penstock.io.files.listing import Files, Listing, finished
+from penstock.io.files.file_source import Files, Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, computed, grouping_behind

@@ -7,8 +7,8 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from penstock.io.delivery.outbox import Delivered, StagedSink
-from penstock.io.delivery.publish import folder_called
+from penstock.io.delivery.atomic_files import subfolder_for
+from penstock.io.delivery.outbox import DeliveredSink, StagedSink
 from penstock.io.files import changelog, table_files
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.table_files import TableFiles
@@ -70,13 +70,13 @@ def _(target: TableFiles) -> ByBucket:
 
 
 @bucket_route.register
-def _(target: Delivered) -> ByBucket | None:
+def _(target: DeliveredSink) -> ByBucket | None:
     return None if target.key is None else ByBucket(target.key, _BUCKETS)
 
 
 def outbox_of(folder: Path, sink: str) -> Path:
     """Where a sink keeps what is prepared, in the folder of a checkpoint."""
-    return folder_called(folder / "outbox", sink)
+    return subfolder_for(folder / "outbox", sink)
 
 
 @singledispatch
@@ -91,6 +91,6 @@ def _(target: Changelog | TableFiles, sink: str, folder: Path) -> object | None:
 
 
 @task_target.register
-def _(target: Delivered, sink: str, folder: Path) -> object | None:
+def _(target: DeliveredSink, sink: str, folder: Path) -> object | None:
     # Not the sink itself, which may hold a password.
     return StagedSink(str(outbox_of(folder, sink)), target.key)

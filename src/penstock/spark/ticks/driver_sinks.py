@@ -12,7 +12,7 @@ from penstock.engine.change import Changes
 from penstock.engine.endpoints import as_sink, table_sources
 from penstock.expr.row_classes import to_user
 from penstock.io import Writer, open_sink
-from penstock.io.delivery.outbox import Delivered
+from penstock.io.delivery.outbox import DeliveredSink
 from penstock.io.sink import Drain, PartsWriter
 from penstock.spark.ticks.drain import outbox_of
 
@@ -62,7 +62,7 @@ def open_outlets(
         target = as_sink(sink)
         schema = graph.nodes[graph.sinks[name]].schema
         user = to_user(schema)
-        spool = outbox_of(folder, name) if durable or isinstance(target, Delivered) else None
+        spool = outbox_of(folder, name) if durable or isinstance(target, DeliveredSink) else None
         sources = table_sources(graph, append, name)
         drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
         writer = open_sink(target, drain)

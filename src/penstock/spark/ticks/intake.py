@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from penstock.errors import BadRow
 from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
-from penstock.io.files.listing import Files
+from penstock.io.files.file_source import Files
 from penstock.io.source import BadRecord, Feed, open_source
 from penstock.spark.sources.arrivals import path_of, spooled_batch
 from penstock.spark.ticks.plan import Input

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.progress import SourceProgress
-from penstock.io.files.listing import finished
+from penstock.io.files.file_source import finished
 from penstock.spark.sources.arrivals import numbered
 
 if TYPE_CHECKING:

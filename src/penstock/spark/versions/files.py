@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from penstock.expr.dict_keys import nested_key, with_one_zero
+from penstock.io.delivery.atomic_files import sync_file, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.publish import sync_file, sync_folder
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
 from penstock.spark.ticks.drain import task_target, write_changes
 from penstock.spark.ticks.messages import Result

@@ -1,4 +1,4 @@
-"""Keys of tables: checks, hash buckets, and the net change of each key in a tick."""
+"""Table keys: validation, hash bucketing, and the net change per key in a tick."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
-from penstock.io.delivery.held_back import named
+from penstock.io.delivery.held_back import source_names
 from penstock.io.source import Row, Rows
 
 Text = Callable[[Any], str]
@@ -18,7 +18,7 @@ Text = Callable[[Any], str]
 
 @singledispatch
 def text_of(data_type: DataType) -> Text:
-    """Converter of values of a type to text, the same for equal values in every process."""
+    """Build a converter from values to text that is equal for equal values in every process."""
     # repr is exact and fixed for bool, int, str, bytes, date and for datetimes in UTC.
     return repr
 
@@ -49,7 +49,7 @@ def nullable_text(data_type: DataType) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Bucketing:
-    """Assignment of rows to buckets by a hash of their key, the same in every process forever.
+    """Assignment of rows to buckets by key hash, stable across processes and versions.
 
     columns: positions of the key. buckets: their number.
     """
@@ -62,7 +62,7 @@ class Bucketing:
         return tuple(row[at] for at in self.columns)
 
     def bucket(self, row: tuple[Any, ...]) -> int:
-        """Return the number of a row's bucket; a weight after the columns is ignored."""
+        """Return the bucket number of a row; a trailing weight is ignored."""
         text = ",".join(part(row[at]) for part, at in zip(self.texts, self.columns))
         return zlib.crc32(text.encode("utf-8", "surrogatepass")) % self.buckets
 
@@ -74,7 +74,10 @@ def _unknown(columns: list[str]) -> str:
 
 
 def bucketing(sink: str, schema: Schema, key: tuple[str, ...] | None, buckets: int) -> Bucketing:
-    """Buckets by the columns of a key, or by the whole row (None). Raises `BadInput` for unknown columns."""
+    """Build a bucketing by key columns, or by the whole row if `key` is None.
+
+    Raises `BadInput` for unknown columns.
+    """
     names = schema.names if key is None else key
     unknown = [name for name in names if schema.position(name) is None]
     if unknown or not names:
@@ -90,11 +93,11 @@ def bucketing(sink: str, schema: Schema, key: tuple[str, ...] | None, buckets: i
 
 
 GOES, COMES, REPLACES = -1, 1, 2
-"""Last field of a netted row, in place of the weight of a change."""
+"""Last field of a row of a net change, in place of the weight of a change."""
 
 
 def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
-    """Check a key and return it. Raises `BadInput` for unknown columns and for nullable ones."""
+    """Validate a key and return its columns. Raises `BadInput` for unknown columns and for nullable ones."""
     bucketing(sink, schema, key, 1)
     for name in key:
         position = schema.position(name)
@@ -112,7 +115,7 @@ def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The key of a table, with its sink and the sources of its rows."""
+    """Key of a table, with the sink and row sources that errors name."""
 
     sink: str
     schema: Schema
@@ -120,13 +123,13 @@ class Keys:
     sources: tuple[str, ...] = ()
 
     def of(self) -> Callable[[Row], Row]:
-        """Return the function from a row to its key."""
+        """Return a function that extracts the key from a row."""
         return bucketing(self.sink, self.schema, self.key, 1).key
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """The net effect of changes on a table.
+class NetChange:
+    """Net effect of a tick's changes on a table.
 
     rows: one row per changed key, followed by GOES, COMES or REPLACES.
     held: rows with negative multiplicity, weight last.
@@ -136,10 +139,10 @@ class Settled:
     held: Rows
 
 
-def settled(
+def net_change(
     keys: Keys, there: Iterable[Row], changes: Mapping[Row, int], *, replaces: bool = False
-) -> Settled:
-    """Apply `changes`, held-back rows of their keys included, to a table.
+) -> NetChange:
+    """Compute the net effect of `changes`, which include the held-back rows of their keys, on a table.
 
     there:    the rows of the table that have one of these keys.
     replaces: a row that no change names may belong to another writer, and is replaced.
@@ -167,8 +170,8 @@ def settled(
         elif shown and shown[0] != old:
             rows.append((*shown[0], COMES if old is None else REPLACES))
     if twice:
-        raise two_rows(keys, twice[0], twice[1], held=held)
-    return Settled(rows, held)
+        raise duplicate_key_error(keys, twice[0], twice[1], held=held)
+    return NetChange(rows, held)
 
 
 _TABLE_FIX = "give a key that is unique, or write a changelog, which keeps all changes"
@@ -176,8 +179,10 @@ _MAX_OTHERS = 3
 """Limit on the rows of other keys that an error lists one by one."""
 
 
-def two_rows(keys: Keys, one: Row, other: object, *, held: Rows, fix: str = _TABLE_FIX) -> DuplicateKey:
-    """The error for two rows of one key. held: rows that the tick would hold back, of any key, weight last.
+def duplicate_key_error(
+    keys: Keys, one: Row, other: object, *, held: Rows, fix: str = _TABLE_FIX
+) -> DuplicateKey:
+    """Build the error for two rows with one key. held: rows the tick would hold back, weight last.
 
     An update whose old row has the wrong key retracts a row of that key, and leaves the one that was meant.
     """
@@ -188,14 +193,14 @@ def two_rows(keys: Keys, one: Row, other: object, *, held: Rows, fix: str = _TAB
     parts += [f"{row[:-1]!r} was retracted, and is missing." for row in own]
     parts += [f"{row[:-1]!r} was also retracted in this tick, and is missing." for row in also[:_MAX_OTHERS]]
     if len(also) > _MAX_OTHERS:
-        parts.append(f"So were {len(also) - _MAX_OTHERS:,} more.")
+        parts.append(f"{len(also) - _MAX_OTHERS:,} more retracted rows are missing.")
     if keys.sources and own:
-        parts[-1] += f" It comes from {named(keys.sources)}."
+        parts[-1] += f" It comes from {source_names(keys.sources)}."
     elif keys.sources:
-        parts.append(f"The rows come from {named(keys.sources)}.")
+        parts.append(f"The rows come from {source_names(keys.sources)}.")
     if held:
-        parts.append("A retraction must name the row exactly as it came, column by column.")
-        fix = f"correct the change that retracts a row that never came; or {fix}"
+        parts.append("A retraction must match the inserted row in every column.")
+        fix = f"correct the change that retracts a missing row; or {fix}"
     return DuplicateKey(
         f"sink {keys.sink!r}: two rows have the same key ({', '.join(keys.key)})",
         why="\n".join(parts),

@@ -1,4 +1,4 @@
-"""Times as integers since 1970: dates in days, timestamps in a given unit."""
+"""Times stored as integers since 1970: dates in days, timestamps in a given unit."""
 
 from __future__ import annotations
 
@@ -29,49 +29,51 @@ _DAY = date(1970, 1, 1)
 
 
 @singledispatch
-def in_epoch(data_type: DataType) -> DataType:
-    """The type of values with times written as integers."""
+def with_integer_times(data_type: DataType) -> DataType:
+    """Replace the times in a type by integers."""
     return data_type
 
 
-@in_epoch.register
+@with_integer_times.register
 def _(data_type: DateType) -> DataType:
     return INT32
 
 
-@in_epoch.register
+@with_integer_times.register
 def _(data_type: TimestampType) -> DataType:
     return INT64
 
 
-@in_epoch.register
+@with_integer_times.register
 def _(data_type: ListType) -> DataType:
-    return ListType(in_epoch(data_type.element), data_type.nullable)
+    return ListType(with_integer_times(data_type.element), data_type.nullable)
 
 
-@in_epoch.register
+@with_integer_times.register
 def _(data_type: StructType) -> DataType:
-    return StructType(tuple(Field(f.name, in_epoch(f.type), f.nullable) for f in data_type.fields))
+    return StructType(tuple(Field(f.name, with_integer_times(f.type), f.nullable) for f in data_type.fields))
 
 
 @singledispatch
-def restored(data_type: DataType, unit: EpochUnit) -> Restore | None:
-    """Converter of a non-null value to an internal one; None if they are the same. It raises `Unfit`."""
+def epoch_restore(data_type: DataType, unit: EpochUnit) -> Restore | None:
+    """Build a converter from non-null epoch values to internal ones, or return None if they are the same. It
+    raises `Unfit`.
+    """
     return None
 
 
-@restored.register
+@epoch_restore.register
 def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
     def day(days: int) -> date:
         try:
             return _DAY + timedelta(days)
         except OverflowError:
-            raise Unfit(f"{days} days after 1970 is not a date of the calendar") from None
+            raise Unfit(f"{days} days after 1970 is not a valid date") from None
 
     return day
 
 
-@restored.register
+@epoch_restore.register
 def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
     numerator, denominator = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}[unit]
 
@@ -79,25 +81,25 @@ def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
         try:
             return _EPOCH + timedelta(microseconds=count * numerator // denominator)
         except OverflowError:
-            raise Unfit(f"{count} {unit} after 1970 is not a time of the calendar") from None
+            raise Unfit(f"{count} {unit} after 1970 is not a valid time") from None
 
     return moment
 
 
-@restored.register
+@epoch_restore.register
 def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
-    inner = restored(data_type.element, unit)
+    inner = epoch_restore(data_type.element, unit)
     return None if inner is None else lambda values: tuple(None if v is None else inner(v) for v in values)
 
 
-@restored.register
+@epoch_restore.register
 def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
     return from_epoch(data_type.fields, unit)
 
 
 def from_epoch(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
-    """Converter of rows of these columns, as `restored`; `Unfit` names the column."""
-    parts = [(f.name, restored(f.type, unit)) for f in fields]
+    """Build a converter for rows of these columns, like `epoch_restore`; `Unfit` names the column."""
+    parts = [(f.name, epoch_restore(f.type, unit)) for f in fields]
     if all(part is None for _, part in parts):
         return None
 

@@ -1,4 +1,4 @@
-"""Atomic publication of files and folders: written aside, made durable, renamed."""
+"""Atomic file replacement: write aside, sync to disk, rename."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STAGING = "_staging"
 
 
 def sync_file(path: Path) -> None:
-    """Flush the bytes of a file to disk."""
+    """Sync a file's contents to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -21,7 +21,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush the names in a folder to disk, if the system lets folders be opened."""
+    """Sync a folder's entries to disk, on systems that allow opening folders."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -33,14 +33,14 @@ def sync_folder(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes, *, durable: bool) -> None:
-    """Replace a file in one step: a reader sees the old one or the whole new one."""
+    """Replace a file atomically: readers see either the old file or the complete new one."""
     aside = path.with_name(f".{path.name}.tmp")
     aside.write_bytes(content)
     move(aside, path, durable=durable)
 
 
 def move(source: Path, target: Path, *, durable: bool) -> None:
-    """Rename a finished file over `target`."""
+    """Rename a finished file to `target`, replacing it."""
     if durable:
         sync_file(source)
     os.replace(source, target)
@@ -49,7 +49,7 @@ def move(source: Path, target: Path, *, durable: bool) -> None:
 
 
 def move_folder(source: Path, target: Path, *, durable: bool) -> None:
-    """Rename a finished folder to `target`, which does not exist or is empty."""
+    """Rename a finished folder to `target`, which must be missing or empty."""
     if durable:
         sync_folder(source)
     os.rename(source, target)
@@ -57,19 +57,19 @@ def move_folder(source: Path, target: Path, *, durable: bool) -> None:
         sync_folder(target.parent)
 
 
-def folder_called(within: Path, name: str) -> Path:
-    """A folder in `within` for a name given by users, whatever it holds: "a/b", ".."."""
+def subfolder_for(within: Path, name: str) -> Path:
+    """Return the subfolder of `within` for a user-given name, escaped so that "a/b" or ".." stay inside."""
     plain = quote(name, safe="")
     return within / (f"%2E{plain[1:]}" if plain.startswith(".") else plain)
 
 
 def remove(path: Path) -> None:
-    """Remove a folder if it exists."""
+    """Remove a folder and its contents if it exists."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_empty(*folders: Path) -> None:
-    """Remove those of the folders that exist and are empty, in this order."""
+    """Remove each of the folders, in order, that exists and is empty."""
     for folder in folders:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -1,8 +1,8 @@
-"""Files of a source: its options, and the finished files of a path in name order.
+"""File sources: common options, and the finished files at a path in name order.
 
-A path is a folder (the files directly in it), a file, or a pattern with `*`, `?`, `[...]`. A file whose
-name begins with `_` or `.` or ends in `.tmp` is still being written: writers should rename when they are
-done. A link that leads out of the folder is refused.
+A path is a folder (the files directly in it), a file, or a pattern with `*`, `?`, `[...]`. Files whose names
+begin with `_` or `.` or end in `.tmp` are skipped as unfinished; writers should rename them when done. Links
+that lead out of the folder are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.paths import local_path
 
 @dataclass(frozen=True)
 class Files(Source):
-    """Files in the order of their names, and new ones if the run follows its sources.
+    """Base class of file sources: files in name order, including new ones if the run follows its sources.
 
     path:           a folder (the files directly in it), a file, or a pattern such as `in/*.json`.
                     Names that begin with `_` or `.` or end in `.tmp` are skipped: they are being written.
@@ -55,7 +55,7 @@ def _(source: Files) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a path. source: for errors. skip: files to leave out, as absolute paths."""
+    """Files at a path. source: for errors. skip: absolute paths to leave out."""
 
     source: str
     path: str
@@ -92,7 +92,7 @@ class Listing:
         return [(name, Path(name)) for name in names]
 
     def _check_links(self, paths: list[str], folder: str) -> None:
-        """Refuse links out of a folder: who may write to it must not choose other files to be read."""
+        """Refuse links out of a folder, so that its writers cannot choose other files to be read."""
         inside = os.path.join(os.path.realpath(folder), "") if paths else ""
         for path in paths:
             if not os.path.realpath(path).startswith(inside):

@@ -1,4 +1,4 @@
-"""Reading the files of a source one after the other, in batches, from any position."""
+"""Reader of a file source: files one after another, in batches, from any position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from penstock.errors import UnreadableSource
-from penstock.io.files.listing import Files, Listing
+from penstock.io.files.file_source import Files, Listing
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
 
 Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
@@ -19,7 +19,7 @@ Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
 
 
 class FileFormat(ABC):
-    """A file format, for one feed."""
+    """File format bound to one feed."""
 
     @abstractmethod
     def records(self, path: Path, skip: int) -> Iterator[Record]:
@@ -30,10 +30,10 @@ class FileFormat(ABC):
 
 
 class FilesReader(Reader):
-    """A reader of a folder's files in name order; a tick may end within a file.
+    """Reader of files in name order; a tick may end within a file.
 
-    With `files_per_tick` a tick takes that many whole files, whatever the limit on rows; with `dead_letter`
-    unreadable rows go to the caller instead of ending the run.
+    With `files_per_tick`, a tick takes that many whole files, regardless of the row limit. With
+    `dead_letter`, unreadable rows are returned to the caller instead of ending the run.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FilesReader(Reader):
         while (room is None or room > 0) and files_left != 0 and self._next_file():
             count, ended = self._take(batch, room)
             if not batch.rows and not batch.bad:
-                continue  # an empty file, or records without rows: no tick
+                continue  # An empty file, or records without rows, makes no tick.
             if room is not None:
                 room -= count
             if ended:
@@ -69,7 +69,7 @@ class FilesReader(Reader):
         return batch if batch.rows or batch.bad else None
 
     def _next_file(self) -> bool:
-        """Open the next file unless one is open; False if there is none now."""
+        """Open the next file if none is open. Returns False if no file is available."""
         while self._open is None:
             item = next(self._waiting, None)
             if item is None:
@@ -90,7 +90,9 @@ class FilesReader(Reader):
         return bool(new) and self._next_file()
 
     def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
-        """Move up to `room` records of the open file to the batch: count, and whether it ended."""
+        """Move up to `room` records of the open file to the batch. Returns the count, and whether the file
+        ended.
+        """
         assert self._open is not None
         count = 0
         try:
@@ -124,7 +126,7 @@ class FilesReader(Reader):
 
 
 def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSource:
-    """The error for a file that cannot be read."""
+    """Build the error for a file that cannot be read."""
     return UnreadableSource(
         f"source {source!r} cannot read {printable(path)}",
         why=why,

@@ -1,4 +1,4 @@
-"""Reading of a Delta table: the rows of one version, then the changes of each later one."""
+"""Delta table reader: the rows of one version, then the changes of each later one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHANGE = "_change_type"
 
 
 class VersionedTable(Protocol):
-    """The options of a source that a reader needs; `DeltaRows` has them."""
+    """Options of a Delta source that its reader needs; `DeltaRows` implements it."""
 
     @property
     def path(self) -> str: ...
@@ -38,7 +38,7 @@ class VersionedTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeltaVersions:
-    """The versions of a table, as one source reads them."""
+    """Versions of a Delta table, read on behalf of one source."""
 
     source: VersionedTable
     feed: Feed
@@ -68,11 +68,11 @@ class DeltaVersions:
             return self._table().version()
 
     def first(self) -> int:
-        """Number of the version whose rows come first."""
+        """Return the version to read in full."""
         return self.newest() if self.source.version is None else self.source.version
 
     def rows(self, version: int) -> list[tuple[Any, ...]]:
-        """Read all rows of a version, with weights if the flow's source is a table."""
+        """Read all rows of a version, weighted if the flow's source is a table."""
         with self._reporting(f"has no readable version {version}"):
             stream = pa.RecordBatchReader.from_stream(self._table(version).scan())
             feed = replace(self.feed, append=True)
@@ -80,7 +80,10 @@ class DeltaVersions:
         return found if self.feed.append else [(*row, 1) for row in found]
 
     def changes(self, version: int) -> list[tuple[Any, ...]]:
-        """Read the changes since the version before. Raises `UnreadableSource` if the feed lacks them."""
+        """Read the changes from the previous version to this one.
+
+        Raises `UnreadableSource` if the feed lacks them.
+        """
         shape = DeltaChanges(None)
         feed = replace(
             self.feed,
@@ -125,7 +128,7 @@ class DeltaVersions:
 
 
 class DeltaReader(Reader):
-    """A reader of whole versions, until `limit` rows are read or `versions_per_tick` versions."""
+    """Reader of whole versions, stopping after `limit` rows or `versions_per_tick` versions."""
 
     def __init__(self, source: VersionedTable, feed: Feed) -> None:
         feed.reserved()

@@ -1,12 +1,12 @@
-"""Spool: prepared ticks kept in the checkpoint, for sinks that cannot hold them themselves."""
+"""Spool: prepared ticks kept in the checkpoint, for sinks without staging of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.io.delivery.atomic_files import move, sync_folder
 from penstock.io.delivery.held_back import HeldBack
-from penstock.io.delivery.publish import move, sync_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import Drain, Writer, held_back_of
 from penstock.io.source import Rows
@@ -15,9 +15,9 @@ Deliver = Callable[[int, Rows], object]
 
 
 class Spool:
-    """Files of prepared ticks with rows, one per tick until it is dropped.
+    """Files of prepared ticks, one per tick until it is dropped.
 
-    Raises `BadInput` if pyarrow is missing or cannot hold such rows.
+    Raises `BadInput` if pyarrow is missing or cannot represent the rows.
     """
 
     def __init__(self, drain: Drain, folder: Path) -> None:
@@ -31,7 +31,7 @@ class Spool:
         return self._folder / f"{tick:08d}.parquet"
 
     def keep(self, tick: int, rows: Rows) -> None:
-        """Write the rows of a tick to disk."""
+        """Write a tick's rows to disk."""
         from penstock.io.arrow import write_part
 
         if rows:
@@ -40,18 +40,18 @@ class Spool:
             move(aside, self._file(tick), durable=True)
 
     def kept(self, tick: int) -> Rows | None:
-        """Return the rows of a tick that was kept and not dropped, or None."""
+        """Return the rows of a spooled tick, or None."""
         from penstock.io.arrow import read_part
 
         file = self._file(tick)
         return read_part(file, self._schema) if file.exists() else None
 
     def drop(self, tick: int) -> None:
-        """Forget a tick, whose rows have been delivered."""
+        """Delete a delivered tick."""
         self._file(tick).unlink(missing_ok=True)
 
     def drop_others(self, tick: int) -> None:
-        """Forget all other ticks."""
+        """Delete all ticks but one."""
         for leftover in self._folder.iterdir():
             if leftover != self._file(tick):
                 leftover.unlink()
@@ -63,13 +63,13 @@ def _ignore(_tick: int) -> None:
 
 
 class SpooledWriter(Writer):
-    """A writer that calls `deliver` with the rows of each published tick that has some.
+    """Sink writer that calls `deliver` with the rows of each published, non-empty tick.
 
-    held:   the rows that a table holds back.
-    begins: called with the committed tick from which the run resumes, before any delivery.
+    held:   rows that a table holds back.
+    begins: called before any delivery, with the committed tick from which the run resumes.
 
-    At least once for the last tick before a crash, exactly once for all others. Without a checkpoint the
-    prepared tick stays in memory: no run will resume.
+    The last tick before a crash may be delivered twice; all others arrive exactly once. Without a checkpoint
+    the prepared tick stays in memory, because no run can resume.
     """
 
     def __init__(
