@@ -26,7 +26,7 @@ def test_explain_says_what_waits_and_shows_code_if_asked(penstock: Run) -> None:
 
 def test_explain_on_spark_shows_no_code_and_says_so(penstock: Run) -> None:
     done = penstock("explain", "flows:flow", "--on", "spark", "--code")
-    assert (done.returncode, "--code is for --on here" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "--code requires --on here" in done.stderr) == (2, True), done.stderr
 
 
 def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:

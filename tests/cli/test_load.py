@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.load import load_flow
+from penstock.cli.load_flow import load_flow
 from penstock.errors import FlowNotFound, WrongType
 from tests.cli.conftest import ROOT
 

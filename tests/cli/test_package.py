@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from penstock.cli.package import told_of_ends
+from penstock.cli.package import path_warnings
 from tests.cli.conftest import Run
 
 SHIPPED = """
@@ -69,7 +69,7 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
         *LIGHT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "sales: in is relative: each host would take a folder of its own\n"
+    assert done.stderr == "sales: in is relative, so each host would use a different folder\n"
     with zipfile.ZipFile(project / "package" / "code.zip") as code:
         names = set(code.namelist())
     assert {"where.py", "shops/__init__.py", "shops/names.py", "shops/unused.txt"} <= names
@@ -90,7 +90,7 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--source", "sales=json:/in"], "a flow that is submitted needs a sink"),
+        (["--source", "sales=json:/in"], "a submitted flow needs a sink"),
         (["--source", "sales=json:/in", "--sink", "found=changelog:/out", "--follow"], "needs a checkpoint"),
         (["--sink", "found=changelog:/out"], "nothing is given for source 'sales'"),
         (
@@ -119,12 +119,15 @@ def test_what_no_package_has_made_is_not_overwritten(penstock: Run, project: Pat
     (project / "env").mkdir()
     (project / "env" / "pyvenv.cfg").touch()
     done = penstock(*command, "--out", ".")
-    assert (done.returncode, "env is there already, and is of something else" in done.stderr) == (2, True)
+    assert (done.returncode, "env already exists and was not made by `penstock package`" in done.stderr) == (
+        2,
+        True,
+    )
     assert (project / "env" / "pyvenv.cfg").exists()
     (project / "other").mkdir()
     (project / "other" / "main.py").write_text("print()")
     done = penstock(*command, "--out", "other")
-    assert (done.returncode, "main.py is there already" in done.stderr) == (2, True)
+    assert (done.returncode, "main.py already exists" in done.stderr) == (2, True)
     assert (project / "other" / "main.py").read_text() == "print()"
 
 
@@ -136,10 +139,10 @@ def test_topics_are_no_folders_and_passwords_are_pointed_out() -> None:
         ("d", "delta:s3://bucket/t"),
         ("e", "-"),
     ]
-    assert list(told_of_ends(ends, "state")) == [
-        "c: its password stands in main.py; better leave it out, and set PGPASSWORD",
-        "b: in/a.json is relative: each host would take a folder of its own",
-        "checkpoint: state is relative: each host would take a folder of its own",
+    assert list(path_warnings(ends, "state")) == [
+        "c: main.py contains its password; remove it and set PGPASSWORD instead",
+        "b: in/a.json is relative, so each host would use a different folder",
+        "checkpoint: state is relative, so each host would use a different folder",
     ]
 
 

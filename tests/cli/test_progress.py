@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.progress import Lines, block
-from penstock.cli.progress_text import RunTotals, duration, size, standing
+from penstock.cli.progress_text import RunTotals, duration, size, status_parts
 from penstock.engine.progress import Progress, SourceProgress
 from tests.cli.conftest import Run
 
@@ -34,7 +34,7 @@ EVERYTHING = Progress(
 
 def test_what_waits_and_where_the_run_stands_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 90.0)
-    assert list(standing(EVERYTHING)) == [
+    assert list(status_parts(EVERYTHING)) == [
         "bids: 3 waiting, newest 90.0 s ago",
         "prices: maxOffsetsBehindLatest 12",
         "minutes at 2026-01-02 03:04:05",

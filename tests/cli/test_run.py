@@ -94,7 +94,7 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
     ("arguments", "code", "text"),
     [
         (["flows:flow"], 2, "P202 BadInput: nothing is given for source 'sales'"),
-        (["flows:flow", "--source", "sales"], 2, "P302 BadUri: --source sales: that is not NAME=URI"),
+        (["flows:flow", "--source", "sales"], 2, "P302 BadUri: --source sales: expected NAME=URI"),
         (
             ["flows:flow", "--source", "sales=in"],
             2,
@@ -102,10 +102,10 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
         ),
         (["flows:flow", "--source", "sales=json:in", "--source", "sales=json:in"], 2, "is given twice"),
         (["flows:flow", "--source", "sales=json:in", "--sink", "x=-"], 2, "has no sink 'x'"),
-        (["flows:flow", "--source", "sales=json:in", "--tick-rows", "many"], 2, "--tick-rows many: that is"),
+        (["flows:flow", "--source", "sales=json:in", "--tick-rows", "many"], 2, "--tick-rows many: expected"),
         (["flows:flow", "--source", "sales=json:in", "--tick-rows", "x=1"], 2, "tick_rows names 'x'"),
         (["flows:flow", "--source", "sales=json:in", "--tick-rows", "0"], 2, "tick_rows is 0"),
-        (["flows:flow", "--source", "sales=json:in", "--shards", "2"], 2, "--shards is for --on spark"),
+        (["flows:flow", "--source", "sales=json:in", "--shards", "2"], 2, "--shards requires --on spark"),
         (["flows:flow", "--source", "sales=json:nowhere"], 1, "P301 UnreadableSource: "),
         (["flows:inverse", "--source", "sales=json:zero.json"], 1, "P020 EvaluationError: "),
         (["flows:flow", "--source", "sales=json:bad.json"], 1, "P201 BadRow: "),
@@ -167,7 +167,7 @@ def test_a_second_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyP
     # Imported here: earlier tests may have left another one behind in its package.
     monkeypatch.setattr(importlib.import_module("penstock.engine.run"), "run", interrupted)
     done = CliRunner().invoke(app, ["run", "flows:flow", "--source", "sales=json:in"])
-    assert (done.exit_code, done.stderr) == (130, "stopped at once; what was committed is kept\n")
+    assert (done.exit_code, done.stderr) == (130, "stopped immediately; committed ticks are kept\n")
 
 
 def test_another_flow_on_a_checkpoint_is_refused(penstock: Run) -> None:
@@ -201,9 +201,9 @@ def test_a_signal_ends_a_run_that_follows_and_says_where_to_go_on(
     assert rest == ""
     assert running.returncode == 128 + number
     if not checkpoint:
-        assert errors == "stopped after tick 1; nothing is kept: there was no --checkpoint\n"
+        assert errors == "stopped after tick 1; nothing is saved without --checkpoint\n"
         return
-    assert errors == "stopped after tick 1; state is saved in state: the same command goes on from there\n"
+    assert errors == "stopped after tick 1; state is saved in state: the same command resumes from there\n"
     (folder / "in" / "2.json").write_text('{"shop": "b", "price": 1}\n')
     assert sorted(penstock(*command).stdout.splitlines()) == [
         "2 totals + shop=b total=3",

@@ -40,7 +40,7 @@ def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, 
         os.killpg(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=120)
     assert running.returncode == 128 + signal.SIGINT
-    assert errors == "stopped after tick 1; state is saved in state: the same command goes on from there\n"
+    assert errors == "stopped after tick 1; state is saved in state: the same command resumes from there\n"
     (folder / "in" / "2.json").write_text('{"shop": "b", "price": 1}\n')
     done = penstock(*command)
     assert (done.returncode, done.stderr) == (0, "")
@@ -53,7 +53,7 @@ ANNOUNCING = """
 import contextlib
 from penstock.cli import progress
 from penstock.cli.main import app
-progress.shown_progress = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
+progress.progress_reporter = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
 app()
 """
 

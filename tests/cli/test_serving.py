@@ -129,8 +129,8 @@ def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served:
     assert "there is no file" in penstock("insert", "sales", "nowhere.json", code=2).stderr
     assert "rows are given" in penstock("insert", "sales", code=2).stderr
     wrong = penstock("insert", "sales", "--row", '{"shop": 7, "price": 1}', code=1).stderr
-    assert "--row, line 1 is no row of 'sales'" in wrong
-    assert "is no key of 'other'" in penstock("peek", "other", "--key", "[1, 2]", code=2).stderr
+    assert "--row, line 1 is not a row of 'sales'" in wrong
+    assert "is not a key of 'other'" in penstock("peek", "other", "--key", "[1, 2]", code=2).stderr
     assert "that is no expression" in penstock("peek", "other", "--where", "col.total >", code=2).stderr
     assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
@@ -146,7 +146,7 @@ def test_rows_that_are_nested_too_deeply_are_refused(
     file = tmp_path / "rows.jsonl"
     file.write_text(f'{{"shop": "a", "price": 1}}\n{row}\n')
     said = penstock("insert", "sales", str(file), code=1).stderr
-    assert "rows.jsonl, line 2 is no row of 'sales': " in said
+    assert "rows.jsonl, line 2 is not a row of 'sales': " in said
     assert len(said) < 1000
     penstock("view", "drop", "deep")
 
@@ -154,7 +154,7 @@ def test_rows_that_are_nested_too_deeply_are_refused(
 @pytest.mark.parametrize("key", [DEEP, "[" * 5000 + "]" * 5000])
 def test_keys_that_are_nested_too_deeply_are_refused(key: str, penstock: Any, wide: str) -> None:
     said = penstock("peek", wide, "--key", key, code=2).stderr
-    assert "is no key of" in said
+    assert "is not a key of" in said
     assert len(said) < 1000
 
 
@@ -166,7 +166,7 @@ def test_rows_that_are_no_utf8_are_refused(by: str, penstock: Any, served: Serve
         said = penstock("insert", "sales", str(file), code=1).stderr
     else:
         said = penstock("insert", "sales", "-", input=file.read_bytes(), code=1).stderr
-    assert "line 1 is no row of 'sales': shop: the text is not valid Unicode" in said
+    assert "line 1 is not a row of 'sales': shop: the text is not valid Unicode" in said
     penstock("view", "drop", "latin")
 
 
@@ -321,7 +321,7 @@ def test_decimals_are_read_with_all_their_digits(penstock: Any, wide: str) -> No
 
 def test_null_is_a_key(penstock: Any, wide: str) -> None:
     assert json.loads(penstock("peek", wide, "--key", "[2, null]", "--format", "json").stdout)["id"] == 2
-    assert "is no key of 'wide'" in penstock("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr
+    assert "is not a key of 'wide'" in penstock("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr
 
 
 def test_what_is_not_read_on_a_screen_is_not_cut(penstock: Any, wide: str) -> None:

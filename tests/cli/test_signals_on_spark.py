@@ -81,7 +81,7 @@ def test_sigterm_ends_a_run_after_the_tick_at_work_and_that_is_committed(folder:
         (folder / "let go").touch()
         _, errors = running.communicate(timeout=120)
     assert running.returncode == 128 + signal.SIGTERM, errors
-    assert errors == "stopped after tick 1; state is saved in state: the same command goes on from there\n"
+    assert errors == "stopped after tick 1; state is saved in state: the same command resumes from there\n"
     assert commits(folder) == ["1"]
     assert len(list((folder / "out").glob("tick=1/*.parquet"))) == 1
 
@@ -96,7 +96,7 @@ def test_a_second_ctrl_c_breaks_the_tick_off_and_nothing_of_it_counts(folder: Pa
             os.kill(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=120)
     assert running.returncode == 128 + signal.SIGINT, errors
-    assert errors.endswith("stopped at once; what was committed is kept\n")
+    assert errors.endswith("stopped immediately; committed ticks are kept\n")
     assert "Traceback" not in errors
     assert commits(folder) == []
     assert list((folder / "out").glob("tick=*")) == []

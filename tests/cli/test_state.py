@@ -88,7 +88,7 @@ def test_the_rows_of_one_key_are_told(checkpoint: Path) -> None:
     text = told(checkpoint, "-o", "owned", "-k", '"b"')
     assert '["b", 9]' in text
     assert '["b", "bob"]' in text
-    assert "nothing is held" in told(checkpoint, "-o", "owned", "-k", '"c"')
+    assert "no state for this key" in told(checkpoint, "-o", "owned", "-k", '"c"')
 
 
 def test_an_operator_is_found_by_name_and_by_the_name_of_its_state(checkpoint: Path) -> None:

@@ -31,9 +31,9 @@ _ANNOTATIONS = "annotations of classes and functions, ours or of the user's own 
 
 JUDGED = {
     ("__init__.py", "import_module"): _BY_NAME,
-    ("cli/load.py", "exec_module"): "the user's own file, whose flow is to be run",
-    ("cli/load.py", "get_type_hints"): _ANNOTATIONS,
-    ("cli/load.py", "import_module"): "the user's own module, whose flow is to be run",
+    ("cli/load_flow.py", "exec_module"): "the user's own file, whose flow is to be run",
+    ("cli/load_flow.py", "get_type_hints"): _ANNOTATIONS,
+    ("cli/load_flow.py", "import_module"): "the user's own module, whose flow is to be run",
     ("compute/__init__.py", "import_module"): _BY_NAME,
     ("compute/controller/__init__.py", "import_module"): _BY_NAME,
     ("compute/plans/callables.py", "loads"): "only with --allow-callables, which says so",

@@ -180,7 +180,7 @@ def replace(runs: Runs, error: PenstockError) -> tuple[int, ...]:
 
 def skip_it(runs: Runs, error: PenstockError) -> tuple[int, ...]:
     done = CliRunner().invoke(app, command_of(error))
-    assert (done.exit_code, done.output) == (0, f"{runs.file(2)}: skipped from the next run on\n")
+    assert (done.exit_code, done.output) == (0, f"{runs.file(2)}: skipped from the next run\n")
     return ()
 
 
@@ -276,7 +276,7 @@ def test_a_skipped_file_may_be_read_after_all(engine: Any, tmp_path: Path) -> No
     runs.run()
     assert runs.table == totals_of(1)
     told = commanded("skip", tmp_path / "c", runs.file(2), "--undo")
-    assert told == f"{runs.file(2)}: read again from the next run on\n"
+    assert told == f"{runs.file(2)}: read again from the next run\n"
     runs.run()
     assert runs.table == totals_of(1, 2)
 

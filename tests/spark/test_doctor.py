@@ -109,7 +109,7 @@ def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: p
     monkeypatch.setattr("penstock.cli.doctor.connect", refuse)
     done = CliRunner().invoke(app, ["doctor", "--master", "sparc"])
     assert isinstance(done.exception, SystemExit)
-    assert "there is no session on sparc" in done.output
+    assert "cannot open a session on sparc" in done.output
     assert "org.apache" not in done.output
 
 

@@ -1,4 +1,4 @@
-"""The command `penstock`: one command per file.
+"""Command line `penstock`.
 
 Exit codes:
 

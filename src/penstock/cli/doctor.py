@@ -1,4 +1,4 @@
-"""`penstock doctor`: what keeps flows from running well on Spark here, and what to do about it."""
+"""`penstock doctor`: find problems of Spark on this machine, and how to fix them."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ def doctor(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Start a session there (local[2], spark://..., yarn, k8s://..., sc://...) and examine it, "
-            "by one small job.",
+            help="Start a session there (local[2], spark://..., yarn, k8s://..., sc://...) and examine it "
+            "with one small job.",
         ),
     ] = None,
     spark_conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A setting of the session; several may be given."),
+        typer.Option(metavar="KEY=VALUE", help="Setting of the session; repeatable."),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="With --master: a folder that all workers must see.")
+        str | None, typer.Option(help="With --master: folder that all workers must reach.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object instead of lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of lines.")] = False,
 ) -> None:
-    """Examine Java, memory, versions and settings: each finding with the line that mends it.
+    """Examine Java, memory, versions and settings, and print each finding with its fix.
 
-    ok: as it should be. slow: it costs time. meaning: answers may differ in the cases told.
-    broken: flows do not run on Spark like this, and the exit code is 1.
+    Levels: ok; slow (costs time); meaning (answers may differ as described); broken (flows cannot run on
+            Spark,
+    and the exit code is 1).
     """
     from penstock.spark.examination.examine import doctor as examine
     from penstock.spark.examination.finding import Examination
 
     settings = settings_of(spark_conf or ())
     if checkpoint is not None and master is None:
-        raise BadInput("--checkpoint is looked at by workers", fix="add --master URL")
+        raise BadInput("--checkpoint is checked by workers of a session", fix="add --master URL")
     if checkpoint is not None:
         checkpoint = local_path(checkpoint, "--checkpoint")
     found = examine(settings=settings if master is None and settings else None)
@@ -63,27 +64,27 @@ def doctor(
         typer.echo(json.dumps(report, indent=2))
     else:
         for finding in found.findings:
-            _tell(finding)
+            _print_finding(finding)
         typer.echo(_summary(found.findings))
     if found.broken:
         raise typer.Exit(FAILED)
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE options as a dict. Raises `BadInput`."""
+    """Parse repeated KEY=VALUE options into a dict. Raises `BadInput`."""
     settings: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise BadInput(
-                f"--spark-conf {text}: that is not KEY=VALUE", fix="--spark-conf spark.sql.ansi.enabled=true"
+                f"--spark-conf {text}: expected KEY=VALUE", fix="--spark-conf spark.sql.ansi.enabled=true"
             )
         settings[key] = value
     return settings
 
 
 def connect(master: str, settings: dict[str, str]) -> SparkSession:
-    """A session on `master`: ours if it is local, else as Spark itself makes one."""
+    """Open a session on `master`: Penstock's own for local masters, Spark's default elsewhere."""
     if master.startswith("local"):
         from penstock.spark.session import session
 
@@ -102,12 +103,12 @@ def _connected(master: str, settings: dict[str, str]) -> SparkSession:
         return connect(master, settings)
     except PenstockError:
         raise
-    except Exception as error:  # whatever Spark says of a master that is none, or does not answer
+    except Exception as error:  # Spark raises all kinds of errors for an invalid or unreachable master.
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise SparkUnavailable(
-            f"there is no session on {master}",
+            f"cannot open a session on {master}",
             why=lines[0],
-            fix="correct --master, or see that the cluster runs and can be reached from here",
+            fix="correct --master, or check that the cluster runs and is reachable from here",
         ) from error
 
 
@@ -117,7 +118,7 @@ def examine_running(spark: SparkSession, checkpoint: str | None) -> Sequence[Fin
     return list(examine_session(spark, checkpoint))
 
 
-def _tell(finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     level = finding.level.value
     colour = _COLOURS.get(level, typer.colors.RED)
     typer.echo(typer.style(f"{level:<8}", fg=colour) + str(finding)[8:])

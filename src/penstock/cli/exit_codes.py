@@ -1,4 +1,4 @@
-"""From errors and signals to exit codes; the table is in `penstock.cli`."""
+"""Exit codes of errors and signals; `penstock.cli` has the table."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _FAILURES_BY_CODE = frozenset(
         "P748",  # OutOfMemory
     }
 )
-"""Of the compute protocol, whose classes need not be imported by commands that have nothing to do with it."""
+"""Codes of compute protocol errors, so that unrelated commands need not import their classes."""
 
 
 def exit_code(error: PenstockError) -> int:
-    """Whether the run failed on its data, or was refused before it began."""
+    """Return the exit code for an error: failed on its data, or refused before it ran."""
     return FAILED if isinstance(error, _FAILURES) or error.code in _FAILURES_BY_CODE else REFUSED
 
 
 def signal_code(stopped_by: signal.Signals) -> int:
-    """What a shell expects of a process that a signal ended."""
+    """Return the exit code a shell expects of a process terminated by a signal."""
     return 128 + stopped_by

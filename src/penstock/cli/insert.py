@@ -1,4 +1,4 @@
-"""`penstock insert` and `penstock delete`: rows of collections, from lines of JSON."""
+"""`penstock insert` and `penstock delete`: write JSON lines to collections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.serving import (
+from penstock.cli.options import (
     DEFAULT_ADDRESS,
     Ca,
     Certificate,
@@ -24,12 +24,13 @@ from penstock.errors import BadInput
 if TYPE_CHECKING:
     from penstock.compute.client.client import Client
 
-Collection = Annotated[str, typer.Argument(help="The name of the collection.")]
+Collection = Annotated[str, typer.Argument(help="Name of the collection.")]
 File = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A file of JSON, a row a line; - for standard input.")
+    str | None,
+    typer.Argument(metavar="[FILE]", help="File with one JSON row per line; - for standard input."),
 ]
 RowTexts = Annotated[list[str] | None, typer.Option("--row", metavar="JSON", help="A row; any number.")]
-AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Rows that come at one time, all or none.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Rows per atomic write.")]
 
 
 def insert(
@@ -44,7 +45,7 @@ def insert(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Add rows to a collection; every read from then on sees them."""
+    """Insert rows into a collection. Every later read sees them."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         _write(client, client.insert, "added to", collection, file, row, at_once)
 
@@ -61,7 +62,7 @@ def delete(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Take rows back from a collection, each line once; refused where one is not there."""
+    """Delete rows from a collection, one copy per line. Fails if a row is not there."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         _write(client, client.delete, "taken from", collection, file, row, at_once)
 
@@ -75,7 +76,7 @@ def _write(
     row: list[str] | None,
     at_once: int,
 ) -> None:
-    from penstock.cli.rows import lines_of, parsed_rows
+    from penstock.cli.json_rows import lines_of, parsed_rows
     from penstock.compute.errors import MessageTooLarge
 
     if (file is None) == (not row):
@@ -90,7 +91,7 @@ def _write(
             time = write(collection, some)
         except MessageTooLarge as error:
             if len(some) > 1:
-                # Half of what would fit if all rows were equal: they are not.
+                # Half of the estimate, because rows differ in size.
                 fitting = len(some) * error.facts["limit"] // (2 * error.facts["size"])
                 error.advising(f"such as by --at-once {max(1, fitting)}")
             raise

@@ -1,6 +1,8 @@
-"""The command `penstock` and what its commands have in common: how they report errors.
+"""Entry point of the command `penstock`: registers the commands and reports their errors.
 
-Commands import engines inside themselves: `penstock --help` must not wait for Arrow or Spark.
+CommandGroup import engines in their functions, so that `penstock --help` need not wait for Arrow or Spark.
+
+CommandGroup import engines inside themselves: `penstock --help` must not wait for Arrow or Spark.
 """
 
 from __future__ import annotations
@@ -18,39 +20,32 @@ except ImportError as missing:
 
 from typer.core import TyperGroup
 
-from penstock.cli.check import check
-from penstock.cli.conform import conform
-from penstock.cli.controller import controller
-from penstock.cli.copy import copy
+from penstock.cli.checkpoints import reshard, rewind, skip
+from penstock.cli.conformance import conform, trace
 from penstock.cli.doctor import doctor
-from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
-from penstock.cli.explain import explain
 from penstock.cli.insert import delete, insert
+from penstock.cli.inspect_flow import check, draw, explain
 from penstock.cli.package import package
-from penstock.cli.peek import peek
-from penstock.cli.replica import replica
 from penstock.cli.replicas import replicas
-from penstock.cli.reshard import reshard
-from penstock.cli.rewind import rewind
 from penstock.cli.run import run
-from penstock.cli.skip import skip
+from penstock.cli.servers import controller, replica
 from penstock.cli.state import state
 from penstock.cli.status import status
 from penstock.cli.subscribe import subscribe
-from penstock.cli.trace import trace
 from penstock.cli.view import view
+from penstock.cli.view_reads import copy, peek
 from penstock.errors import PenstockError
 
 
-class Commands(TyperGroup):
-    """Prints errors of users and of their disks as what they are, messages, without a traceback."""
+class CommandGroup(TyperGroup):
+    """Command group that prints user errors and I/O errors as messages without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            # Who calls from a shell has no line that could be at fault: what calls us is Typer, or a loop.
+            # A shell user has no source line to blame: our callers are Typer and asyncio.
             for caller in (
                 os.path.dirname(typer.__file__),
                 os.path.join(os.path.dirname(os.__file__), "asyncio"),
@@ -59,22 +54,21 @@ class Commands(TyperGroup):
             typer.echo(str(error), err=True)
             raise typer.Exit(exit_code(error)) from error
         except BrokenPipeError:
-            raise  # the reader of our output has seen enough; Typer ends quietly
-        except OSError as error:  # a full disk, a folder that may not be written
+            raise  # The reader of our output closed it. Typer exits quietly.
+        except OSError as error:  # such as a full disk or a read-only folder
             typer.echo(f"{type(error).__name__}: {error}", err=True)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
-            typer.echo("stopped at once; what was committed is kept", err=True)
-            _leave_threads_behind(signal_code(signal.SIGINT))
+            typer.echo("stopped immediately; committed ticks are kept", err=True)
+            _exit_despite_threads(signal_code(signal.SIGINT))
             raise typer.Exit(signal_code(signal.SIGINT)) from error
 
 
-def _leave_threads_behind(code: int) -> None:
-    """End the process here if threads are at work in it.
+def _exit_despite_threads(code: int) -> None:
+    """Exit the process immediately if other threads are running.
 
-    A tick that was broken off may go on for a while in threads of Spark and Arrow, and an
-    interpreter that is taken down under them aborts. Not where somebody runs the command
-    inside another program, and has put other streams in place.
+    An interrupted tick may continue in threads of Spark and Arrow, which abort if the interpreter shuts down
+    under them. Embedded uses of the command, which replace the standard streams, are left alone.
     """
     if threading.active_count() > 1 and sys.stderr is sys.__stderr__:
         sys.stdout.flush()
@@ -84,7 +78,7 @@ def _leave_threads_behind(code: int) -> None:
 
 app = typer.Typer(
     name="penstock",
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -117,7 +111,7 @@ app.command()(status)
 
 @app.callback()
 def penstock() -> None:
-    # Typer would otherwise drop the name of the command where there is only one.
+    # Without a callback, Typer drops the command name of a single command.
     pass
 
 

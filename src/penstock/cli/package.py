@@ -1,4 +1,4 @@
-"""`penstock package`: what `spark-submit` needs to run a flow on a cluster, and the line to type."""
+"""`penstock package`: build the files that run a flow on a cluster, and print the `spark-submit` command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import BadInput
 
 _MADE = "Made by `penstock package`"
 _MAIN = '''\
-"""Runs {flow!r} on Spark. Made by `penstock package`; change what stands here as you like."""
+"""Runs {flow!r} on Spark. Made by `penstock package`; edit freely."""
 
 import sys
 
@@ -56,41 +56,46 @@ _MASTERS = {
 
 def package(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
-    out: Annotated[str, typer.Option(help="A folder for what is made.")] = "package",
+    out: Annotated[str, typer.Option(help="Folder for the output.")] = "package",
     source: Annotated[
         list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")
     ] = None,
     sink: Annotated[list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="A folder on a file system that all hosts mount.")
+        str | None, typer.Option(help="Folder on a file system that all hosts mount.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--once", help="Run for ever, or until all is read.")
+        bool, typer.Option("--follow/--once", help="Run forever, or until all input is read.")
     ] = False,
     end: Annotated[
         bool | None, typer.Option("--end/--keep-open", help="As for `penstock run`.", show_default=False)
     ] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state.")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards of the state.")] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PACKAGE", help="An installed package that the flow needs; several."),
+        typer.Option("--with", metavar="PACKAGE", help="Installed package that the flow needs; repeatable."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="PACKAGE", help="One that the cluster has already (pyarrow, say)."),
+        typer.Option(
+            "--without",
+            metavar="PACKAGE",
+            help="Package that the cluster already has, such as pyarrow; repeatable.",
+        ),
     ] = None,
     cluster: Annotated[
-        Cluster | None, typer.Option(help="Say the line for this kind of cluster only.", show_default=False)
+        Cluster | None,
+        typer.Option(help="Print the command for this kind of cluster only.", show_default=False),
     ] = None,
 ) -> None:
-    """Make main.py, code.zip and env.tar.gz, and say the line that submits them.
+    """Build main.py, code.zip and env.tar.gz, and print the `spark-submit` command.
 
-    code.zip has the flow's modules and Penstock; env.tar.gz has packages with compiled code. The
-    cluster needs Spark, and a Python of the same minor version on the same kind of machine.
+    code.zip holds the flow's modules and Penstock; env.tar.gz holds packages with compiled code. The cluster
+    needs Spark, and Python of the same minor version on the same platform.
     """
-    from penstock.cli.load import load_flow
-    from penstock.cli.packing import NEEDED, pack_code, pack_environment, python_version
-    from penstock.cli.run import named
+    from penstock.cli.load_flow import load_flow
+    from penstock.cli.options import named_uris
+    from penstock.cli.spark_archives import NEEDED, pack_code, pack_environment, python_version
     from penstock.engine.endpoints import check_names
     from penstock.io import parse_sink, parse_source
     from penstock.io.postgres.server import without_password
@@ -98,16 +103,16 @@ def package(
     from penstock.private_files import make_private_file
 
     loaded = load_flow(flow)
-    sources, sinks = named("source", source or ()), named("sink", sink or ())
+    sources, sinks = named_uris("source", source or ()), named_uris("sink", sink or ())
     ends = {name: parse_source(uri) for name, uri in sources.items()}
     check_names(loaded.graph(), ends, {name: parse_sink(uri) for name, uri in sinks.items()})
     if not sinks:
         raise BadInput(
-            "a flow that is submitted needs a sink: nobody sees what a driver prints",
+            "a submitted flow needs a sink, because the driver's output is not shown",
             fix="--sink NAME=changelog:PATH, or --sink NAME=table:PATH?key=COLUMN",
         )
     if follow and checkpoint is None:
-        raise BadInput("a run that follows needs a checkpoint to go on from", fix="add --checkpoint PATH")
+        raise BadInput("a run with --follow needs a checkpoint", fix="add --checkpoint PATH")
     if checkpoint is not None:
         checkpoint = local_path(checkpoint, "--checkpoint")
     folder = Path(local_path(out, "--out"))
@@ -136,26 +141,26 @@ def package(
     typer.echo(f"{folder / 'env.tar.gz'}  {', '.join(shipped)}; for Python {python_version()}")
     for line in _lines(folder, cluster, python_version()):
         typer.echo(line)
-    for said in told_of_ends([*sources.items(), *sinks.items()], checkpoint):
+    for said in path_warnings([*sources.items(), *sinks.items()], checkpoint):
         typer.echo(said, err=True)
 
 
 def refuse_to_overwrite(out: Path) -> None:
-    """Raises `BadInput` where files would be replaced that no package before has made."""
+    """Raise `BadInput` if the output folder holds files of the same names not made by `penstock package`."""
     main, environment = out / "main.py", out / "env"
     ours = not main.exists() or _MADE in main.read_text(errors="replace")
     for path, is_free in ((main, ours), (environment, (out / "env.tar.gz").exists())):
         if path.exists() and not is_free:
             raise BadInput(
-                f"{path} is there already, and is of something else",
-                why="a package is made of main.py, code.zip, env.tar.gz and the folder env.",
-                fix="give a folder of its own: --out FOLDER",
+                f"{path} already exists and was not made by `penstock package`",
+                why="A package consists of main.py, code.zip, env.tar.gz and the folder env.",
+                fix="choose another folder: --out FOLDER",
                 path=str(path),
             )
 
 
 def shipped_name(flow: str) -> str:
-    """The name of a flow where its modules are imported from a zip.
+    """Return the name of a flow after its modules are packed in a zip.
 
     >>> shipped_name("flows/sales.py:totals"), shipped_name("sales.flows:totals"), shipped_name("sales.py")
     ('sales:totals', 'sales.flows:totals', 'sales')
@@ -171,21 +176,21 @@ def _literal(named: Mapping[str, str]) -> str:
 def _lines(out: Path, cluster: Cluster | None, python: str) -> Iterator[str]:
     for kind in Cluster if cluster is None else (cluster,):
         yield f"\nOn {kind.value}:\n"
-        pieces = (
+        parts = (
             *_MASTERS[kind],
             f"--conf spark.pyspark.python=python{python}",
             f"--py-files {shlex.quote(str(out / 'code.zip'))}",
             f"--archives {shlex.quote(str(out / 'env.tar.gz'))}#env",
             shlex.quote(str(out / "main.py")),
         )
-        yield "  spark-submit " + " \\\n    ".join(pieces)
+        yield "  spark-submit " + " \\\n    ".join(parts)
 
 
 _NO_FOLDERS = ("kafka", "postgres", "postgresql", "print")
 
 
-def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
-    """A word on paths that mean another folder on each host, and on passwords that can be read."""
+def path_warnings(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
+    """Yield warnings about paths that differ per host and passwords stored in readable files."""
     from penstock.io.postgres.server import without_password
     from penstock.io.uri import Uri
     from penstock.paths import scheme_of
@@ -196,7 +201,7 @@ def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> It
         if uri.scheme.rpartition("+")[2] not in _NO_FOLDERS:
             paths.append((name, uri.path))
         if without_password(text) != text:
-            yield f"{name}: its password stands in main.py; better leave it out, and set PGPASSWORD"
+            yield f"{name}: main.py contains its password; remove it and set PGPASSWORD instead"
     for name, path in (*paths, ("checkpoint", checkpoint or "")):
         if path and not path.startswith("/") and not scheme_of(path):
-            yield f"{name}: {path} is relative: each host would take a folder of its own"
+            yield f"{name}: {path} is relative, so each host would use a different folder"

@@ -1,6 +1,6 @@
-"""How a run goes, shown while it runs: a block that changes on a terminal, lines elsewhere.
+"""Progress display of a run: an updating block on a terminal, lines elsewhere.
 
-Standard error is the screen; standard output stays the sinks'.
+It is written to standard error, because standard output belongs to the sinks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.progress_text import RunTotals, duration, lag_of, shown_time, size, standing
+from penstock.cli.progress_text import RunTotals, duration, lag_of, size, status_parts, time_text
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from penstock.engine.progress import Progress
 
 SECONDS_BETWEEN_LINES = 30.0
-"""In a log, where nobody asked for a line per tick."""
+"""Interval between lines in a log, unless a line per tick is requested."""
 
 
 @contextmanager
-def shown_progress(wanted: bool | None = None) -> Iterator[Callable[[Any], None]]:
-    """A function to call after each tick.
+def progress_reporter(wanted: bool | None = None) -> Iterator[Callable[[Any], None]]:
+    """Return a callback that shows progress after each tick.
 
-    wanted: None shows a block on a terminal, and elsewhere a line now and then; True is a line per
-            tick elsewhere; False is nothing.
+    wanted: None shows a block on a terminal, and occasional lines elsewhere; True shows a line per tick
+            elsewhere;
+            False shows nothing.
     """
     if wanted is False:
         yield lambda _done: None
@@ -39,7 +40,7 @@ def shown_progress(wanted: bool | None = None) -> Iterator[Callable[[Any], None]
 
 
 class Lines:
-    """Writes a line after a tick, if the last one (or the start) was `between` seconds ago."""
+    """Printer of a line after a tick, at most once every `between` seconds."""
 
     def __init__(self, out: TextIO, between: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._out = out
@@ -53,8 +54,8 @@ class Lines:
         now = self._clock()
         if now - self._last >= self._between:
             self._last = now
-            pieces = (self._pace.line(done), *standing(done))
-            self._out.write("   ".join(pieces) + "\n")
+            parts = (self._pace.line(done), *status_parts(done))
+            self._out.write("   ".join(parts) + "\n")
             self._out.flush()
 
 
@@ -64,9 +65,9 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
     from rich.live import Live
 
     pace = RunTotals()
-    # Redirected, printed rows would land on standard error: only where both are the same screen.
+    # Redirection would send printed rows to standard error, so redirect only if both are the same terminal.
     with Live(
-        # Names of sources may hold brackets and colons: they are no markup.
+        # Source names may hold brackets and colons, which are not markup.
         console=Console(stderr=True, markup=False, emoji=False),
         redirect_stdout=sys.stdout.isatty(),
         refresh_per_second=8,
@@ -80,7 +81,7 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
 
 
 def block(pace: RunTotals, done: Progress) -> Group:
-    """The line of the pace, and below it a line per source, one of the watermarks, one of the state."""
+    """Format the block: a line with the speed, then one per source, one of watermarks and one of state."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -91,7 +92,7 @@ def block(pace: RunTotals, done: Progress) -> Group:
             table.add_row(f"  {name}", f"{source.rows:,} rows", lag_of(source))
     for name, mark in done.watermarks.items():
         late = done.late.get(name, 0)
-        table.add_row(f"  {name}", shown_time(mark), f"{late:,} late" if late else "")
+        table.add_row(f"  {name}", time_text(mark), f"{late:,} late" if late else "")
     if done.state_bytes is not None:
         table.add_row(
             "  state", size(done.state_bytes), f"running for {duration(time.perf_counter() - pace.began)}"

@@ -1,4 +1,4 @@
-"""How a run goes, in words: sums, speed, and where it stands."""
+"""Progress of a run as text: totals, speed, lag, watermarks and state size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunTotals:
-    """Sums over a run, and its speed while it worked."""
+    """Totals of a run, and its speed while ticks were running."""
 
     began: float = field(default_factory=time.perf_counter)
     ticks: int = 0
@@ -31,7 +31,7 @@ class RunTotals:
         self.busy += done.seconds
 
     def line(self, done: Progress) -> str:
-        """Tick, rows, rows per second of work, how long the last tick and the average took."""
+        """Format tick, rows, rows per second of work, and duration of the last tick and on average."""
         speed = self.rows / self.busy if self.busy else 0
         mean = self.busy / self.ticks
         aside = f", {self.set_aside:,} set aside" if self.set_aside else ""
@@ -42,14 +42,14 @@ class RunTotals:
         )
 
 
-def standing(done: Progress) -> Iterator[str]:
-    """Where the run stands beside its sums, in pieces: what waits, watermarks, late rows, state."""
+def status_parts(done: Progress) -> Iterator[str]:
+    """Yield the current lag, watermarks, late rows and state size as short texts."""
     for name, source in done.sources.items():
         lag = lag_of(source)
         if lag:
             yield f"{name}: {lag}"
     for name, mark in done.watermarks.items():
-        yield f"{name} at {shown_time(mark)}"
+        yield f"{name} at {time_text(mark)}"
     if late := sum(done.late.values()):
         yield f"{late:,} rows late"
     if done.state_bytes is not None:
@@ -57,18 +57,18 @@ def standing(done: Progress) -> Iterator[str]:
 
 
 def lag_of(source: SourceProgress) -> str:
-    """What waits of a source, and since when nothing new came; empty where nobody tells."""
-    pieces: list[str] = []
+    """Format the backlog of a source and the age of its newest input; empty if unknown."""
+    parts: list[str] = []
     if source.waiting:
-        pieces.append(f"{source.waiting:,} waiting")
+        parts.append(f"{source.waiting:,} waiting")
     if source.newest is not None and (idle := time.time() - source.newest) >= 1:
-        pieces.append(f"newest {duration(idle)} ago")
-    pieces += [f"{key} {value}" for key, value in source.backlog.items()]
-    return ", ".join(pieces)
+        parts.append(f"newest {duration(idle)} ago")
+    parts += [f"{key} {value}" for key, value in source.backlog.items()]
+    return ", ".join(parts)
 
 
-def shown_time(time: Time) -> str:
-    """2026-01-02 03:04:05 of a timestamp (in UTC), and numbers as they are."""
+def time_text(time: Time) -> str:
+    """Format a timestamp as 2026-01-02 03:04:05 (UTC), or a number with separators."""
     if isinstance(time, datetime):
         return time.replace(tzinfo=None).isoformat(" ", "milliseconds" if time.microsecond else "seconds")
     return f"{time:,}"
@@ -86,7 +86,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """1.5 MB of 1,500,000 bytes."""
+    """Format a number of bytes: 1,500,000 is "1.5 MB"."""
     number = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if number < 1000:

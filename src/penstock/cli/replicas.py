@@ -1,4 +1,4 @@
-"""`penstock replicas`: which replicas a controller uses."""
+"""`penstock replicas`: manage the replicas of a controller."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.engine_option import Where
-from penstock.cli.serving import (
+from penstock.cli.options import (
     DEFAULT_ADDRESS,
     Ca,
     Certificate,
     Controller,
+    Engine,
     Key,
     ServerName,
     TokenFile,
@@ -19,14 +19,18 @@ from penstock.cli.serving import (
 )
 
 replicas = typer.Typer(no_args_is_help=True, help="Add, list, drop and release the replicas of a controller.")
-Name = Annotated[str, typer.Argument(help="The name of the replica.")]
+Name = Annotated[str, typer.Argument(help="Name of the replica.")]
 
 
 @replicas.command()
 def add(
-    replica: Annotated[str, typer.Argument(metavar="NAME=HOST:PORT", help="Where it listens.")],
-    runtime: Annotated[Where, typer.Option(help="In its process, or on Spark.")] = Where.HERE,
-    workers: Annotated[int, typer.Option(min=1, help="Parts that it works in.")] = 1,
+    replica: Annotated[
+        str, typer.Argument(metavar="NAME=HOST:PORT", help="Name and address of the replica.")
+    ],
+    runtime: Annotated[
+        Engine, typer.Option(help="Engine of the replica: its own process, or Spark.")
+    ] = Engine.HERE,
+    workers: Annotated[int, typer.Option(min=1, help="Workers of the replica.")] = 1,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -34,10 +38,10 @@ def add(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Use a replica; it may be started later."""
-    from penstock.cli.run import named
+    """Add a replica. It may be started later."""
+    from penstock.cli.options import named_uris
 
-    ((name, address),) = named("replica", [replica]).items()
+    ((name, address),) = named_uris("replica", [replica]).items()
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.add_replica(name, address, runtime=runtime.value, workers=workers)
     typer.echo(f"replica {name} at {address}")
@@ -52,7 +56,7 @@ def list_replicas(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Name the replicas, whether they are connected, and what went wrong with them."""
+    """List the replicas with their connection and last problem."""
     from penstock.cli.status import show_replicas
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
@@ -69,7 +73,7 @@ def drop(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Use a replica no more; its process stays."""
+    """Remove a replica. Its process keeps running."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.drop_replica(name)
     typer.echo(f"dropped {name}")
@@ -85,7 +89,7 @@ def release(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Try a replica again that died too often and was left alone."""
+    """Retry a replica that was given up after repeated crashes."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.release_replica(name)
     typer.echo(f"released {name}")

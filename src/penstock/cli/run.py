@@ -1,4 +1,4 @@
-"""`penstock run`: a flow from sources to sinks, in this process or on Spark."""
+"""`penstock run`: run a flow from sources to sinks, in this process or on Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.engine_option import Where
-from penstock.errors import BadInput, BadUri
+from penstock.cli.options import Engine, named_uris
+from penstock.errors import BadInput
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the command beside sources and sinks; None where an option was not given."""
+    """Options of the command except sources and sinks; None if not given."""
 
     checkpoint: str | None
     follow: bool
@@ -31,7 +31,7 @@ class Options:
 
 def run(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
-    on: Annotated[Where, typer.Option(help="In this process, or on Spark.")] = Where.HERE,
+    on: Annotated[Engine, typer.Option(help="Engine: in this process, or Spark.")] = Engine.HERE,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,7 +52,7 @@ def run(
         ),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="A folder for state and positions: the next run goes on from there.")
+        str | None, typer.Option(help="Folder for state and positions, from which the next run resumes.")
     ] = None,
     follow: Annotated[
         bool,
@@ -62,12 +62,14 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]N",
-            help="Rows per source and tick at most, for all sources or for one (here: 1000).",
+            help="Maximum rows per source and tick, for all sources or for one (here: 1000).",
         ),
     ] = None,
     max_iterations: Annotated[
         int | None,
-        typer.Option(min=1, help="Rounds of a loop within one tick at most, instead of the flow's own."),
+        typer.Option(
+            min=1, help="Maximum rounds of a loop within one tick, overriding the flow's own limit."
+        ),
     ] = None,
     end: Annotated[
         bool | None,
@@ -78,12 +80,12 @@ def run(
             show_default=False,
         ),
     ] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state (Spark).")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards of the state (Spark).")] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
             metavar="[HOST:]PORT",
-            help="Serve metrics for Prometheus while the run lasts; a port alone is of this machine only.",
+            help="Serve Prometheus metrics during the run; a port alone listens on this machine only.",
         ),
     ] = None,
     progress: Annotated[
@@ -96,55 +98,46 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a flow until its sources are read, or for ever with --follow.
+    """Run a flow until its sources are read, or forever with --follow.
 
-    Ctrl-C and SIGTERM end after the tick at work, committed; a second one acts at once. With
-    --checkpoint the same command goes on from there.
+    Ctrl-C and SIGTERM stop after the current tick is committed; a second one stops immediately. With
+    --checkpoint, the same command resumes from there.
     """
-    from penstock.cli.load import load_flow
-    from penstock.cli.progress import shown_progress
+    from penstock.cli.load_flow import load_flow
+    from penstock.cli.progress import progress_reporter
     from penstock.io import parse_sink, parse_source
 
     loaded = load_flow(flow)
-    sources = {name: parse_source(uri) for name, uri in named("source", source or ()).items()}
-    given_sinks = named("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
+    sources = {name: parse_source(uri) for name, uri in named_uris("source", source or ()).items()}
+    given_sinks = named_uris("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
-    with shown_progress(progress) as on_tick:
+    with progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
             sources,
             sinks,
             Options(
-                checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, end, shards, metrics
+                checkpoint,
+                follow,
+                on_tick,
+                tick_row_limits(tick_rows or ()),
+                max_iterations,
+                end,
+                shards,
+                metrics,
             ),
         )
     report(result, checkpoint)
 
 
-def named(kind: str, texts: Sequence[str]) -> dict[str, str]:
-    """NAME=URI options as a dict. Raises `BadUri`."""
-    from penstock.io.postgres.server import without_password
-
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, uri = text.partition("=")
-        if not equals or not name or not uri:
-            shown = without_password(text)
-            raise BadUri(f"--{kind} {shown}: that is not NAME=URI", uri=shown)
-        if name in found:
-            raise BadUri(f"--{kind} {name}=... is given twice", uri=without_password(text))
-        found[name] = uri
-    return found
-
-
-def limits(texts: Sequence[str]) -> int | dict[str, int] | None:
-    """N, or NAME=N options as a dict. Raises `BadInput`."""
+def tick_row_limits(texts: Sequence[str]) -> int | dict[str, int] | None:
+    """Parse --tick-rows: N for all sources, or NAME=N pairs. Raises `BadInput`."""
     by_name: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.rpartition("=")
         if not number.isdecimal() or (not equals and len(texts) > 1) or (equals and not name):
             raise BadInput(
-                f"--tick-rows {text}: that is not a number of rows, or NAME=N once per source",
+                f"--tick-rows {text}: expected a number of rows, or NAME=N once per source",
                 fix="--tick-rows 500, or --tick-rows orders=500 --tick-rows prices=10",
             )
         if not equals:
@@ -157,7 +150,7 @@ def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], 
     from penstock.engine.run import run as run_here
 
     if options.shards is not None:
-        raise BadInput("--shards is for --on spark: in this process there is one", fix="leave it out")
+        raise BadInput("--shards requires --on spark: this process has a single shard", fix="remove it")
     return run_here(
         flow,
         sources,
@@ -177,12 +170,12 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
 
     if options.tick_rows is not None:
         raise BadInput(
-            "--tick-rows is for --on here: Spark takes whole files",
+            "--tick-rows requires --on here: Spark reads whole files",
             fix="write --source NAME=URI?files_per_tick=N",
         )
     if options.max_iterations is not None:
         raise BadInput(
-            "--max-iterations is for --on here",
+            "--max-iterations requires --on here",
             fix="give it to the flow: flow.feedback(..., max_iterations=N)",
         )
     return run_on_spark(
@@ -198,11 +191,11 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
     )
 
 
-_RUNS = {Where.HERE: _run_here, Where.SPARK: _run_on_spark}
+_RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 
 
 def report(result: Any, checkpoint: str | None) -> None:
-    """Say what a user must know at the end; the exit code of a signal if one ended the run."""
+    """Print closing messages, and exit with the code of the signal that ended the run, if any."""
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.held_back import report_lines
 
@@ -213,8 +206,8 @@ def report(result: Any, checkpoint: str | None) -> None:
     if result.stopped_by is None:
         return
     if checkpoint is None:
-        kept = "nothing is kept: there was no --checkpoint"
+        kept = "nothing is saved without --checkpoint"
     else:
-        kept = f"state is saved in {checkpoint}: the same command goes on from there"
+        kept = f"state is saved in {checkpoint}: the same command resumes from there"
     typer.echo(f"stopped after tick {result.last_tick}; {kept}", err=True)
     raise typer.Exit(signal_code(result.stopped_by))

@@ -1,4 +1,4 @@
-"""A flow run by `spark-submit`: what the `main.py` of `penstock package` calls. Needs no command line."""
+"""Entry point of a flow submitted to Spark, called by the `main.py` of `penstock package`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# As `penstock.spark.session` sets them, and for its reasons; what concerns one machine is left alone.
+# The settings of `penstock.spark.session`, except those that concern a single machine.
 _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.ansi.enabled": "true",
@@ -41,12 +41,12 @@ def run_submitted(
     shards: int | None,
     environment: Sequence[str],
 ) -> int:
-    """Run a flow with ends that are given as URIs; the exit code.
+    """Run a flow between sources and sinks given as URIs, and return the exit code.
 
-    flow:        module:flow, to be found in what was shipped.
-    environment: folders of packages for workers; those that a host does not have count for nothing.
+    flow:        module:flow, in the shipped modules.
+    environment: package folders for workers; missing ones are ignored.
     """
-    from penstock.cli.load import load_flow
+    from penstock.cli.load_flow import load_flow
     from penstock.cli.progress import SECONDS_BETWEEN_LINES, Lines
     from penstock.io import parse_sink, parse_source
     from penstock.io.delivery.held_back import report_lines
@@ -93,8 +93,10 @@ def _session(name: str, environment: Sequence[str]) -> SparkSession:
 
 
 def environment_of(main: str) -> list[str]:
-    """Where the packages of `env.tar.gz` may be: below the working folder, where Spark unpacks
-    archives, or beside `main.py`. Put on this process's path, too."""
+    """List the folders that may hold the packages of `env.tar.gz`, and add them to this process's path.
+
+    Spark unpacks archives below the working folder; otherwise they are beside `main.py`.
+    """
     beside = Path(main).resolve().parent / "env"
     places = ["env", str(beside)]
     for location in places:

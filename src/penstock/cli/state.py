@@ -1,4 +1,4 @@
-"""`penstock state`: what a checkpoint holds, also while its flow runs."""
+"""`penstock state`: show the contents of a checkpoint, also while its flow runs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
 def state(
     folder: Folder,
     operator: Annotated[
-        str | None, typer.Option("--operator", "-o", help="Only this operator, shard by shard.")
+        str | None, typer.Option("--operator", "-o", help="Show only this operator, shard by shard.")
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", "-k", help="Show what it holds for a key: '\"a\"', 7, '[\"a\", 7]' (JSON)."),
+        typer.Option("--key", "-k", help="Show the state of a key (JSON): '\"a\"', 7, '[\"a\", 7]'."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Say what a checkpoint holds: operators, shards, keys, bytes, ticks, positions. It changes nothing.
+    """Show the contents of a checkpoint: operators, shards, keys, bytes, ticks and positions.
 
-    Exit code 1 where a file of it is damaged.
+    The checkpoint is not modified. Exit code 1 if one of its files is damaged.
     """
     from penstock.state.inspection import inspect, rows_of_key
 
     if key is not None:
         if operator is None:
-            raise BadInput("--key needs --operator", fix="say which operator's state: --operator NAME")
-        _tell_rows(rows_of_key(folder, operator, _parsed(key)), as_json)
+            raise BadInput("--key needs --operator", fix="add --operator NAME")
+        _print_rows(rows_of_key(folder, operator, _parsed(key)), as_json)
         return
     held = inspect(folder)
     if operator is not None:
@@ -45,7 +45,7 @@ def state(
     if as_json:
         typer.echo(json.dumps(_as_json(held), indent=2))
     else:
-        _tell(held, by_shard=operator is not None)
+        _print_checkpoint(held, by_shard=operator is not None)
     if held.damage:
         raise typer.Exit(1)
 
@@ -69,7 +69,7 @@ def _only(held: CheckpointHeld, operator: str) -> CheckpointHeld:
         known = sorted({repr(s.called or s.name) for s in held.slots})
         raise BadInput(
             f"no operator {operator!r} has state in the checkpoint {held.folder}",
-            fix=f"one of {', '.join(known)}" if known else "it holds no state at all",
+            fix=f"one of {', '.join(known)}" if known else "the checkpoint holds no state",
             operator=operator,
         )
     return replace(held, slots=slots)
@@ -83,7 +83,7 @@ def _as_json(held: CheckpointHeld) -> dict[str, Any]:
     return body
 
 
-def _tell_rows(found: list[Found], as_json: bool) -> None:
+def _print_rows(found: list[Found], as_json: bool) -> None:
     from penstock.state.inspection import plain
 
     if as_json:
@@ -104,11 +104,11 @@ def _tell_rows(found: list[Found], as_json: bool) -> None:
         for number, line in enumerate(_lines(f.value)):
             first = (f.operator or "", f.what, str(f.shard)) if not number else ("", "", "")
             table.add_row(*first, line)
-    console().print(table if found else "nothing is held for this key")
+    console().print(table if found else "no state for this key")
 
 
 def _lines(value: Any) -> list[str]:
-    """A row a line, where the value is rows."""
+    """Format a value, one line per row if it holds rows."""
     from penstock.state.inspection import plain
 
     if isinstance(value, dict):
@@ -122,7 +122,7 @@ def _short(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
+def _print_checkpoint(held: CheckpointHeld, *, by_shard: bool) -> None:
     from rich.text import Text
 
     out = console()

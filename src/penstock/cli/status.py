@@ -1,4 +1,4 @@
-"""`penstock status`: replicas, views and collections, and how far they are."""
+"""`penstock status`: show replicas, views and collections with their progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.serving import (
+from penstock.cli.options import (
     DEFAULT_ADDRESS,
     Ca,
     Certificate,
@@ -33,7 +33,7 @@ def status(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Say what a controller knows of its replicas, views and collections."""
+    """Show replicas, views and collections with their progress."""
     from penstock.compute.client.dataclass_codec import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
@@ -69,7 +69,7 @@ def _moment(milliseconds: int) -> str:
 
 
 def show_replicas(found: ControllerStatus) -> None:
-    """The table of replicas."""
+    """Print the table of replicas."""
     from penstock.cli.text_tables import console, table_of
 
     table = table_of(
@@ -89,7 +89,7 @@ def show_replicas(found: ControllerStatus) -> None:
             str(each.deaths),
             each.problem,
         )
-    console().print(table if found.replicas else "none: add one by penstock replicas add NAME=HOST:PORT")
+    console().print(table if found.replicas else "none; add one: penstock replicas add NAME=HOST:PORT")
 
 
 def _span(milliseconds: int) -> str:
@@ -104,7 +104,7 @@ def _span(milliseconds: int) -> str:
 
 
 def show_views(found: ControllerStatus) -> None:
-    """The table of views."""
+    """Print the table of views."""
     from penstock.cli.text_tables import console, table_of
 
     table = table_of("name", "reads", "key", "state", ">settled before", "replicas (lag)")
@@ -116,7 +116,7 @@ def show_views(found: ControllerStatus) -> None:
         reads = ", ".join(each.reads)
         key = ", ".join(each.key) or "whole row"
         table.add_row(each.name, reads, key, _state(each), _upper(each.upper.time), replicas)
-    console().print(table if found.views else "none: make one by penstock view create FILE:FLOW")
+    console().print(table if found.views else "none; create one: penstock view create FILE:FLOW")
 
 
 def _state(view: ViewStatus) -> str:
@@ -128,7 +128,7 @@ def _upper(time: int | None) -> str:
 
 
 def show_collections(found: ControllerStatus) -> None:
-    """The table of collections."""
+    """Print the table of collections."""
     from penstock.cli.text_tables import console, table_of
 
     table = table_of("name", "columns", "written by", ">readable from", ">to before")

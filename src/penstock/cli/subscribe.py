@@ -1,4 +1,4 @@
-"""`penstock subscribe`: the changes of a view as they happen."""
+"""`penstock subscribe`: print the changes of a view as they happen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.serving import (
+from penstock.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_PATIENCE,
     Ca,
@@ -33,8 +33,8 @@ MOST_SHOWN = 40
 """Rows of the table that changes."""
 
 
-class Shown(Enum):
-    """LINES: a line per change. JSON: an object per change. TABLE: the rows as they are now."""
+class SubscriptionFormat(Enum):
+    """Output format: a line per change, a JSON object per change, or a table of the current rows."""
 
     LINES = "lines"
     JSON = "json"
@@ -42,23 +42,23 @@ class Shown(Enum):
 
 
 def subscribe(
-    view: Annotated[str, typer.Argument(help="The name of the view.")],
+    view: Annotated[str, typer.Argument(help="Name of the view.")],
     as_of: Annotated[
-        int | None, typer.Option(help="Begin at this time; without it: at the last acknowledged write.")
+        int | None, typer.Option(help="Timestamp to start at. Default: the last acknowledged write.")
     ] = None,
     no_snapshot: Annotated[
-        bool, typer.Option("--no-snapshot", help="Only what changes after that, not what is there.")
+        bool, typer.Option("--no-snapshot", help="Print later changes only, without the rows at the start.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="End after the first batch.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop after the first batch.")] = False,
     until: Annotated[
-        int | None, typer.Option(help="End when everything before this time has been shown.")
+        int | None, typer.Option(help="Stop when all changes before this time are printed.")
     ] = None,
     progress: Annotated[
-        bool, typer.Option("--progress", help="Say how far it is, also where nothing changes.")
+        bool, typer.Option("--progress", help="Print progress even if nothing changes.")
     ] = False,
     format: Annotated[
-        Shown, typer.Option(help="Lines or JSON of changes, or a table that changes.")
-    ] = Shown.LINES,
+        SubscriptionFormat, typer.Option(help="Output: lines or JSON per change, or an updating table.")
+    ] = SubscriptionFormat.LINES,
     patience: Patience = DEFAULT_PATIENCE,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
@@ -67,9 +67,10 @@ def subscribe(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Show all changes of a view, each time once, until Ctrl-C; replicas and the controller may be killed.
+    """Print every change of a view exactly once, until Ctrl-C, across restarts of replicas and controller.
 
-    To go on after a time T that was shown: --as-of T --no-snapshot. --patience is for the first batch.
+    To resume after a printed time T, use --as-of T --no-snapshot. --patience limits the wait for the first
+    batch.
     """
     with connect(controller, ca, certificate, key, token_file, server_name, patience="60s") as client:
         known = client.describe(view)
@@ -139,7 +140,7 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
     from penstock.cli.text_tables import console, table_of
     from penstock.io.in_process import shown
 
-    rows: Counter[tuple[str, ...]] = Counter()  # as they are shown: lists in them have no hash
+    rows: Counter[tuple[str, ...]] = Counter()  # keyed by printed text, because lists are not hashable
     with Live(console=console(), auto_refresh=False) as live:
 
         def show(batch: Batch[Any]) -> None:
@@ -161,8 +162,8 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
 
 
 def _in_order(batch: Batch[Any]) -> list[Any]:
-    """By time; of one time what goes before what comes."""
+    """Sort changes by time, and retractions before insertions within a time."""
     return sorted(batch.updates, key=lambda update: (update.time, update.weight > 0))
 
 
-_SHOWN = {Shown.LINES: _lines, Shown.JSON: _json, Shown.TABLE: _table}
+_SHOWN = {SubscriptionFormat.LINES: _lines, SubscriptionFormat.JSON: _json, SubscriptionFormat.TABLE: _table}

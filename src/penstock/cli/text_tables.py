@@ -1,4 +1,4 @@
-"""Tables of commands: plain, and as wide as what reads them allows."""
+"""Plain text tables, as wide as the terminal or unlimited if redirected."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 _UNCUT = 100_000
-"""Characters of a line that nobody has."""
+"""Width of a line that is never cut."""
 
 
 def table_of(*columns: str) -> Any:
-    """columns: their heads; one that begins with > stands to the right."""
+    """Create a table with these column titles; a leading > aligns right."""
     from rich import box
     from rich.table import Table
 
@@ -25,9 +25,8 @@ def table_of(*columns: str) -> Any:
 
 
 def console() -> Console:
-    """Standard output for tables."""
+    """Create a console on standard output for tables."""
     from rich.console import Console
 
-    # What is not read on a screen is not cut to one, however wide its rows are. Brackets and colons in rows
-    # are no markup.
+    # Redirected output is never cut to a terminal width. Brackets and colons in rows are not markup.
     return Console(width=None if sys.stdout.isatty() else _UNCUT, markup=False, emoji=False)

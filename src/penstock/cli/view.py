@@ -1,4 +1,4 @@
-"""`penstock view`: make, list and drop views."""
+"""`penstock view`: create, list and drop views."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.serving import (
+from penstock.cli.options import (
     DEFAULT_ADDRESS,
     Ca,
     Certificate,
@@ -23,17 +23,19 @@ view = typer.Typer(no_args_is_help=True, help="Make, list and drop views that re
 @view.command()
 def create(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow, with one sink.")],
-    name: Annotated[str | None, typer.Option(help="Without it: the name of the flow's sink.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the view. Default: the name of the flow's sink.")
+    ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option("--key", "-k", metavar="COLUMN", help="Look it up by this column; any number."),
+        typer.Option("--key", "-k", metavar="COLUMN", help="Key column for look-ups; repeatable."),
     ] = None,
-    keep: Annotated[str, typer.Option(help="How much of the past can be read.")] = "10s",
+    keep: Annotated[str, typer.Option(help="Span of the past that stays readable.")] = "10s",
     into: Annotated[
-        str | None, typer.Option(help="A collection to make, which its changes are written to as well.")
+        str | None, typer.Option(help="Collection to create and write the view's changes to.")
     ] = None,
     allow_callables: Annotated[
-        bool, typer.Option("--allow-callables", help="Send the code of Python functions of the flow.")
+        bool, typer.Option("--allow-callables", help="Send the code of the flow's Python functions.")
     ] = False,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
@@ -42,8 +44,8 @@ def create(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Keep the answer of a flow up to date. Its sources are collections; those that are missing are made."""
-    from penstock.cli.load import load_flow
+    """Keep the result of a flow up to date. Its sources are collections; missing ones are created."""
+    from penstock.cli.load_flow import load_flow
     from penstock.errors import BadInput
 
     loaded = load_flow(flow)
@@ -65,7 +67,7 @@ def list_views(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Name the views, what they read and how far they are."""
+    """List the views with their inputs and progress."""
     from penstock.cli.status import show_views
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
@@ -74,7 +76,7 @@ def list_views(
 
 @view.command()
 def drop(
-    name: Annotated[str, typer.Argument(help="A view, or a collection that no view reads.")],
+    name: Annotated[str, typer.Argument(help="View, or collection that no view reads.")],
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -82,7 +84,7 @@ def drop(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Forget a view. The collections that it reads stay."""
+    """Drop a view. The collections it reads remain."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.drop(name)
     typer.echo(f"dropped {name}")

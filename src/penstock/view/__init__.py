@@ -1,4 +1,4 @@
-"""Pictures of flows: as data, and as text for the tools that draw."""
+"""Pictures of flows: as data, and as text for drawing tools."""
 
 from penstock.view.dot import to_dot
 from penstock.view.mermaid import to_mermaid

@@ -1,4 +1,4 @@
-"""A picture as DOT text, for Graphviz."""
+"""DOT text of a picture, for Graphviz."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ARROWS = {
 
 
 def to_dot(picture: Picture) -> str:
-    """The text of a `digraph`.
+    """Render a picture as a `digraph`.
 
-    Thin arrows carry rows that stay, thick ones also take rows back; barred ones wait, dashed ones are late.
+    Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed.
     """
     return "\n".join(_lines(picture)) + "\n"
 
@@ -49,7 +49,7 @@ def _lines(picture: Picture) -> Iterator[str]:
 
 
 def _cluster(cluster: Cluster, boxes: dict[str, Box], indent: str) -> Iterator[str]:
-    # Graphviz draws a frame only around subgraphs whose names begin with "cluster".
+    # Graphviz frames only subgraphs whose names begin with "cluster".
     yield f"{indent}subgraph cluster_{cluster.id} {{"
     yield f"{indent}  label={_quoted(cluster.title)}; style=rounded; color=gray;"
     for box_id in cluster.boxes:

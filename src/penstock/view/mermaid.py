@@ -1,4 +1,4 @@
-"""A picture as Mermaid text, which GitHub, notebooks and many editors show."""
+"""Mermaid text of a picture, for GitHub, notebooks and many editors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _CLASSES = {
 
 
 def to_mermaid(picture: Picture) -> str:
-    """The text of a `flowchart`.
+    """Render a picture as a `flowchart`.
 
-    Thin arrows carry rows that stay, thick ones also take rows back; crossed ones wait, dotted ones are late.
+    Thin arrows are append streams, thick ones tables; crossed arrows block, dotted ones are delayed.
 
     >>> import penstock as ps
     >>> from penstock.view import picture_of
@@ -62,7 +62,7 @@ def to_mermaid(picture: Picture) -> str:
 
 
 def _lines(picture: Picture) -> Iterator[str]:
-    # The title is YAML, for which a JSON string will do; it has one line.
+    # The title is YAML, of which a JSON string is a one-line subset.
     title = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", picture.title).split())
     yield from ("---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart LR")
     boxes = {box.id: box for box in picture.boxes}
@@ -102,7 +102,7 @@ def _quoted(*lines: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # What Mermaid, Markdown or HTML would take for markup, and control characters, become entities.
+    # Control characters, and markup of Mermaid, Markdown or HTML, become entities.
     return re.sub(r"[^\w .,:=()+\-/'\u00a1-\U0010ffff]|\bfa(?=:)", lambda m: _entities(m.group()), text)
 
 

@@ -1,4 +1,4 @@
-"""A flow as a picture in data: boxes, arrows, and what stands together. Formats only write it down."""
+"""Picture of a flow as data: boxes, arrows and clusters, rendered by the format modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT_WIDTH = 36
 
 
 class BoxRole(Enum):
-    """What a box stands for."""
+    """Role of a box."""
 
     SOURCE = "source"
     OPERATOR = "operator"
@@ -29,7 +29,7 @@ class BoxRole(Enum):
 
 
 class Kind(Enum):
-    """What an arrow stands for; the first that fits."""
+    """Kind of an arrow; the first that applies."""
 
     DELAY = "next tick"
     BACK = "goes round"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """An operator. `id` follows from its place in the flow alone; `lines` are its text, any characters."""
+    """Box for an operator. `id` depends only on its position in the flow; `lines` may hold any characters."""
 
     id: str
     lines: tuple[str, ...]
@@ -49,7 +49,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An edge of the flow. `label` is empty where there is nothing to say."""
+    """Arrow for an edge of the flow. `label` may be empty."""
 
     source: str
     target: str
@@ -59,7 +59,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Boxes that stand together, by id; those of a loop are inside the cluster of their stratum."""
+    """Group of boxes, by id. Loops are nested in the cluster of their stratum."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """boxes and arrows in the order of the flow, a cluster per stratum."""
+    """Boxes and arrows in flow order, with one cluster per stratum."""
 
     title: str
     boxes: tuple[Box, ...]
@@ -78,7 +78,7 @@ class Picture:
 
 
 def picture_of(flow: Flow | FlowGraph) -> Picture:
-    """The picture of a flow.
+    """Build the picture of a flow.
 
     Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
     """

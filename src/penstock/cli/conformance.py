@@ -1,4 +1,4 @@
-"""`penstock trace`: which rules of pull-streams a recorded trace breaks."""
+"""`penstock conform` and `penstock trace`: check cases and recorded traces against the specification."""
 
 from __future__ import annotations
 
@@ -13,27 +13,66 @@ from penstock.errors import BadTrace
 if TYPE_CHECKING:
     from penstock.pull.rules.checker import Profile, Violation
     from penstock.pull.rules.trace import Layer, Trace
+    from penstock.testing.conformance import Outcome
+
+
+def conform(
+    kind: Annotated[
+        str, typer.Argument(help="Subject of the cases: ticks, errors, propagation, pull or compute.")
+    ],
+    file: Annotated[Path, typer.Argument(help="File with a JSON array of cases.")],
+) -> None:
+    """Run the conformance cases of a file, printing a line per case and a count; exit code 1 if any fails.
+
+    Cases that only describe something in words are listed and counted separately.
+
+    Cases name functions by the text of a Python lambda, which is looked up in a table and never run. Time and
+    memory are unlimited, so run only files that you trust.
+    """
+    from penstock.testing.conformance import run_file
+
+    outcomes = run_file(kind, file, on_outcome=_print_outcome)
+    ok = sum(outcome.ok for outcome in outcomes)
+    failed = sum(outcome.failed for outcome in outcomes)
+    in_words = len(outcomes) - ok - failed
+    apart = f", {in_words} in words" if in_words else ""
+    typer.echo(f"{len(outcomes)} cases, {ok} ok, {failed} failed{apart}")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _print_outcome(outcome: Outcome) -> None:
+    if outcome.in_words:
+        typer.echo(f"words {outcome.name}")
+    elif outcome.ok:
+        typer.echo(f"ok    {outcome.name}")
+    else:
+        typer.echo(f"FAIL  {outcome.name}: {outcome.problem}")
 
 
 def trace(
-    file: Annotated[Path, typer.Argument(help="Events like D:ask1 U:ans1=value(7), as text or as JSON.")],
+    file: Annotated[
+        Path, typer.Argument(help="Trace file: events like D:ask1 U:ans1=value(7), as text or as JSON.")
+    ],
     profile: Annotated[
         str,
         typer.Option(
-            help="spec: the specification. docs: the rules in use. strict: those of an existing checker."
+            help="Rules: spec (the specification), docs (rules in use), strict (an existing checker)."
         ),
     ] = "spec",
     layer: Annotated[
         int | None,
         typer.Option(
-            min=1, max=3, help="1 asks, 2 aborts too, 3 errors too. Default: as the file says, or 3."
+            min=1,
+            max=3,
+            help="Events to check: 1 asks, 2 also aborts, 3 also errors. Default: from file, or 3.",
         ),
     ] = None,
     one_to_one: Annotated[
-        bool, typer.Option(help="Of a transformer: whether it makes one value of each value.")
+        bool, typer.Option(help="Whether a transformer must answer one value per value.")
     ] = True,
 ) -> None:
-    """Check a trace: its events, every rule that they break, and exit code 1 if there is one."""
+    """Check a recorded pull-stream trace, printing its events and broken rules; exit code 1 if any."""
     import dataclasses
 
     from penstock.pull.rules.checker import check
@@ -47,7 +86,7 @@ def trace(
     for number, text in enumerate(texts, 1):
         typer.echo(f"{number:>{width}}  {text}")
     for violation in violations:
-        typer.echo(_told(violation, texts, width))
+        typer.echo(_violation_lines(violation, texts, width))
     broken = len({violation.rule for violation in violations})
     rules = "1 rule" if broken == 1 else f"{broken or 'no'} rules"
     typer.echo(f"\n{rules} broken" if broken else "\nno rule broken")
@@ -55,8 +94,8 @@ def trace(
         raise typer.Exit(FAILED)
 
 
-def _told(violation: Violation, texts: tuple[str, ...], width: int) -> str:
-    """A broken rule, its sentence, and the events at fault."""
+def _violation_lines(violation: Violation, texts: tuple[str, ...], width: int) -> str:
+    """Format a broken rule with its sentence and the events at fault."""
     lines = ["", f"{violation.rule}  {violation.sentence}"]
     if violation.at is None:
         lines.append(f"    {violation.text}")

@@ -1,4 +1,4 @@
-"""Rows on the command line: JSON in, a table or JSON out."""
+"""Rows on the command line: parsed from JSON, printed as a table or JSON."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Format(Enum):
-    """How rows are shown."""
+    """Output format of rows."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of lines of JSON: an object each, or a value where rows are bare values.
+    """Parse lines of JSON to rows: an object per line, or a value if rows are bare values.
 
-    Raises `BadRow` with the number of the line, also for names that are no column.
+    Raises `BadRow` with the line number, also for unknown columns.
     """
     from penstock.io.files.json_values import from_json, from_object
     from penstock.io.files.text_values import Unfit
@@ -61,7 +61,7 @@ _TOO_DEEP = "it is nested too deeply"
 
 def _bad_row(known: Known, where: str, number: int, problem: str) -> BadRow:
     return BadRow(
-        f"{where}, line {number} is no row of {known.name!r}: {problem}",
+        f"{where}, line {number} is not a row of {known.name!r}: {problem}",
         why=f"Its columns are {known.schema}.",
         row=number,
         field=None,
@@ -73,8 +73,8 @@ def _unknown_columns(known: Known, where: str, number: int, unknown: dict[str, s
     near = [f"{meant!r} for {name!r}" for name, meant in unknown.items() if meant is not None]
     return BadRow(
         f"{where}, line {number} has columns that {known.name!r} does not have: {columns}",
-        why=f"Its columns are {known.schema}.\nA value without a column would be lost without a word.",
-        fix=f"write {', '.join(near)}" if near else "leave out what is not wanted",
+        why=f"Its columns are {known.schema}.\nA value without a column would be lost silently.",
+        fix=f"write {', '.join(near)}" if near else "remove the extra columns",
         row=number,
         field=next(iter(unknown)),
         columns=tuple(unknown),
@@ -82,9 +82,9 @@ def _unknown_columns(known: Known, where: str, number: int, unknown: dict[str, s
 
 
 def _unknown(fields: Sequence[Field], value: Any) -> dict[str, str | None]:
-    """Names in an object, nested ones as paths, that no field has; each with the nearest missing one."""
+    """Map unknown names in an object (nested ones as paths) to the nearest missing field."""
     if not isinstance(value, dict):
-        return {}  # refused as a value of the wrong type
+        return {}  # raises later, as a value of the wrong type
     names = [field.name for field in fields]
     free = [name for name in names if name not in value]
     found = {name: _nearest(name, free) for name in value if name not in names}
@@ -109,17 +109,16 @@ def _unknown_within(data_type: DataType, value: Any) -> dict[str, str | None]:
 
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:
-    # Case is what JSON of other systems differs by most.
+    # JSON of other systems differs most often by case.
     by_lower = {each.lower(): each for each in names}
     near = get_close_matches(name.lower(), by_lower, 1)
     return by_lower[near[0]] if near else None
 
 
 def _parsed(text: str) -> Any:
-    """A value of JSON; numbers with a point as decimals, which all their digits matter to.
+    """Parse a JSON value, with fractional numbers as decimals to keep all digits.
 
-    Raises RecursionError for one that is nested too deeply, and ValueError, also for an object that has a
-    name twice: one of its values would be lost.
+    Raises RecursionError for too deep nesting, and ValueError, also for an object with a repeated name.
     """
     return json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
 
@@ -128,12 +127,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         counts = Counter(name for name, _ in pairs)
-        raise ValueError(f"{counts.most_common(1)[0][0]!r} is there twice")
+        raise ValueError(f"{counts.most_common(1)[0][0]!r} is given twice")
     return made
 
 
 def parsed_key(known: Known, text: str) -> Any:
-    """A key given as JSON: a value, or an array where there are several key columns. Raises `BadInput`."""
+    """Parse a key given as JSON: a value, or an array if there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
     from penstock.io.files.json_values import from_object
     from penstock.io.files.text_values import Unfit, shortened
@@ -143,7 +142,7 @@ def parsed_key(known: Known, text: str) -> Any:
         try:
             value = _parsed(text)
         except ValueError:
-            value = text  # text without quotes is meant as text
+            value = text  # Treat unquoted text as a string.
         except RecursionError:
             raise Unfit(_TOO_DEEP) from None
         values = value if isinstance(value, list) and len(fields) > 1 else [value]
@@ -153,7 +152,7 @@ def parsed_key(known: Known, text: str) -> Any:
     except Unfit as error:
         columns = ", ".join(map(str, fields))
         raise BadInput(
-            f"{shortened(repr(text))} is no key of {known.name!r}: {error}",
+            f"{shortened(repr(text))} is not a key of {known.name!r}: {error}",
             why=f"It is looked up by {columns}.",
             fix="write JSON: '\"a\"' or 7, and several columns as '[\"a\", 7]'",
             key=text,
@@ -161,9 +160,9 @@ def parsed_key(known: Known, text: str) -> Any:
 
 
 def parsed_condition(known: Known, text: str) -> Expr:
-    """The expression that `--where` says.
+    """Parse the expression of `--where`.
 
-    Raises `BadExpression` for what is none, `BadInput` for one that is neither true nor false.
+    Raises `BadExpression` for invalid syntax, `BadInput` for an expression that is not boolean.
     """
     from penstock.expr.check import check
     from penstock.expr.from_text import expression_from_text
@@ -173,13 +172,13 @@ def parsed_condition(known: Known, text: str) -> Expr:
     found = check(condition, known.schema).type
     if found != BOOL:
         raise BadInput(
-            f"--where {text}: that is {found}, not true or false", fix="compare it: --where 'col.price > 3'"
+            f"--where {text}: the expression is {found}, not bool", fix="compare it: --where 'col.price > 3'"
         )
     return condition
 
 
 def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
-    """Print rows as users have them."""
+    """Print user rows."""
     from penstock.io.files.json_values import to_object
     from penstock.io.in_process import shown
 
@@ -209,9 +208,9 @@ def _head(name: str, data_type: object) -> str:
 
 
 def lines_of(path: str) -> Iterator[str]:
-    """The lines of a file, in UTF-8; of standard input where it is `-`.
+    """Read the lines of a UTF-8 file, or of standard input for `-`.
 
-    Bytes that are no UTF-8 become halves of surrogates, which no column takes: their row is refused.
+    Invalid bytes become unpaired surrogates, which no column accepts, so that their row is refused.
     """
     if path == "-":
         cast("TextIOWrapper", sys.stdin).reconfigure(encoding="utf-8", errors="surrogateescape")

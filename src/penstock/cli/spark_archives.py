@@ -1,8 +1,8 @@
-"""What `spark-submit` ships: modules in a zip, packages with compiled code in an archive.
+"""Archives shipped by `spark-submit`: modules in a zip, compiled packages in a tar file.
 
-A zip on Python's path cannot hold compiled modules, and Penstock needs some (msgpack, xxhash, pyarrow). So
-packages go as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker.
-They run under a Python of the same minor version, on the same kind of machine.
+Python cannot import compiled modules (msgpack, xxhash, pyarrow) from a zip. These packages are therefore
+shipped as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker. They require a
+Python of the same minor version on the same platform.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from penstock.errors import BadInput
 from penstock.spark.ticks.by_value import root_of, users_modules
 
 NEEDED = ("msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
-"""What drivers and workers need; pandas because PySpark asks for it before it passes Arrow batches."""
+"""Packages needed by drivers and workers. PySpark requires pandas before it exchanges Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The time of all files in a zip, so that the same code makes the same zip."""
+"""Timestamp of all files in a zip, so that equal code gives equal zips."""
 
-# Headers, tests and tools: large, and of no use to a worker.
+# Headers, tests and tools are large, and workers do not need them.
 _LEFT_OUT = re.compile(r"(^|/)(__pycache__|tests|include)(/|$)|\.pyc$|\.pxd$|\.pyx$|^\.\.")
 
 
 def pack_code(target: Path) -> list[str]:
-    """A zip of Penstock and of the user's modules that this process has loaded; the names of these."""
+    """Write a zip of Penstock and the user's loaded modules, and return the modules' names."""
     import penstock
 
     files = dict(_tree(Path(penstock.__file__).parent, "penstock", ".py"))
@@ -46,7 +46,7 @@ def pack_code(target: Path) -> list[str]:
 
 
 def _files_of(module: ModuleType) -> Iterator[tuple[str, Path]]:
-    """A module's file; of a package all files, as others may be imported later or read."""
+    """List a module's file, or all files of a package, since others may be imported later or read as data."""
     assert module.__file__ is not None
     file = Path(module.__file__)
     if file.stem == "__init__":
@@ -64,9 +64,9 @@ def _tree(folder: Path, name: str, ending: str) -> Iterator[tuple[str, Path]]:
 
 
 def pack_environment(folder: Path, archive: Path, packages: Iterable[str]) -> list[str]:
-    """Copy installed packages, and all that they require, to `folder`, and make an archive of it.
+    """Copy installed packages and their requirements to `folder`, and write an archive of it.
 
-    Returns names with versions. Raises `BadInput` for one that is not installed.
+    Returns names with versions. Raises `BadInput` for a package that is not installed.
     """
     found = _with_requirements(packages)
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +111,7 @@ def _with_requirements(packages: Iterable[str]) -> dict[str, importlib.metadata.
                     fix=f"pip install {name}, or leave it out with --without {name}",
                     package=name,
                 ) from None
-            continue  # required for another system or version
+            continue  # required only on another platform or version
         waiting += _required(found[key])
     return found
 
@@ -119,11 +119,11 @@ def _with_requirements(packages: Iterable[str]) -> dict[str, importlib.metadata.
 def _required(distribution: importlib.metadata.Distribution) -> Iterator[str]:
     for requirement in distribution.requires or ():
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        # What an extra asks for was not asked for here.
+        # Requirements of extras were not requested.
         if name is not None and "extra" not in requirement.partition(";")[2]:
             yield name[0]
 
 
 def python_version() -> str:
-    """Of the packages: "3.11"."""
+    """Return the Python version of the packages, such as "3.11"."""
     return f"{sys.version_info[0]}.{sys.version_info[1]}"

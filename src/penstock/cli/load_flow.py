@@ -1,4 +1,4 @@
-"""Find the flow that a command names: `module:flow` or `path/to/file.py:flow`."""
+"""Loader of the flow named by a command: `module:flow` or `path/to/file.py:flow`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.flow.flow import Flow
 
 
 def load_flow(name: str) -> Flow:
-    """The flow, or what a function without arguments of that name returns.
+    """Load a flow, or call the function without arguments that returns one.
 
-    Modules, and what a file imports, are looked for in the current folder too, as `python -m` does. Without
-    `:flow` the module's only flow is meant. Raises `FlowNotFound`, and what building the flow raises.
+    Modules and their imports are also found in the current folder, as with `python -m`. Without `:flow`, the
+    module must hold exactly one flow. Raises `FlowNotFound`, and whatever building the flow raises.
     """
     where, _, attribute = name.partition(":")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
@@ -56,8 +56,8 @@ def _load_file(path: Path) -> ModuleType:
         raise FlowNotFound(
             f"there is no file {path}", fix="write module:flow or path/to/file.py:flow", name=str(path)
         )
-    # As for a script, what lies beside the file can be imported by it, and goes first; then the packages of
-    # the project, in whose folder commands are typed.
+    # As for a script, modules beside the file come first in the import path. Then come the packages of the
+    # project, from whose folder commands are usually run.
     _search_first(Path.cwd())
     _search_first(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
@@ -107,7 +107,7 @@ def _only_flow(module: ModuleType, where: str) -> object:
 
 
 def _flows(module: ModuleType) -> list[str]:
-    """Names of the flows of a module, and of its functions and other callables that say they make one."""
+    """List the names of a module's flows, and of its callables annotated to return one."""
     return [name for name, value in vars(module).items() if isinstance(value, Flow) or _makes_flow(value)]
 
 
@@ -134,7 +134,7 @@ def _calling(function: object, where: str, attribute: str) -> object:
 
 
 def _failed(what: str, error: Exception) -> FlowNotFound:
-    """The error for user code that raised while it was loaded: with its own last line."""
+    """Build the error for user code that raised while loading, showing the code's own last line."""
     trace = error.__traceback__
     location: SourceLocation | None = None
     here = str(Path(__file__))

@@ -1,0 +1,71 @@
+"""`penstock reshard`, `rewind` and `skip`: maintenance of checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def reshard(
+    folder: Annotated[str, typer.Argument(help="Folder of a Spark checkpoint.")],
+    shards: Annotated[int, typer.Argument(min=1, help="New number of shards.")],
+    flow: Annotated[str, typer.Argument(help="Flow of the checkpoint: module:flow or path/to/file.py:flow")],
+) -> None:
+    """Redistribute the state of a checkpoint over another number of shards.
+
+    The flow must not be running. If interrupted, the state is unchanged.
+    """
+    from penstock.cli.load_flow import load_flow
+    from penstock.spark.checkpoints.reshard import reshard as divide
+
+    done = divide(folder, shards, load_flow(flow))
+    typer.echo(
+        f"tick {done.tick}: {done.keys:,} keys of state on {done.shards} shards, were on {done.shards_before}"
+    )
+
+
+def rewind(
+    folder: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
+    tick: Annotated[
+        int, typer.Argument(help="Tick to return to; `penstock state` shows the available ones.")
+    ],
+) -> None:
+    """Discard all ticks after the given one, so that the next run reads their input again.
+
+    The flow must not be running. Sinks keep their output; empty those that hold later ticks, or leave them
+    out.
+    """
+    from penstock.state.rewind import rewind as go_back
+
+    done = go_back(folder, tick)
+    typer.echo(f"back at tick {done.tick}, {done.forgotten} forgotten")
+    if done.forgotten and done.sinks:
+        typer.echo(f"these sinks may hold later ticks: {', '.join(done.sinks)}")
+    if done.gone:
+        typer.echo(
+            f"these files were read and no longer exist, so they cannot be read again: {', '.join(done.gone)}"
+        )
+
+
+def skip(
+    folder: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
+    file: Annotated[
+        str | None, typer.Argument(help="File of a source. Default: list the skipped files.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Stop skipping the file.")] = False,
+) -> None:
+    """Skip an unreadable file in later runs.
+
+    The flow must not be running. Rows that committed ticks have read from the file remain. A file that was
+    corrected or removed need not be skipped.
+    """
+    from penstock.state import skipped
+
+    if file is None:
+        files = sorted(skipped.skipped_files(skipped.checkpoint_folder(folder)))
+        typer.echo("\n".join(files) if files else "no file is skipped")
+    elif undo:
+        typer.echo(f"{skipped.unskip(folder, file)}: read again from the next run")
+    else:
+        typer.echo(f"{skipped.skip(folder, file)}: skipped from the next run")

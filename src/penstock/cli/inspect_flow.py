@@ -1,0 +1,133 @@
+"""`penstock explain`, `draw` and `check`: inspect a flow without running it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exit_codes import FAILED
+from penstock.cli.options import Engine
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
+
+
+def explain(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    code: Annotated[bool, typer.Option("--code", help="Also show the generated Python.")] = False,
+    on: Annotated[
+        Engine,
+        typer.Option(help="Explain the flow itself, or its stages, keys, exchanges and state on Spark."),
+    ] = Engine.HERE,
+    shards: Annotated[int | None, typer.Option(min=1, help="Number of shards of the state (Spark).")] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=URI", help="Destination of a sink, to show its guarantee (Spark)."),
+    ] = None,
+    physical: Annotated[
+        bool, typer.Option("--physical", help="Show Spark's physical plan of a tick; starts a session.")
+    ] = False,
+) -> None:
+    """Explain a flow: facts, strata, guards, opaque functions, and operators computed on columns."""
+    from penstock.cli.load_flow import load_flow
+
+    loaded = load_flow(flow)
+    if on is Engine.SPARK:
+        if code:
+            raise BadInput("--code requires --on here", fix="remove --on spark or --code")
+        typer.echo(_on_spark(loaded, shards, sink or (), physical=physical), nl=False)
+        return
+    for given, option in ((shards is not None, "--shards"), (sink, "--sink"), (physical, "--physical")):
+        if given:
+            raise BadInput(f"{option} requires --on spark", fix=f"add --on spark, or remove {option}")
+    typer.echo(_here(loaded, code=code), nl=False)
+
+
+def _here(flow: Flow, *, code: bool) -> str:
+    from penstock.analysis import explain as explanation
+    from penstock.engine.columnar.explanation import told_of_large_ticks
+
+    graph = flow.graph()
+    source = ""
+    if code:
+        from penstock.engine.program import compile_program
+
+        source = compile_program(graph).source_code
+    return explanation(graph, code=source, large_ticks=list(told_of_large_ticks(graph)))
+
+
+def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, physical: bool) -> str:
+    from penstock.cli.options import named_uris
+    from penstock.io import parse_sink
+    from penstock.spark.session import need_pyspark, session
+
+    need_pyspark()
+    from penstock.spark.explanation import SHARDS, explain_on_spark
+
+    count = SHARDS if shards is None else shards
+    graph = flow.graph()
+    targets = {name: parse_sink(uri) for name, uri in named_uris("sink", sinks).items()}
+    for name in targets.keys() - graph.sinks.keys():
+        raise BadInput(
+            f"the flow has no sink {name!r}", fix=f"its sinks: {', '.join(graph.sinks)}", sink=name
+        )
+    text = explain_on_spark(graph, shards=count, sinks=targets)
+    if physical:
+        from penstock.spark.physical import physical_plan
+
+        spark = session()
+        try:
+            plan = physical_plan(flow, spark, shards=count, sinks=targets)
+        finally:
+            spark.stop()
+        text += f"\nPhysical plan of a tick, stage by stage\n\n{plan}"
+    return text
+
+
+class Format(Enum):
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def draw(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
+    out: Annotated[str | None, typer.Option(help="File to write. Default: standard output.")] = None,
+) -> None:
+    """Draw a flow with its strata, for GitHub and notebooks (mermaid) or for Graphviz (dot)."""
+    from penstock.cli.load_flow import load_flow
+    from penstock.paths import local_path
+    from penstock.view import picture_of, to_dot, to_mermaid
+
+    drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
+    text = drawing(picture_of(load_flow(flow)))
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        Path(local_path(out, "--out")).write_text(text, encoding="utf-8")
+
+
+def check(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    examples: Annotated[int, typer.Option(min=1, help="Number of examples per claim.")] = 1000,
+) -> None:
+    """Test the claims of a flow (commutative, idempotent, monotone, lattices) on generated examples."""
+    from penstock.cli.load_flow import load_flow
+    from penstock.testing.claims import try_claims
+
+    claims = broken = 0
+    for tried in try_claims(load_flow(flow), examples=examples):
+        claims += 1
+        typer.echo(str(tried))
+        if tried.broken is not None:
+            broken += 1
+            typer.echo(f"\n{tried.broken}\n")
+    typer.echo(
+        f"{claims} claim{'s' * (claims > 1)}, {broken} broken" if claims else "the flow makes no claims"
+    )
+    if broken:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,111 @@
+"""Options shared by commands: engines, NAME=URI pairs, and the connection to a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.errors import BadUri
+
+if TYPE_CHECKING:
+    from penstock.compute.client.client import Client
+    from penstock.compute.transport.credentials import Security
+
+
+class Engine(Enum):
+    """Engine that runs a flow."""
+
+    HERE = "here"
+    SPARK = "spark"
+
+
+DEFAULT_ADDRESS = "127.0.0.1:7411"
+
+Controller = Annotated[
+    str,
+    typer.Option("--controller", "-c", envvar="PENSTOCK_CONTROLLER", help="HOST:PORT of the controller."),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca", help="PEM file of the certificate authorities that sign the other side's certificate."
+    ),
+]
+Certificate = Annotated[Path | None, typer.Option("--certificate", help="PEM file of the own certificate.")]
+Key = Annotated[Path | None, typer.Option("--key-file", help="PEM file of the certificate's key.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", help="File with the token. Default: PENSTOCK_TOKEN, if set."),
+]
+ServerName = Annotated[
+    str | None,
+    typer.Option("--server-name", help="Name in the other side's certificate, if it differs from the host."),
+]
+Patience = Annotated[
+    str,
+    typer.Option(
+        "--patience", metavar="SPAN", help="How long to wait for an answer: 30s, 5m, none (forever)."
+    ),
+]
+DEFAULT_PATIENCE = "30s"
+Collections = Annotated[
+    str | None,
+    typer.Option(metavar="URI", help="Storage of the rows: sqlite:PATH, postgresql://..., delta:PATH."),
+]
+
+
+def connect(
+    controller: str,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+    server_name: str | None,
+    *,
+    patience: str = "3s",
+) -> Client:
+    """Connect a client with a short patience, so that commands fail fast if no controller responds."""
+    from penstock.compute.client.client import Client
+
+    security = security_of(ca, certificate, key, token_file, server_name)
+    return Client(controller, security=security, patience=patience)
+
+
+def patience_of(given: str) -> str | None:
+    """Parse --patience: a span, or None for "none"."""
+    return None if given == "none" else given
+
+
+def security_of(
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+    server_name: str | None = None,
+) -> Security:
+    """Load credentials from files. Raises `BadOption`."""
+    from penstock.compute.transport.credentials import Security
+
+    return Security.load(
+        ca=ca, certificate=certificate, key=key, token_file=token_file, server_name=server_name
+    )
+
+
+def named_uris(kind: str, texts: Sequence[str]) -> dict[str, str]:
+    """Parse repeated NAME=URI options into a dict. Raises `BadUri`."""
+    from penstock.io.postgres.server import without_password
+
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, uri = text.partition("=")
+        if not equals or not name or not uri:
+            shown = without_password(text)
+            raise BadUri(f"--{kind} {shown}: expected NAME=URI", uri=shown)
+        if name in found:
+            raise BadUri(f"--{kind} {name}=... is given twice", uri=without_password(text))
+        found[name] = uri
+    return found
