@@ -42,7 +42,7 @@ from penstock.pull import (
     to_lines,
     values,
 )
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 
 

@@ -21,7 +21,7 @@ from penstock.errors import UserFunctionFailed
 from penstock.io import Batch, Drain, Feed, Reader, SinkTarget, Writer, open_sink, open_source
 from penstock.io.source import Source as IoSource
 from penstock.pull import Recorder, Source, collect, drain, find, for_each, probe, pull, take
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.rules.checker import check
 from penstock.pull.rules.trace import Answer, Request

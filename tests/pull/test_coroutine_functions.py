@@ -15,7 +15,7 @@ from penstock import pull as callback
 from penstock.errors import NotAModule, NotAwaited
 from penstock.pull import dataflow
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.testing.pull import VirtualRuntime
 
 Use = Callable[[Any], Callable[[], Any]]

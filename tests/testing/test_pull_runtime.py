@@ -24,7 +24,7 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
 from penstock.testing.pull.virtual_runtime import PATIENCE

@@ -49,15 +49,17 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from penstock.analysis import explain as explanation
-    from penstock.engine.columnar.explanation import told_of_large_ticks
+    from penstock.analysis.liveness import live_graph
+    from penstock.engine.columnar.choice import explain_large_ticks
 
     graph = flow.graph()
+    compiled = live_graph(graph)
     source = ""
     if code:
         from penstock.engine.program import compile_program
 
-        source = compile_program(graph).source_code
-    return explanation(graph, code=source, large_ticks=list(told_of_large_ticks(graph)))
+        source = compile_program(compiled).source_code
+    return explanation(graph, code=source, large_ticks=list(explain_large_ticks(compiled)))
 
 
 def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, physical: bool) -> str:

@@ -14,9 +14,9 @@ from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
-from penstock.pull.options import check_confirm_within
-from penstock.pull.run import CONFIRM_WITHIN
-from penstock.pull.runtime import Runtime, running_loop
+from penstock.pull.argument_checks import check_confirm_within
+from penstock.pull.pipeline_run import CONFIRM_WITHIN
+from penstock.pull.pipeline_runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.engine.endpoints import Inlet, Outlet
     from penstock.engine.engine import Engine
     from penstock.engine.interrupt import Interrupt
-    from penstock.pull.module import Module
+    from penstock.pull.module_context import Module
     from penstock.pull.protocol import AnswerTo, End
 
 Rows = list[tuple[Any, ...]]

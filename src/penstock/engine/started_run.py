@@ -29,8 +29,8 @@ from penstock.engine.run_module import RunModule
 from penstock.errors import CallCancelled, SourceLocation
 from penstock.paths import local_path
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.run import Run
+from penstock.pull.module_context import Module
+from penstock.pull.pipeline_run import Run
 from penstock.pull.stop_once import StopOnce
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.engine.queue import PerSource
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
-    from penstock.pull.runtime import Runtime
+    from penstock.pull.pipeline_runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Pull-streams: values flow when they are asked for, every end is confirmed.
+"""Pull-streams: values flow on request, and every end is confirmed.
 
     from penstock.pull import collect, map, pull, take, values
 
     pull(values([1, 2, 3]), map(lambda x: x * x), take(2), collect()).run()       # [1, 4]
 
-Independent of flows. `protocol` says what the modules of a pipeline say to each
-other, `edge` what stands between them, `pieces` how to write one.
+The package does not depend on flows. `protocol` defines the messages between modules, `edge` the connection
+between two modules, and `modules` the ways to write one.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.pull.bridges.iteration import aiter_values, iter_values
 from penstock.pull.bridges.queues import from_queue, to_queue
+from penstock.pull.callback_modules import sink, source, transformer
 from penstock.pull.compose import pull, together
 from penstock.pull.defer import DeferredDuplex, DeferredSink, DeferredSource, DeferredTransformer, defer
 from penstock.pull.fans.borrower import Loan
@@ -23,21 +24,20 @@ from penstock.pull.fans.notify import Notify, notify
 from penstock.pull.fans.pair import duplex_pair, pair
 from penstock.pull.fans.sorted_merge import sorted_merge
 from penstock.pull.fans.tee import fork, tee
-from penstock.pull.functions import sink, source, transformer
 from penstock.pull.io.files import from_file, from_lines, to_file, to_lines
 from penstock.pull.io.lines import join_lines, lines
 from penstock.pull.io.split import split
-from penstock.pull.pieces import Duplex, Sink, Source, Transformer
+from penstock.pull.modules import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
+from penstock.pull.pipeline_run import Run
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.rules.checker import Violation, check
 from penstock.pull.rules.trace import Trace, parse
-from penstock.pull.run import Run
 from penstock.pull.sinks.drain import drain, log, on_end
 from penstock.pull.sinks.folds import collect, concat, find, last, reduce
 from penstock.pull.sinks.for_each import for_each
+from penstock.pull.sources.basic_sources import count, empty, error, infinite, iterate, keys, once, values
 from penstock.pull.sources.cat import cat
-from penstock.pull.sources.iterables import count, empty, error, infinite, iterate, keys, once, values
 from penstock.pull.sources.pushable import Pushable, pushable
 from penstock.pull.sources.reconnect import back_off, reconnect
 from penstock.pull.transformers.abortable import Abortable, abortable

@@ -1,4 +1,4 @@
-"""Buffer: asks that wait for values, values that wait for asks, and the end behind them."""
+"""Buffer of pending asks, buffered values, and the end of upstream."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Buffer:
-    """For modules that get other numbers of values than they are asked for.
+    """Buffer for modules that receive other numbers of values than downstream asks for.
 
-    asks: downstream's, each for 1 to so many values. values: not given yet, in order.
-    end: the end of upstream, to be answered after the values; failure: an error to be raised there.
+    asks: downstream's, each for 1 to so many values. values: not answered yet, in order.
+    end: the end of upstream, to be answered after the values; failure: an error to raise there.
     """
 
     __slots__ = ("asks", "end", "failure", "values")
@@ -25,7 +25,7 @@ class Buffer:
         self.failure: Exception | None = None
 
     def give(self) -> Sequence[tuple[AnswerTo, int]]:
-        """Answer asks by the values, then by the end. Returns the asks that need values from upstream."""
+        """Answer asks with the values, then with the end. Returns the asks that need more values."""
         asks, values = self.asks, self.values
         while asks and values:
             answer, most = asks.popleft()
@@ -44,6 +44,6 @@ class Buffer:
         return ()
 
     def clear(self) -> None:
-        """Forget all: the stream is stopped."""
+        """Drop asks and values of a stopped stream."""
         self.asks.clear()
         self.values.clear()

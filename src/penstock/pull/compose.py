@@ -1,4 +1,4 @@
-"""Composition: `pull(source, *transformers, sink)` and every part of such a pipeline; `together`."""
+"""Composition: `pull(source, *transformers, sink)`, every partial pipeline, and `together`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import reduce, singledispatch
 from typing import Any, NoReturn, TypeVar, overload
 
 from penstock.errors import NotComposable, SourceLocation
-from penstock.pull.pieces import Duplex, Piece, Sink, Source, Transformer
+from penstock.pull.modules import AnyModule, Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline, Segment
 
 
@@ -16,37 +16,39 @@ def pull(first: Source, /, *then: Transformer) -> Source: ...
 @overload
 def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
 @overload
-def pull(*pieces: Piece) -> Any: ...
-def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
-    """Compose pieces in the order in which values flow. Nothing runs: the result is a piece again.
+def pull(*modules: AnyModule) -> Any: ...
+def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline:
+    """Compose modules in the order in which values flow. Nothing runs yet: the result is a module itself.
 
     source, transformers...         a source
     transformers...                 a transformer
     transformers..., sink           a sink
     source, transformers..., sink   a `Pipeline`: call `run()`, `start()`, or await it
 
-    A duplex stands for its sink and then its source. `pull(a, b, a)` joins two duplexes
+    A duplex acts as its sink and then its source. `pull(a, b, a)` connects two duplexes
     both ways; a duplex at one end only leaves its other half open.
 
-    Raises `NotComposable`, which says which piece stands where, for another order and for what is no piece.
+    Raises `NotComposable`, naming module and position, for another order and for anything but modules.
     """
     location = SourceLocation.of_caller()
-    if not pieces:
+    if not modules:
         raise NotComposable(
             "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
         )
-    for at, piece in enumerate(pieces, 1):
-        if not isinstance(piece, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
-            _no_piece(piece, at, location)
-    for at in range(1, len(pieces)):
-        before, piece = pieces[at - 1], pieces[at]
+    for at, module in enumerate(modules, 1):
+        if not isinstance(module, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
+            _not_a_module(module, at, location)
+    for at in range(1, len(modules)):
+        before, module = modules[at - 1], modules[at]
         if isinstance(before, Sink):
             _misplaced(before, at, "A sink ends a pipeline, and something follows it.", location)
-        if isinstance(piece, Source):
-            _misplaced(piece, at + 1, "A source begins a pipeline, and something stands before it.", location)
-    if len(pieces) > 1 and isinstance(pieces[0], Duplex) and pieces[0] is pieces[-1]:
-        return reduce(_join, (*pieces[1:-1], pieces[0].sink), pieces[0].source)  # type: ignore[return-value]
-    return reduce(_join, pieces)  # type: ignore[return-value]
+        if isinstance(module, Source):
+            _misplaced(
+                module, at + 1, "A source begins a pipeline, and something stands before it.", location
+            )
+    if len(modules) > 1 and isinstance(modules[0], Duplex) and modules[0] is modules[-1]:
+        return reduce(_join, (*modules[1:-1], modules[0].sink), modules[0].source)  # type: ignore[return-value]
+    return reduce(_join, modules)  # type: ignore[return-value]
 
 
 def _join(left: Any, right: Any) -> Any:
@@ -55,7 +57,7 @@ def _join(left: Any, right: Any) -> Any:
 
 @singledispatch
 def join(right: Any, left: Any) -> Any:
-    """`left` before `right`."""
+    """Connect `left` to `right`."""
     raise AssertionError("checked by pull")
 
 
@@ -95,18 +97,18 @@ def _(right: Duplex, left: Any) -> Any:
     return Duplex(right.source, into, right.name, right.location)
 
 
-def describe(piece: object) -> str:
-    """A piece as errors call it."""
-    if isinstance(piece, Source | Sink):
-        return f"the {type(piece).__name__.lower()} {piece.part.name!r}"
-    if isinstance(piece, Transformer):
-        return f"the transformer {piece.then[0].name if piece.then else 'of nothing'!r}"
-    return f"the duplex {piece.name!r}" if isinstance(piece, Duplex) else type(piece).__name__
+def describe(module: object) -> str:
+    """Describe a module for an error message."""
+    if isinstance(module, Source | Sink):
+        return f"the {type(module).__name__.lower()} {module.part.name!r}"
+    if isinstance(module, Transformer):
+        return f"the transformer {module.then[0].name if module.then else 'of nothing'!r}"
+    return f"the duplex {module.name!r}" if isinstance(module, Duplex) else type(module).__name__
 
 
-def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoReturn:
+def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -> NoReturn:
     raise NotComposable(
-        f"{describe(piece)} cannot stand at position {at}",
+        f"{describe(module)} cannot stand at position {at}",
         where=[location],
         why=why,
         fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
@@ -114,17 +116,17 @@ def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoR
     )
 
 
-def _no_piece(piece: object, at: int, location: SourceLocation) -> NoReturn:
-    if isinstance(piece, Pipeline):
+def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn:
+    if isinstance(module, Pipeline):
         why, fix = "It is complete: it has its source and its sink.", "run() it, or compose its parts"
-    elif callable(piece):
+    elif callable(module):
         why = "A function does not say which kind of module it is."
         fix = "wrap it: source(f), transformer(f) or sink(f); or map(f)"
     else:
         why = "Pieces are sources, transformers, sinks and duplexes."
         fix = "values([...]) or iterate(...) make a source of what can be iterated"
     raise NotComposable(
-        f"position {at} of pull() is {type(piece).__name__}, which is no piece of a pipeline",
+        f"position {at} of pull() is {type(module).__name__}, which is not a module",
         where=[location],
         why=why,
         fix=fix,
@@ -141,19 +143,19 @@ _WANTED: dict[type[Any], tuple[str, str]] = {
 }
 
 
-def only(kind: type[K], piece: str, given: Iterable[object]) -> tuple[K, ...]:
-    """What was given. Raises `NotComposable` unless all of it is of this kind.
+def only(kind: type[K], constructor: str, given: Iterable[object]) -> tuple[K, ...]:
+    """Return the given modules, all of one kind. Raises `NotComposable` unless all of it is of this kind.
 
-    piece: the function that it was given to.
+    constructor: the function that it was given to.
     """
     found: list[K] = []
     for at, each in enumerate(given, 1):
         if not isinstance(each, kind):
             wanted, fix = _WANTED[kind]
             what = "a complete pipeline" if isinstance(each, Pipeline) else describe(each)
-            is_piece = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
+            is_module = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
             raise NotComposable(
-                f"{piece}() was given {what if is_piece else type(each).__name__}, which is no {wanted}",
+                f"{constructor}() was given {what if is_module else type(each).__name__}, not a {wanted}",
                 where=[SourceLocation.of_caller()],
                 why=f"It is made of {wanted}s.",
                 fix=fix,
@@ -164,11 +166,10 @@ def only(kind: type[K], piece: str, given: Iterable[object]) -> tuple[K, ...]:
 
 
 def together(*pipelines: Pipeline) -> Pipeline:
-    """Complete pipelines that run as one, beside each other: those that share something (the branches of
-    `tee` and `fork`, the halves of a `pair`) or just belong together. Its result is the tuple of theirs.
+    """Combine pipelines to run as one, such as the branches of `tee` and `fork` or the halves of a `pair`.
 
-    It is finished when all are. Where one fails the others go on; its error is raised when all are
-    finished, with those that came later attached.
+    The result is the tuple of their results. The run finishes when all have. If one fails, the others
+    continue; its error is raised when all are finished, with later errors attached.
 
     >>> from penstock.pull import collect, pull, values
     >>> together(pull(values("ab"), collect()), pull(values([1]), collect())).run()

@@ -1,4 +1,4 @@
-"""defer: a source, transformer, sink or duplex that is connected later."""
+"""`defer`: a source, transformer, sink or duplex to be connected later."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, Generic, TypeVar, overload
 from penstock.errors import AlreadyUsed, NotComposable, SourceLocation, WrongThread
 from penstock.pull.compose import describe
 from penstock.pull.edge import Edge
-from penstock.pull.handles import Registry
-from penstock.pull.module import Module
-from penstock.pull.pieces import (
+from penstock.pull.module_context import Module
+from penstock.pull.modules import (
+    AnyModule,
     Duplex,
-    Piece,
     Sink,
     SinkPart,
     Source,
@@ -23,72 +22,80 @@ from penstock.pull.pieces import (
     TransformerPart,
     open_through,
 )
+from penstock.pull.pipeline_run import Run
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Read
-from penstock.pull.run import Run
-from penstock.pull.runtime import Cancellable
-from penstock.pull.sources.iterables import empty
-from penstock.pull.sources.iterables import error as failed
+from penstock.pull.running_modules import Registry
+from penstock.pull.sources.basic_sources import empty
+from penstock.pull.sources.basic_sources import error as failed
 from penstock.pull.transformers.take import take
 
 P = TypeVar("P", Source, Transformer, Sink, Duplex)
 
 
 class Later(Generic[P]):
-    """A piece of one kind, to be told once. Runs are connected then, later ones at their start."""
+    """Module of one kind, resolved once. Running pipelines are connected then, later runs at their start."""
 
     def __init__(self, kind: type[P], location: SourceLocation) -> None:
         self._kind = kind
         self._location = location
-        self._piece: P | None = None
+        self._actual: P | None = None
         self._waiting: Registry[_Waiting[P]] = Registry()
 
     def when(self, module: Module, connect: Callable[[P], object]) -> None:
-        """Have `connect(piece)` called for a module: now if the piece is known, else when it is."""
-        if self._piece is not None:
-            connect(self._piece)
+        """Call `connect(module)` when the module is resolved, or now if it is."""
+        if self._actual is not None:
+            connect(self._actual)
         else:
             waiting = _Waiting(threading.get_ident(), module, connect)
             waiting.entry = self._waiting.add(module, waiting)
 
-    def resolve(self, piece: P) -> None:
-        """Say what the piece is. Raises `NotComposable` for another kind, `AlreadyUsed` the second time,
-        `WrongThread` where a run that waits works in another thread."""
-        self._check(piece)
-        self._piece = piece
+    def resolve(self, actual: P) -> None:
+        """Set the module.
+
+        Raises `NotComposable` for another kind, `AlreadyUsed` if already resolved, `WrongThread` if a waiting
+        run works in another thread.
+        """
+        self._check(actual)
+        self._actual = actual
         for each in self._waiting:
             each.entry.cancel()
-            each.module.enter(each.connect, piece)
+            each.module.enter(each.connect, actual)
 
-    def _check(self, piece: P) -> None:
+    def _check(self, actual: P) -> None:
         where = [SourceLocation.of_caller(), self._location]
         kind = self._kind.__name__
-        if not isinstance(piece, self._kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-            found = describe(piece) if isinstance(piece, Piece) else f"a value of type {type(piece).__name__}"
+        if not isinstance(actual, self._kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+            found = (
+                describe(actual)
+                if isinstance(actual, AnyModule)
+                else f"a value of type {type(actual).__name__}"
+            )
             raise NotComposable(
                 f"defer({kind}) cannot become {found}",
                 where=where,
                 why=f"It stands in its pipelines as a {kind.lower()}.",
                 fix=f"resolve it with a {kind.lower()}",
             )
-        if self._piece is not None:
+        if self._actual is not None:
             raise AlreadyUsed(
                 f"defer({kind}) is resolved or aborted a second time",
                 where=where,
-                why="Pipelines may be connected with the first piece already.",
-                fix="make a defer() for each piece",
+                why="Pipelines may be connected with the first module already.",
+                fix="make a defer() for each module",
             )
         if any(each.thread != threading.get_ident() for each in self._waiting):
             raise WrongThread(
                 f"defer({kind}) is resolved in a thread other than that of its pipeline",
                 where=where,
                 why="Two threads would work on the pipeline at once.",
-                fix="loop.call_soon_threadsafe(handle.resolve, piece), with the loop of the pipeline",
+                fix="loop.call_soon_threadsafe(handle.resolve, module), with the loop of the pipeline",
             )
 
 
 @dataclass(eq=False)
 class _Waiting(Generic[P]):
-    """A module that waits to be connected."""
+    """Running module that waits to be connected."""
 
     thread: int
     module: Module
@@ -97,9 +104,9 @@ class _Waiting(Generic[P]):
 
 
 class Requests:
-    """Wait for an edge, and are made of it then, in order; later ones at once.
+    """Requests held back for an edge until it is connected, then passed on in order.
 
-    An abort waits as well: to confirm it is to say that what will be connected has closed.
+    Aborts are held back too, because confirming one means that the module to be connected has closed.
     """
 
     def __init__(self) -> None:
@@ -122,7 +129,7 @@ class Requests:
 
 
 class DeferredSource(Source):
-    """A source, and the handle to say later which; see `defer`."""
+    """Placeholder for a source, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
     _later: Later[Source]
@@ -139,16 +146,16 @@ class DeferredSource(Source):
         object.__setattr__(self, "_later", later)
 
     def resolve(self, source: Source) -> None:
-        """This is the source."""
+        """Connect the source."""
         self._later.resolve(source)
 
     def abort(self, error: Exception | None = None) -> None:
-        """There will be no source: the stream is empty, or fails with `error`."""
+        """Resolve to an empty stream, or to one that fails with `error`."""
         self.resolve(empty() if error is None else failed(error))
 
 
 class DeferredTransformer(Transformer):
-    """A transformer, and the handle to say later which; see `defer`."""
+    """Placeholder for a transformer, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
     _later: Later[Transformer]
@@ -158,26 +165,26 @@ class DeferredTransformer(Transformer):
 
         def open(module: Module, edge: Edge) -> BatchRead:
             requests = Requests()
-            later.when(module, lambda piece: requests.connect(_opened(module, edge, piece)))
+            later.when(module, lambda actual: requests.connect(_opened(module, edge, actual)))
             return requests.read
 
         super().__init__((TransformerPart("defer", location, open, batches=True, width=width),))
         object.__setattr__(self, "_later", later)
 
     def resolve(self, transformer: Transformer) -> None:
-        """This is the transformer."""
+        """Connect the transformer."""
         self._later.resolve(transformer)
 
     def abort(self, error: Exception | None = None) -> None:
-        """There will be no transformer: the next request aborts upstream, or fails it with `error`."""
+        """Give up on a transformer: the next request aborts upstream, or fails it with `error`."""
         self.resolve(take(0) if error is None else _failing(error))
 
 
-def _opened(module: Module, edge: Edge, piece: Transformer) -> Edge:
-    for pipeline in piece.beside:
+def _opened(module: Module, edge: Edge, actual: Transformer) -> Edge:
+    for pipeline in actual.beside:
         pipeline.open_in(module.run)
     module.inputs.pop(edge, None)
-    end = open_through(module.run, edge, piece.then)
+    end = open_through(module.run, edge, actual.then)
     module.connect(end)
     return end
 
@@ -190,7 +197,7 @@ def _failing(error: Exception) -> Transformer:
 
 
 class DeferredSink(Sink):
-    """A sink, and the handle to say later which; see `defer`."""
+    """Placeholder for a sink, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
     _later: Later[Sink]
@@ -199,17 +206,17 @@ class DeferredSink(Sink):
         later = Later(Sink, location)
 
         def open(module: Module, edge: Edge) -> None:
-            later.when(module, lambda piece: _become(module, edge, piece))
+            later.when(module, lambda actual: _become(module, edge, actual))
 
         super().__init__(SinkPart("defer", location, open))
         object.__setattr__(self, "_later", later)
 
     def resolve(self, sink: Sink) -> None:
-        """This is the sink; its result is that of the pipeline."""
+        """Connect the sink. Its result becomes that of the pipeline."""
         self._later.resolve(sink)
 
     def abort(self, error: Exception | None = None) -> None:
-        """There will be no sink: the stream is aborted (the result is None), or failed with `error`."""
+        """Give up on a sink: abort the stream (the result is None), or fail it with `error`."""
 
         def open(module: Module, _edge: Edge) -> None:
             if error is None:
@@ -221,7 +228,7 @@ class DeferredSink(Sink):
 
 
 def _become(module: Module, edge: Edge, sink: Sink) -> None:
-    """The waiting module is that of the sink from now on, under its name."""
+    """Turn the waiting module into the sink's module, under the sink's name."""
     for pipeline in sink.beside:
         pipeline.open_in(module.run)
     module.inputs.pop(edge, None)
@@ -240,7 +247,7 @@ def _become(module: Module, edge: Edge, sink: Sink) -> None:
 
 
 class DeferredDuplex(Duplex):
-    """A duplex, and the handle to say later which; see `defer`."""
+    """Placeholder for a duplex, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
     _later: Later[Duplex]
@@ -250,13 +257,13 @@ class DeferredDuplex(Duplex):
         object.__setattr__(self, "_later", Later(Duplex, location))
 
     def resolve(self, duplex: Duplex) -> None:
-        """This is the duplex."""
+        """Connect the duplex."""
         self._later.resolve(duplex)
         self._halves[0].resolve(duplex.source)
         self._halves[1].resolve(duplex.sink)
 
     def abort(self, error: Exception | None = None) -> None:
-        """There will be no duplex: its source and its sink are aborted."""
+        """Give up on a duplex: abort its source and its sink."""
         for half in self._halves:
             half.abort(error)
 
@@ -276,14 +283,14 @@ def defer(kind: type[Sink]) -> DeferredSink: ...
 @overload
 def defer(kind: type[Duplex], *, width: int = 0) -> DeferredDuplex: ...
 def defer(kind: Any = Source, *, width: int = 0) -> Any:
-    """A piece of this kind that stands in pipelines at once, and is connected by `handle.resolve(piece)`.
+    """Create a placeholder for a module of this kind, connected later by `handle.resolve(module)`.
 
     kind:  `Source`, `Transformer`, `Sink` or `Duplex`.
-    width: requests that it lets wait at once, where what it will be can work on several.
+    width: requests to hold back at once, if the module will be able to work on several.
 
     Requests wait until then, in order, an abort as well. Nothing is opened before. `handle.abort(error)`
     in place of `resolve` ends both sides, without `error` as an abort does. One or the other, once;
-    each run opens the piece anew, before and after. To be called in the thread of the pipeline.
+    each run opens the module anew, before and after. To be called in the thread of the pipeline.
 
     >>> from penstock.pull import Source, collect, pull, values
     >>> later = defer(Source)
@@ -302,7 +309,7 @@ def defer(kind: Any = Source, *, width: int = 0) -> Any:
     if kind is Duplex:
         return DeferredDuplex(location, width)
     raise NotComposable(
-        f"defer() of {_called(kind)}, which is no kind of piece",
+        f"defer() of {_called(kind)}, which is not a kind of module",
         where=[location],
         fix="defer(Source), defer(Transformer), defer(Sink) or defer(Duplex)",
     )

@@ -1,4 +1,4 @@
-"""Edge: what stands between two modules of a running pipeline and keeps each safe from the other.
+"""Edge: the connection between two modules of a running pipeline, isolating each from the other's mistakes.
 
 Downstream, an edge is called as a `Read`. It gives both neighbours more than the
 protocol asks of them, so that a module is written in a few lines:
@@ -26,15 +26,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Named, Watch, not_a_request, not_an_answer
+from penstock.pull.edge_requests import (
+    FLUSHED,
+    HELD,
+    OPEN,
+    SETTLED,
+    EdgeObserver,
+    NamedModule,
+    PendingRequest,
+    not_a_request,
+    not_an_answer,
+)
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach_close_error, failure
 
 if TYPE_CHECKING:
-    from penstock.pull.runtime import Runtime
+    from penstock.pull.pipeline_runtime import Runtime
 
 
 class EdgeRun(Protocol):
-    """The run, as edges see it. window: requests to keep in flight; None lets each edge say how many."""
+    """The run as edges see it. window: requests to keep in flight; None lets each edge choose."""
 
     runtime: Runtime
     window: int | None
@@ -42,20 +52,20 @@ class EdgeRun(Protocol):
     def opened(self, edge: Edge) -> None: ...
 
     def stopping(self, module: EdgeModule, edge: Edge) -> None:
-        """The module upstream of an edge was told to stop."""
+        """Called when the module upstream of an edge was told to stop."""
         ...
 
     def closed(self, edge: Edge) -> None:
-        """A stream has ended, and all its requests were answered."""
+        """Called when a stream has ended and all its requests are answered."""
         ...
 
     def heard(self, edge: Edge) -> None:
-        """What reads from an edge was told its end."""
+        """Called when the end of an edge was delivered downstream."""
         ...
 
 
-class EdgeModule(Named, Protocol):
-    """A module, as its edges and its run see it: see `penstock.pull.module.Module`."""
+class EdgeModule(NamedModule, Protocol):
+    """The module as its edges and its run see it; implemented by `penstock.pull.module_context.Module`."""
 
     inputs: dict[Edge, None]
     outputs: list[Edge]
@@ -77,12 +87,13 @@ class EdgeModule(Named, Protocol):
 
 
 class Edge:
-    """See the module's text. Called as `read(abort, answer)`; `batch` asks for several values at once.
+    """Connection from one module to the module downstream. Called as a `Read`; `batch` asks for several
+    values. Called as `read(abort, answer)`; `batch` asks for several values at once.
 
-    upper, lower: the modules that it joins.
-    depth:  of how many requests every module upstream has something to work on at once.
-    window: how many of them to make at once: the depth, if the run says nothing else; at least 1.
-    unheard: whether the module upstream has failed, and no request has come that could be told so.
+    upper, lower: the modules it connects.
+    depth:  number of requests that keep every module upstream busy.
+    window: requests to make at once: the depth unless the run sets it, at least 1.
+    undelivered_failure: whether the module upstream failed without a request to answer with the failure.
     """
 
     def __init__(
@@ -99,19 +110,19 @@ class Edge:
         self.lower: EdgeModule | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
-        self.unheard = False
-        self.seen_above: Watch | None = None
-        self.seen_below: Watch | None = None
+        self.undelivered_failure = False
+        self.seen_above: EdgeObserver | None = None
+        self.seen_below: EdgeObserver | None = None
         self._runtime = upper.run.runtime
         self._read: Any = read
         self._batches = batches
         self._linear = linear
         self._layer = layer
-        self._asked: Call | None = None  # of a linear module, the one request it works on
+        self._asked: PendingRequest | None = None  # the request that a linear module is working on
         self._count = 0
-        self._pending: deque[Call] = deque()
-        self._dropped: list[Call] = []
-        self._stop: Call | None = None
+        self._pending: deque[PendingRequest] = deque()
+        self._dropped: list[PendingRequest] = []
+        self._stop: PendingRequest | None = None
         self._end: End | None = None
         self._failed: Exception | None = None
         self._stopped_below = False
@@ -127,14 +138,14 @@ class Edge:
         most: ask for 1 to so many values, answered as one list.
         """
         self._count += 1
-        call = Call(abort, answer, most, self._count)
+        call = PendingRequest(abort, answer, most, self._count)
         if abort is not None:
             self._note_stop(call)
         if self.seen_below is not None:
             self.seen_below.request(call)
         self._runtime.descend(self, self._arrive, call)
 
-    def _note_stop(self, call: Call) -> None:
+    def _note_stop(self, call: PendingRequest) -> None:
         if call.abort is False:  # pyright: ignore[reportUnnecessaryComparison]  # as the original writes it
             call.abort = None
         elif call.abort is not True and not isinstance(call.abort, Exception):
@@ -145,47 +156,47 @@ class Edge:
             self._stopped_below = True
 
     def batch(self, most: int, answer: AnswerTo) -> None:
-        """Ask for 1 to `most` values, answered as one list."""
+        """Request 1 to `most` values, answered as one list."""
         self(None, answer, most)
 
     @property
     def ended(self) -> End | None:
-        """How the stream ended as the module upstream said it; None while it has not."""
+        """End of the stream as answered by the module upstream, or None."""
         return self._end
 
     @property
     def in_batches(self) -> bool:
-        """Whether the module upstream answers lists."""
+        """Whether the module upstream answers with lists."""
         return self._batches
 
     @property
-    def told(self) -> bool:
-        """Whether downstream has been answered the end; it may have ended and not be told yet."""
+    def end_delivered(self) -> bool:
+        """Whether downstream has received the end, which may be later than the end itself."""
         return self._told
 
     @property
     def stopped(self) -> bool:
-        """Whether downstream has told the stream to stop: its end says nothing of completeness then."""
+        """Whether downstream stopped the stream; its end does not imply completeness then."""
         return self._stopped_below
 
     @property
     def asked(self) -> bool:
-        """Whether requests wait for their answers."""
+        """Whether requests are waiting for answers."""
         return bool(self._pending)
 
     @property
     def stopping(self) -> bool:
-        """Whether the module upstream was told to stop and has not confirmed."""
+        """Whether the module upstream was stopped and has not confirmed."""
         return self._stop is not None and self._end is None
 
     @property
     def stop_arrived(self) -> bool:
-        """Whether the module upstream was told to stop before it had ended or failed by itself."""
+        """Whether the module upstream was stopped before it ended or failed by itself."""
         return self._stop is not None and self._failed is None
 
     # -- upstream -------------------------------------------------------------------------------
 
-    def _arrive(self, call: Call) -> None:
+    def _arrive(self, call: PendingRequest) -> None:
         if self.seen_above is not None:
             self.seen_above.request(call)
         if self._end is not None:
@@ -193,7 +204,7 @@ class Edge:
             return
         self._pending.append(call)
         if self._stop is not None:
-            return  # answered when the module has confirmed
+            return  # answered once the module has confirmed
         if call.abort is not None:
             self._stop = call
             self._failed = self.upper.failure if self._failed is None else self._failed
@@ -207,22 +218,20 @@ class Edge:
             self._asked = call
         self._tell(call)
 
-    def _arrive_after_the_end(self, call: Call, end: End) -> None:
-        if not self.unheard:
+    def _arrive_after_the_end(self, call: PendingRequest, end: End) -> None:
+        if not self.undelivered_failure:
             self._flush(call, end)
             return
-        self.unheard = False
+        self.undelivered_failure = False
         if isinstance(call.abort, Exception):
-            end = self._end = failure(
-                call.abort, end
-            )  # downstream has failed a stream that it knew nothing of
+            end = self._end = failure(call.abort, end)  # downstream failed a stream that had not started
         self._flush(call, end)
         self._runtime.post(self, self.upper.run.heard, self)
 
-    def _tell(self, call: Call) -> None:
-        """Call the module upstream."""
+    def _tell(self, call: PendingRequest) -> None:
+        """Pass a request to the module upstream."""
         if self.upper.failure is not None:
-            return  # answered with its failure, when what it reads from has confirmed
+            return  # answered with its failure, once its inputs have confirmed
         abort = True if call.abort is not None and self._layer == 2 else call.abort
         try:
             if self._batches:
@@ -234,10 +243,10 @@ class Edge:
         except Exception as error:
             self.upper.crash(error)
 
-    def _answered(self, call: Call, end: Any, value: Any = None, /) -> None:
-        """What the module upstream answers a request by."""
+    def _answered(self, call: PendingRequest, end: Any, value: Any = None, /) -> None:
+        """Handle the module upstream's answer to a request."""
         if self.upper.failure is not None:
-            return  # its streams end with its failure, when what it reads from has confirmed
+            return  # its outputs end with its failure, once its inputs have confirmed
         if end is False:
             end = None
         wrong = self._wrong(call, end, value)
@@ -253,8 +262,8 @@ class Edge:
         else:
             self._answered_stopping(call, end)
 
-    def _wrong(self, call: Call, end: Any, value: Any) -> str:
-        """What is wrong with an answer that says nothing at all; empty for any other."""
+    def _wrong(self, call: PendingRequest, end: Any, value: Any) -> str:
+        """Describe the defect of an invalid answer; empty for a valid one."""
         if end is not None:
             fits = end is True or isinstance(end, Exception)
             return "" if fits else f"{end!r} for an end, which is None, True or an exception"
@@ -265,7 +274,7 @@ class Edge:
             return ""
         return f"{value!r:.60} for a batch, which is a list of 1 to {most} values (rule B1)"
 
-    def _answered_stopping(self, call: Call, end: End | None) -> None:
+    def _answered_stopping(self, call: PendingRequest, end: End | None) -> None:
         if call is self._stop:
             if end is None:
                 call.state = SETTLED
@@ -276,8 +285,8 @@ class Edge:
         if isinstance(end, Exception) and self._failed is None:
             self._failed = end
 
-    def _show_answer(self, call: Call, end: End | None, value: Any) -> None:
-        """Show the watch what the module did, also where the edge has answered for it already."""
+    def _show_answer(self, call: PendingRequest, end: End | None, value: Any) -> None:
+        """Show the module's answer to the observer, even if the edge has already answered for it."""
         assert self.seen_above is not None
         if call.state == FLUSHED:
             if end is not None:
@@ -285,7 +294,7 @@ class Edge:
             self.seen_above.withdraw(call)
         self.seen_above.answer(call, end, value)
 
-    def _pass_on(self, call: Call, end: End | None, value: Any) -> None:
+    def _pass_on(self, call: PendingRequest, end: End | None, value: Any) -> None:
         pending = self._pending
         if pending[0] is not call:
             call.state = HELD
@@ -309,33 +318,33 @@ class Edge:
                 self._runtime.post(self, self._tell_next)
 
     def _tell_next(self) -> None:
-        """Pass on the ask that waited until a linear module had answered the one before."""
+        """Pass on the ask that waited for a linear module's previous answer."""
         if self._asked is not None and self._stop is None and self._end is None:
             self._tell(self._asked)
 
-    def _too_late(self, call: Call, end: End | None) -> None:
-        """A second answer, or one to a request that was answered by an end: nobody hears it."""
+    def _too_late(self, call: PendingRequest, end: End | None) -> None:
+        """Ignore a second answer, or one to a request already answered by an end."""
         if call.state in (SETTLED, HELD):
             self._broke("P2", call)
         elif end is None:
             call.state = SETTLED
             self._broke("P4", call)
 
-    def _broke(self, rule: str, call: Call) -> None:
+    def _broke(self, rule: str, call: PendingRequest) -> None:
         if rule and self.seen_above is not None:
             error = self.seen_above.broken(rule, call)
             if error is not None:
                 self.upper.crash(error)
 
     def finish(self, end: End) -> None:
-        """The stream has ended: answer what is open. For the module upstream and its failures."""
+        """Answer all open requests with the end. For the module upstream and its failures."""
         if self._end is not None:
             return
         pending, self._pending = self._pending, deque()
-        self.unheard = not pending
+        self.undelivered_failure = not pending
         cause = self._failed
         if self._stop is not None and (cause is None or pending[0] is self._stop):
-            # Where the module has failed before it heard of the stop, an ask that waited hears of it first.
+            # If the module failed before the stop reached it, a waiting ask gets the failure first.
             cause = self._stop.abort
         if isinstance(cause, Exception):
             end = failure(cause, end)
@@ -346,21 +355,21 @@ class Edge:
 
     # -- down again -----------------------------------------------------------------------------
 
-    def _flush(self, call: Call, end: End) -> None:
+    def _flush(self, call: PendingRequest, end: End) -> None:
         if call.state == OPEN:
             call.state = SETTLED if call is self._stop else FLUSHED
             if self.seen_above is not None:
                 self.seen_above.answer(call, end, None)
         self._runtime.post(self, self._hand, call, end, None)
 
-    def _reply(self, call: Call, value: Any) -> None:
+    def _reply(self, call: PendingRequest, value: Any) -> None:
         if self._batches:
             value = value if call.most is not None else value[0]
         elif call.most is not None:
             value = [value]
         self._runtime.post(self, self._hand, call, None, value)
 
-    def _hand(self, call: Call, end: End | None, value: Any) -> None:
+    def _hand(self, call: PendingRequest, end: End | None, value: Any) -> None:
         if end is not None:
             if self._dropped:
                 dropped, self._dropped = self._dropped, []
@@ -386,9 +395,9 @@ class Edge:
 
 
 def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:
-    """Stop all edges that have not ended, and call `then(end)` when each has confirmed.
+    """Stop all edges that have not ended, and call `then(end)` once each has confirmed.
 
-    end: `cause`, or for an abort (True) the first error that closing met; later ones are attached to it.
+    end: `cause`, or for an abort (True) the first error while closing, with later ones attached.
     """
     left = len(edges)
     first: End = cause

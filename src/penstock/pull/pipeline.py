@@ -1,4 +1,4 @@
-"""Pipeline: sources connected with sinks, as a value that can be run any number of times."""
+"""Pipeline: sources connected to sinks, as a value that can run any number of times."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.pull.options import check_confirm_within, whole
-from penstock.pull.run import CONFIRM_WITHIN, Run
-from penstock.pull.runtime import Runtime, running_loop
+from penstock.pull.argument_checks import check_confirm_within, whole
+from penstock.pull.pipeline_run import CONFIRM_WITHIN, Run
+from penstock.pull.pipeline_runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
-    from penstock.pull.module import Module
-    from penstock.pull.pieces import Sink, Source
+    from penstock.pull.module_context import Module
+    from penstock.pull.modules import Sink, Source
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Segment:
-    """A source that a sink reads from."""
+    """Source connected to a sink."""
 
     source: Source
     sink: Sink
@@ -25,9 +25,9 @@ class Segment:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pipeline:
-    """What `pull` makes of a source, transformers and a sink; or several of them that run as one.
+    """Result of composing a source, transformers and a sink, or several such pipelines that run as one.
 
-    results_of_all: the result is a tuple of those of all sinks, not that of the last one.
+    results_of_all: the result is a tuple of all sinks' results instead of the last sink's.
     """
 
     segments: tuple[Segment, ...]
@@ -36,11 +36,11 @@ class Pipeline:
     def run(
         self, *, window: int | None = None, fuse: bool = True, confirm_within: float | None = CONFIRM_WITHIN
     ) -> Any:
-        """Run it to the end, in this thread; the result of its sink.
+        """Run the pipeline to its end in this thread, and return the result of its sink.
 
-        window:         requests in flight; by default as many as the depth of the pipeline can use.
+        window:         requests in flight; by default the depth of the pipeline.
         fuse:           run neighbouring synchronous transformers as one.
-        confirm_within: seconds that a module may take to confirm that it has stopped; None: any time.
+        confirm_within: seconds for a module to confirm a stop; None for unlimited.
 
         Raises what a module failed with, first cause first, after every end has confirmed;
         `EndNotConfirmed`, `NeverAnswered`. Modules that wait for something outside need an
@@ -57,7 +57,7 @@ class Pipeline:
         fuse: bool = True,
         confirm_within: float | None = CONFIRM_WITHIN,
     ) -> Run:
-        """Start it and return when nothing can go on without something from outside. See `run`, `Run`."""
+        """Start the pipeline, and return when it can only continue with outside input. See `run`, `Run`."""
         run = self._prepared(runtime or Runtime(running_loop()), window, fuse, confirm_within)
         try:
             run.runtime.work()
@@ -67,7 +67,7 @@ class Pipeline:
         return run
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """Run it in the event loop that is running, beside its other tasks; the result of its sink."""
+        """Run the pipeline in the running event loop, and return the result of its sink."""
         return self._prepared(Runtime(running_loop()), None, True, CONFIRM_WITHIN).__await__()
 
     def _prepared(
@@ -87,5 +87,5 @@ class Pipeline:
         run.built()
 
     def open_in(self, run: Run) -> tuple[Module, ...]:
-        """Open new modules of all its pieces in a run; those of its sinks."""
+        """Open all modules in a run, and return those of the sinks."""
         return tuple(segment.sink.open_in(run, segment.source.open_in(run)) for segment in self.segments)

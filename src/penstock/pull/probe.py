@@ -1,4 +1,4 @@
-"""Probe: records what happens at an edge, and names the module that breaks a rule there."""
+"""Probe: records the events of an edge, and names the module that breaks a rule there."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.errors import ProtocolBroken, SourceLocation
-from penstock.pull.call import Call, Named
 from penstock.pull.edge import Edge
-from penstock.pull.pieces import MarkPart, Transformer
+from penstock.pull.edge_requests import NamedModule, PendingRequest
+from penstock.pull.modules import MarkPart, Transformer
 from penstock.pull.protocol import End
 from penstock.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
 
 
 @dataclass(eq=False)
 class Recorder:
-    """The events of one edge, or of both edges of a transformer, in the order in which its module met them.
+    """Events of one edge, or of both edges of a transformer, in the order in which its module met them.
 
-    stop_at_once: whether a module that breaks a rule is failed with `ProtocolBroken`; else the trace tells.
+    stop_at_once: fail a module that breaks a rule with `ProtocolBroken`, instead of only recording it.
     """
 
     stop_at_once: bool = True
     events: list[Event] = field(default_factory=list[Event])
 
     def trace(self, *, complete: bool = True) -> Trace:
-        """What was recorded until now. complete: whether every request must be answered by now."""
+        """Return the trace so far. complete: whether every request must be answered by now."""
         return Trace(tuple(self.events), complete=complete)
 
     def withdraw(self, port: AnswerPort, index: int) -> None:
-        """Take back the last answer to a request: its module gives another, too late."""
+        """Remove the last answer to a request, because its module is answering again, too late."""
         events = self.events
         at = [
             at for at, e in enumerate(events) if isinstance(e, Answer) and (e.port, e.index) == (port, index)
@@ -37,8 +37,8 @@ class Recorder:
             del events[last]
 
 
-def breach(recorder: Recorder, module: Named, rule: str, index: int) -> ProtocolBroken | None:
-    """What a module fails with that broke a rule at a request; None where only the trace is to tell it."""
+def breach(recorder: Recorder, module: NamedModule, rule: str, index: int) -> ProtocolBroken | None:
+    """Build the failure of a module that broke a rule; None if the rule is only recorded."""
     if not recorder.stop_at_once:
         return None
     from penstock.pull.rules.checker import check
@@ -56,7 +56,7 @@ def breach(recorder: Recorder, module: Named, rule: str, index: int) -> Protocol
 
 
 class _Watcher:
-    """Records for one edge, under the ports of one interface."""
+    """Observer that records one edge under the ports of one interface."""
 
     def __init__(
         self, recorder: Recorder, edge: Edge, down: Literal["D", "TI"], up: Literal["U", "TO"]
@@ -66,14 +66,14 @@ class _Watcher:
         self._down: Literal["D", "TI"] = down
         self._up: Literal["U", "TO"] = up
 
-    def request(self, call: Call) -> None:
+    def request(self, call: PendingRequest) -> None:
         kind, message = _kind(call)
         most = None if call.most == 1 else call.most
         self._recorder.events.append(Request(self._down, kind, call.index, message, most))
 
-    def answer(self, call: Call, end: End | None, value: Any) -> None:
+    def answer(self, call: PendingRequest, end: End | None, value: Any) -> None:
         if call.answer is None:
-            return  # of an indication: between the edge and the module only
+            return  # answer to an indication, exchanged between edge and module only
         up, index = self._up, call.index
         if isinstance(end, Exception):
             event = Answer(up, index, "error", message=str(end))
@@ -87,17 +87,17 @@ class _Watcher:
             event = Answer(up, index, "value", values=tuple(value))
         self._recorder.events.append(event)
 
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, call: PendingRequest) -> None:
         self._recorder.withdraw(self._up, call.index)
 
-    def _is_list(self, call: Call) -> bool:
+    def _is_list(self, call: PendingRequest) -> bool:
         return call.most is not None
 
-    def broken(self, rule: str, call: Call) -> Exception | None:
+    def broken(self, rule: str, call: PendingRequest) -> Exception | None:
         return breach(self._recorder, self._edge.upper, rule, call.index)
 
 
-def _kind(call: Call) -> tuple[RequestKind, str | None]:
+def _kind(call: PendingRequest) -> tuple[RequestKind, str | None]:
     if call.abort is None:
         return "ask", None
     if isinstance(call.abort, Exception):
@@ -106,20 +106,21 @@ def _kind(call: Call) -> tuple[RequestKind, str | None]:
 
 
 class _Above(_Watcher):
-    """At the upper end of an edge: what the module upstream sees and does."""
+    """Observer at the upper end of an edge, seeing the events of the module upstream."""
 
-    def _is_list(self, call: Call) -> bool:
+    def _is_list(self, call: PendingRequest) -> bool:
         return self._edge.in_batches
 
 
 def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
-    """Record an edge: `pull(source, probe(recorder), sink)`. It is no module, and changes nothing but speed:
-    transformers on its two sides are not fused.
+    """Record an edge: `pull(source, probe(recorder), sink)`.
 
-    below: as the module downstream of it meets the events; else as the module upstream does.
+    A probe is not a module and only affects speed: transformers on its two sides are not fused.
 
-    With `stop_at_once`, a module upstream of it that answers twice, out of order, a value after
-    an end or to an abort fails with `ProtocolBroken`, which names the rule.
+    below: record as the module downstream meets the events, instead of the module upstream.
+
+    With `stop_at_once`, a module upstream of it fails with `ProtocolBroken`, naming the rule, if it answers
+    twice, out of order, or with a value after an end or to an abort.
 
     >>> from penstock.pull import collect, pull, values
     >>> recorder = Recorder()
@@ -139,7 +140,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
 
 
 def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
-    """A transformer with both its edges recorded as one trace, in the order in which it met the events."""
+    """Record both edges of a transformer as one trace, in the order in which it met the events."""
 
     def below(edge: Edge) -> None:
         edge.seen_below = _Watcher(recorder, edge, "TI", "U")

@@ -1,4 +1,4 @@
-"""The words of the pull-stream protocol in its callback form.
+"""Pull-stream protocol in callback form: its messages and types.
 
 A module upstream is a function `read(abort, answer)`. The module downstream calls it:
 
@@ -22,34 +22,34 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 End = Literal[True] | Exception
-"""How a stream ended: True for done, the exception for failed."""
+"""End of a stream: True for done, the exception for failed."""
 
 
 class AnswerTo(Protocol):
-    """What a request is answered by. `end` is None for a value."""
+    """Callback for the answer to a request. `end` is None for a value."""
 
     def __call__(self, end: End | None, value: Any = None, /) -> object: ...
 
 
 Layer = Literal[1, 2, 3]
-"""What a module takes part in: 1 asks alone, 2 aborts too, 3 errors too."""
+"""Requests that a module supports: 1 asks, 2 also aborts, 3 also errors."""
 
 Read = Callable[[End | None, AnswerTo], object]
-"""A module upstream, as modules are written: an `Edge` always gives an answer function."""
+"""Read function of a module. An `Edge` always passes an answer callback."""
 
 BatchRead = Callable[[End | None, AnswerTo, int], object]
-"""A `Read` that is told how many values may be answered at once, and answers a list of 1 to so many."""
+"""`Read` that takes a limit on the values per answer, and answers with a list of 1 to that many."""
 
 
 def attach_close_error(first: Exception, later: Exception) -> Exception:
-    """The first cause of a failure, with what failed after it as a note. Returns `first`; raises nothing."""
+    """Attach a later error to the first cause of a failure as a note. Returns `first`; raises nothing."""
     if later is not first:
         try:
             said = str(later)
         except Exception:
             said = "it cannot be shown"
         note = f"then, while closing: {type(later).__name__}: {said}"
-        # Not add_note: it sets an attribute, which exceptions that are frozen dataclasses refuse.
+        # Not add_note: it sets an attribute, which fails for exceptions that are frozen dataclasses.
         notes: list[str] = first.__dict__.setdefault("__notes__", [])
         if note not in notes:
             notes.append(note)
@@ -57,5 +57,5 @@ def attach_close_error(first: Exception, later: Exception) -> Exception:
 
 
 def failure(cause: Exception, end: End) -> Exception:
-    """The error of a stream that failed by `cause` and then ended so: the cause, a later error attached."""
+    """Combine the cause that failed a stream with an error of ending it, attached to the cause."""
     return attach_close_error(cause, end) if isinstance(end, Exception) else cause

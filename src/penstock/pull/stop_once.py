@@ -1,4 +1,4 @@
-"""StopOnce: for modules that may be told to stop after they have stopped their upstream themselves."""
+"""`StopOnce`: stop upstream once, for modules that may be stopped after stopping it themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class StopOnce:
-    """Stops an edge at the first call, and answers every call when it has confirmed, in order."""
+    """Stop an edge on the first call, and answer every call, in order, once it has confirmed."""
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge

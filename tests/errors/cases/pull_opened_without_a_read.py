@@ -1,5 +1,5 @@
 from penstock.pull import Source, collect, pull
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 
 

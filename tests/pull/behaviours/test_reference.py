@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.pull import Recorder, probe, probe_around, pull
-from penstock.pull.pieces import Source, Transformer
+from penstock.pull.modules import Source, Transformer
 from penstock.testing import SinkCase, VirtualRuntime, reference_sink, reference_source, reference_transformer
 from tests.pull.described import case
 

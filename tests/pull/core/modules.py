@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.pull import Sink, Source, Transformer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 
 

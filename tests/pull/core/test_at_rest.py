@@ -7,10 +7,10 @@ import pytest
 from penstock.errors import SourceLocation
 from penstock.pull import Source, collect, map, pull, sink, values
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
+from penstock.pull.pipeline_run import Run
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.run import Run
-from penstock.pull.runtime import Runtime
 
 
 def test_what_waits_for_the_rest_comes_after_all_that_needs_nothing_from_outside() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.pull import Recorder, Transformer, probe, pull
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 from tests.pull.core.modules import Hand, Manual
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.pull import Source, collect, pull
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.testing import VirtualRuntime
 

@@ -34,7 +34,7 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing.pull import RandomRuntime
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.pull import Sink, Source, collect, pull, values
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from tests.pull.core.modules import Manual
 
 

@@ -40,7 +40,7 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual
 
@@ -203,7 +203,7 @@ def stubborn(abort: End | None, answer: AnswerTo) -> None:
 def test_the_first_cause_is_raised_also_where_upstream_does_not_confirm() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         pull(source(stubborn), map(lambda value: value / 0), collect()).run()
-    assert "'stubborn' was told to stop" in raised.value.__notes__[0]
+    assert "'stubborn' was stopped" in raised.value.__notes__[0]
 
 
 def never_closing() -> Sink:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.pull import Sink, Source, collect, map, pull, values
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing import VirtualRuntime
 

@@ -11,9 +11,9 @@ from penstock import pull as callback
 from penstock.errors import SourceLocation
 from penstock.pull import Recorder, Run, dataflow
 from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.pull.rules.checker import check
 from penstock.pull.rules.trace import Answer, Request, Trace
-from penstock.pull.runtime import Runtime
 
 
 class Wrong(Exception):

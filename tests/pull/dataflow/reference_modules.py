@@ -21,8 +21,8 @@ from penstock.pull.dataflow.messages import (
     end_of,
     ending_of,
 )
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Sink, Source, Transformer
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Sink, Source, Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
 from penstock.testing.pull.reference import Seen, SinkCase, SourceCase, TransformerCase

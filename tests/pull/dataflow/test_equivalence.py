@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock import pull as callback
 from penstock.pull import dataflow
-from penstock.pull.runtime import Runtime
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.testing.pull import RandomRuntime
 from tests.pull.dataflow.both_forms import (
     LOWER,

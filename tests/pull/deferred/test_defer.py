@@ -255,7 +255,7 @@ def test_another_thread_may_not_resolve_what_a_run_waits_for() -> None:
 
 
 def test_other_kinds_are_refused() -> None:
-    with pytest.raises(NotComposable, match="no kind of piece"):
+    with pytest.raises(NotComposable, match="not a kind of module"):
         defer(int)  # type: ignore[call-overload]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.pull import Source, Transformer, collect, flat_map, flatten, map, pull, take, values
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay

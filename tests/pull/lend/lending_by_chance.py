@@ -10,7 +10,7 @@ from typing import Any
 from penstock.pull import Sink, Source, Transformer, lend, pull
 from penstock.pull.edge import Edge
 from penstock.pull.fans.lend import Lending
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing import RandomRuntime
 

@@ -36,7 +36,7 @@ from penstock.pull import (
     unique,
     values,
 )
-from penstock.pull.runtime import Runtime
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.testing.pull import RandomRuntime, VirtualRuntime
 
 

@@ -26,9 +26,9 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.sinks.reading import Asking
+from penstock.pull.sinks.read_loops import ReadLoop
 from tests.pull.core.modules import Hand, Manual
 
 
@@ -58,7 +58,7 @@ class Room:
             self.give()
             module.done() if end is True else module.fail(end)
 
-        Asking(edge, take, over, batch=self.batch).start()
+        ReadLoop(edge, take, over, batch=self.batch).start()
 
     def _out(self, _module: Module) -> Read:
         def read(abort: End | None, answer: AnswerTo) -> None:
@@ -181,7 +181,7 @@ class HalfOpen:
                     module.enter(self.aborted, True)
                 module.done()
 
-            Asking(edge, self.taken.extend, over).start()
+            ReadLoop(edge, self.taken.extend, over).start()
 
         self.duplex = Duplex(source(read), Sink.of("takes everything", open))
 

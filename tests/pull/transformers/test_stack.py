@@ -26,9 +26,9 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import End
-from penstock.pull.sinks.reading import Asking
+from penstock.pull.sinks.read_loops import ReadLoop
 
 
 def deepest(batch: int) -> Sink:
@@ -49,7 +49,7 @@ def deepest(batch: int) -> Sink:
             assert end is True
             module.done((count, depth))
 
-        Asking(edge, see, over, batch=batch).start()
+        ReadLoop(edge, see, over, batch=batch).start()
 
     return Sink.of("deepest", open)
 

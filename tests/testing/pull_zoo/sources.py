@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.pull import Source
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from tests.testing.pull_zoo.broken import breaks
 

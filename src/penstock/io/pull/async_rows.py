@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CallCancelled
 from penstock.pull import Source
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.pull.runtime import Cancellable
+    from penstock.pull.pipeline_runtime import Cancellable
 
 
 def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> Source:

@@ -12,8 +12,8 @@ from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.sources import CloseOnce, Reading
 from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
 from penstock.pull import Source, Transformer, pull
-from penstock.pull.fused import Kernel
-from penstock.pull.module import Module
+from penstock.pull.fusion import Kernel
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import Read
 
 

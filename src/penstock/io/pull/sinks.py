@@ -18,7 +18,7 @@ from penstock.io.sink import Drain, Writer
 from penstock.io.source import Rows
 from penstock.pull import Sink, Transformer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 
 

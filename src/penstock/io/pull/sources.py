@@ -11,7 +11,7 @@ from penstock.io.in_process import converted
 from penstock.io.source import Batch, Feed, Reader
 from penstock.pull import Source, Transformer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 
 

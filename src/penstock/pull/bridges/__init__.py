@@ -1,1 +1,1 @@
-"""Bridges: pull-streams from and to Python's iterators and queues."""
+"""Bridges between pull-streams and Python's iterators and queues."""

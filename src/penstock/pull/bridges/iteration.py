@@ -1,4 +1,4 @@
-"""iter_values, aiter_values: sources as Python iterators."""
+"""`iter_values`, `aiter_values`: sources as Python iterators."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
+from penstock.pull.argument_checks import whole
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Sink, Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, Source
+from penstock.pull.pipeline_run import CONFIRM_WITHIN, Run
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.pull.protocol import End
-from penstock.pull.run import CONFIRM_WITHIN, Run
-from penstock.pull.runtime import Runtime
 
 
 class Reading:
-    """Of one run. `arrived` holds lists of values; they and the requests under way are at most a window.
+    """Requests and answers of one iteration. Lists in `arrived` and open requests are at most a window.
 
-    woken: called when there is something new: a list, or the end.
+    woken: called when a list or the end arrives.
     """
 
     def __init__(self, name: str, batch: int) -> None:
@@ -68,7 +68,7 @@ class Reading:
             self._module.fail(end)
 
     def stop(self) -> None:
-        """Abort, unless the stream has ended."""
+        """Abort the stream unless it has ended."""
         if not self.over:
             self.over = True
             if self._module is not None:
@@ -82,7 +82,7 @@ def iter_values(
     window: int | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
 ) -> Generator[Any]:
-    """The values of a source, as a generator. It starts at the first `next`, and asks when one is wanted.
+    """Iterate over the values of a source. It starts at the first `next`, and requests values on demand.
 
     batch:          values asked for by one request.
     window:         requests under way at once, those included whose values wait; None: as many as the
@@ -123,7 +123,7 @@ def _values(
 
 
 def _work(run: Run, reading: Reading) -> None:
-    """Have the event loop of the run work until something has arrived."""
+    """Run the event loop until something has arrived."""
     runtime = run.runtime
     if runtime.has_loop and not runtime.idle:
         arrival = runtime.loop.create_future()
@@ -140,7 +140,7 @@ def aiter_values(
     window: int | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
 ) -> AsyncGenerator[Any]:
-    """As `iter_values`, for `async for` in the event loop that is running.
+    """Iterate asynchronously over the values of a source in the running event loop, like `iter_values`.
 
     `aclose()`, or cancelling the task that waits for a value, aborts the source and waits until it has
     confirmed. A loop that is left early does not close an asynchronous generator by itself: `async with

@@ -1,4 +1,4 @@
-"""from_queue, to_queue: the queues of threads and of tasks."""
+"""`from_queue`, `to_queue`: queues of threads and of asyncio tasks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import BadOption, SourceLocation
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Sink, Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, Source
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 if TYPE_CHECKING:
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 ForThreads = queue.Queue[Any]
 
 
-class Opened(Protocol):
-    """A queue of either kind."""
+class QueueAdapter(Protocol):
+    """Common interface of both kinds of queue."""
 
     def take(self) -> list[Any]:
-        """The next item, or nothing."""
+        """Return the next item, if there is one."""
         ...
 
     async def filled(self) -> list[Any]:
-        """Wait until there is something to take; the item, where waiting has taken it."""
+        """Wait until an item is available, and return it if waiting took it."""
         ...
 
     def put(self, item: Any) -> bool:
-        """Whether there was room for it."""
+        """Put a value if there is room. Returns whether there was."""
         ...
 
     async def put_later(self, item: Any) -> None:
-        """Wait for room, and put it."""
+        """Wait for room, then put the value."""
         ...
 
 
-def opened(piece: str, found: object) -> Opened:
-    """Raises `BadOption` for what is no queue."""
+def queue_adapter(constructor: str, found: object) -> QueueAdapter:
+    """Wrap a queue. Raises `BadOption` for any other object."""
     if isinstance(found, queue.Queue):
         return _OfThreads(found)  # pyright: ignore[reportUnknownArgumentType]
     import asyncio
@@ -50,17 +50,17 @@ def opened(piece: str, found: object) -> Opened:
     if isinstance(found, asyncio.Queue):
         return _OfTasks(found)  # pyright: ignore[reportUnknownArgumentType]
     raise BadOption(
-        f"{piece}() cannot work with a {type(found).__name__}",
+        f"{constructor}() cannot work with a {type(found).__name__}",
         where=[SourceLocation.of_caller()],
         why="It has to wait for the queue without blocking the pipeline.",
         fix="give a queue.Queue (also LifoQueue, PriorityQueue) or an asyncio.Queue",
-        piece=piece,
+        constructor=constructor,
         option="queue",
     )
 
 
 class _OfTasks:
-    """An `asyncio.Queue`: used in the thread of its event loop only."""
+    """Adapter of an `asyncio.Queue`, used only in the thread of its event loop."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue
@@ -86,7 +86,7 @@ class _OfTasks:
 
 
 class _OfThreads:
-    """A `queue.Queue`: others take from it and put into it at any time. Waiting takes nothing."""
+    """Adapter of a `queue.Queue`, which other threads access at any time. Waiting takes no item."""
 
     def __init__(self, queue: ForThreads) -> None:
         self._queue = queue
@@ -116,8 +116,11 @@ class _OfThreads:
 
 
 async def _until(condition: threading.Condition, holds: Callable[[], bool]) -> None:
-    """Wait in a thread for a condition. Cancelled, the thread ends, and the others that wait are told again:
-    it may have been woken in their place."""
+    """Wait for a condition in a thread.
+
+    On cancellation the thread ends and notifies the other waiters again, since it may have been woken in
+    their place.
+    """
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -148,7 +151,7 @@ _NONE = object()
 
 
 def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Source:
-    """The items of a `queue.Queue` or an `asyncio.Queue`, in the order in which it gives them.
+    """Read the items of a `queue.Queue` or an `asyncio.Queue`, in the queue's order.
 
     end: the item that says that no more will come; compared by `is`. Without it the stream lasts
          until it is stopped.
@@ -165,7 +168,7 @@ def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> S
     >>> pull(from_queue(letters, end=None), collect()).run()
     ['a', 'b']
     """
-    items = opened("from_queue", queue)
+    items = queue_adapter("from_queue", queue)
 
     def open(module: Module) -> BatchRead:
         return _Taking(module, items, end).read
@@ -174,7 +177,7 @@ def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> S
 
 
 class _Taking:
-    def __init__(self, module: Module, items: Opened, last: Any) -> None:
+    def __init__(self, module: Module, items: QueueAdapter, last: Any) -> None:
         self._module = module
         self._items = items
         self._last = last
@@ -226,7 +229,7 @@ class _Taking:
 
 
 def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sink:
-    """Puts the values into a `queue.Queue` or an `asyncio.Queue`; the result is how many.
+    """Put the values into a `queue.Queue` or an `asyncio.Queue`; the result is their number.
 
     end: put after the last value, also where the stream failed; without it nothing.
 
@@ -241,14 +244,14 @@ def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sin
     >>> list(iter(letters.get, None))
     ['a', 'b']
     """
-    items = opened("to_queue", queue)
+    items = queue_adapter("to_queue", queue)
     return Sink.of("to_queue", lambda module, edge: _Putting(module, edge, items, end).ask())
 
 
 class _Putting:
-    """Values that wait for room and requests under way are at most a window."""
+    """Sink state: waiting values and open requests are at most a window."""
 
-    def __init__(self, module: Module, edge: Edge, items: Opened, last: Any) -> None:
+    def __init__(self, module: Module, edge: Edge, items: QueueAdapter, last: Any) -> None:
         self._module = module
         self._edge = edge
         self._items = items

@@ -1,22 +1,21 @@
-"""Pull-streams in dataflow variables: the protocol's second form, written as threads instead of callbacks.
+"""Pull-streams with dataflow variables: the protocol's second form, written as threads instead of callbacks.
 
     from penstock.pull.dataflow import collect, map, pull, take, values
 
     pull(values([1, 2, 3]), map(lambda x: x * x), take(2), collect()).run()       # [1, 4]
 
-A module is a thread that reads a stream of requests and binds the variables in it. `messages` says
-what stands in such a stream, `variable` what a dataflow variable is, `bridge` how pieces of one
-form work in the other.
+A module is a thread that reads a stream of requests and binds the variables in them. `messages` defines the
+contents of such a stream, `variable` the dataflow variables, and `bridge` the conversion between both forms.
 """
 
 from penstock.pull.dataflow.async_map import async_map
 from penstock.pull.dataflow.bridge import as_callback, as_dataflow
 from penstock.pull.dataflow.compose import pull
 from penstock.pull.dataflow.edge import Edge, Requests
-from penstock.pull.dataflow.fans import cat, flatten, merge, working
+from penstock.pull.dataflow.merging import cat, flatten, merge, working
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Sink, Source, Transformer
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Sink, Source, Transformer
 from penstock.pull.dataflow.probe import probe, probe_around
 from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
 from penstock.pull.dataflow.sources import count, empty, error, infinite, once, values

@@ -1,4 +1,4 @@
-"""async_map: a coroutine function of each value."""
+"""`async_map`: apply a coroutine function to each value."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import attach_close_error
 
 
 def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
-    """`await function(value)` for each value, `width` of them at once; results in the order of the values.
+    """Apply `await function(value)` to each value, `width` at once; results in the order of the values.
 
     Values and permits are streams: a thread takes one of each and starts the call, which sends the permit
     back when it is over. An abort is confirmed when no call runs any more.
@@ -41,11 +41,13 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
 
 
 class _Calls:
-    """waiting: asks of downstream that are not answered. asked: what was asked of upstream for them.
-    permits: one for each call that may be made.
-    running: what is bound when a call is over, of those that may be under way.
+    """State of the running calls.
+
+    waiting: unanswered asks of downstream. asked: what was asked of upstream for them.
+    permits: one for each further call.
+    running: variables bound at the end of each running call.
     ended:   how upstream ended by itself.
-    closing: why it ends, from when that is certain. closed: how it ended.
+    closing: why the stream ends, once that is certain. closed: how it ended.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class _Calls:
 
     def ask(self, request: Ask) -> None:
         self._waiting.append(request)
-        if self._closing is None and not self._failed:  # else the end is certain, and answers it
+        if self._closing is None and not self._failed:  # otherwise the end is certain, and answers it
             reply = self._upstream.ask()
             reply.when_bound(self._hear)
             self._asked.send((request, reply))
@@ -100,7 +102,7 @@ class _Calls:
     async def _call(
         self, request: Ask, result: Variable[Any], before: Variable[None], answered: Variable[None]
     ) -> None:
-        """Answer by the result when it is there and everything before it is answered."""
+        """Answer with the result, after everything before it is answered."""
         over: Variable[None] = Variable()
         self._running.append(over)
         failure: Exception | None = None
@@ -131,18 +133,18 @@ class _Calls:
             request.answer.bind(answer)
 
     def _note(self, error: Exception) -> None:
-        """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
+        """Attach the error of an unwanted value to that of the stream, if there is one."""
         if isinstance(self._closing, Failed):
             attach_close_error(self._closing.error, error)
 
     def stop(self, cause: Ending) -> None:
-        """Downstream stops the stream. That upstream had failed before is told an ask that waits."""
+        """Stop the stream for downstream. A waiting ask is answered with an earlier failure of upstream."""
         if isinstance(self._ended, Failed) and self._closing is None:
             self._waiting[0].answer.bind(self._ended)
         self.close(cause)
 
     def close(self, cause: Ending) -> None:
-        """Stop upstream, and wait for the calls that are under way. Later causes change nothing."""
+        """Stop upstream, and wait for the running calls. Later causes have no effect."""
         if self._closing is None:
             self._closing = cause
             self._module.thread(self._close(cause))

@@ -1,7 +1,7 @@
-"""Bridges: pieces of one form as pieces of the other, so that a pipeline may have both.
+"""Bridges: modules of one form used in the other, so that a pipeline may mix both.
 
-A bridge answers each request by what it gets for it and adds nothing: on both of its sides the
-same happens. An indication is a request with an answer beyond it, as beyond every module.
+A bridge answers each request with the answer it receives, so the same events happen on both sides. As with
+every module, it turns an indication into a request with an answer.
 """
 
 from __future__ import annotations
@@ -12,54 +12,57 @@ from typing import TYPE_CHECKING, Any, overload
 
 from penstock.errors import SourceLocation
 from penstock.pull import edge as callback_edge
-from penstock.pull import module as callback_module
-from penstock.pull import pieces as callback
+from penstock.pull import module_context as callback_module
+from penstock.pull import modules as callback
 from penstock.pull.compose import join
 from penstock.pull.dataflow.edge import Edge, Requests, tracked
 from penstock.pull.dataflow.messages import Abort, Ask, Fail, Value, end_of, ending_of
-from penstock.pull.dataflow.module import Module, Told
-from penstock.pull.dataflow.pieces import Piece, Sink, Source, Transformer, open_steps
+from penstock.pull.dataflow.module_threads import Module, ResultListener
+from penstock.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
 from penstock.pull.protocol import AnswerTo, End, Read
 
 if TYPE_CHECKING:
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 
 @overload
-def as_callback(piece: Source) -> callback.Source: ...
+def as_callback(original: Source) -> callback.Source: ...
 @overload
-def as_callback(piece: Transformer) -> callback.Transformer: ...
+def as_callback(original: Transformer) -> callback.Transformer: ...
 @overload
-def as_callback(piece: Sink) -> callback.Sink: ...
-def as_callback(piece: Piece) -> callback.Source | callback.Transformer | callback.Sink:
-    """A piece of dataflow threads as one of the callback form, for `penstock.pull.pull`.
+def as_callback(original: Sink) -> callback.Sink: ...
+def as_callback(original: AnyModule) -> callback.Source | callback.Transformer | callback.Sink:
+    """Convert a module of dataflow threads to callback form, for `penstock.pull.pull`.
 
     >>> from penstock.pull import collect, pull
     >>> from penstock.pull.dataflow import values
     >>> pull(as_callback(values([1, 2])), collect()).run()
     [1, 2]
     """
-    if isinstance(piece, Source):
-        return callback.Source.of(piece.name, lambda module: _reader(module, piece.open_in(module.run)))
-    if isinstance(piece, Transformer):
-        return callback.Transformer.of(piece.name, partial(_open_transformer, piece), width=piece.width)
-    if piece.bridged is None:
-        return callback.Sink.of(piece.name, partial(_open_sink, piece))
-    if not piece.before:
-        return piece.bridged
+    if isinstance(original, Source):
+        return callback.Source.of(original.name, lambda module: _reader(module, original.open_in(module.run)))
+    if isinstance(original, Transformer):
+        return callback.Transformer.of(
+            original.name, partial(_open_transformer, original), width=original.width
+        )
+    if original.bridged is None:
+        return callback.Sink.of(original.name, partial(_open_sink, original))
+    if not original.before:
+        return original.bridged
     return join(
-        piece.bridged, as_callback(Transformer(piece.name, piece.location, piece.before, piece.width))
+        original.bridged,
+        as_callback(Transformer(original.name, original.location, original.before, original.width)),
     )
 
 
 @overload
-def as_dataflow(piece: callback.Source) -> Source: ...
+def as_dataflow(original: callback.Source) -> Source: ...
 @overload
-def as_dataflow(piece: callback.Transformer) -> Transformer: ...
+def as_dataflow(original: callback.Transformer) -> Transformer: ...
 @overload
-def as_dataflow(piece: callback.Sink) -> Sink: ...
-def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -> Piece:
-    """A piece of the callback form as one of dataflow threads, for `penstock.pull.dataflow.pull`.
+def as_dataflow(original: callback.Sink) -> Sink: ...
+def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink) -> AnyModule:
+    """Convert a module in callback form to dataflow threads, for `penstock.pull.dataflow.pull`.
 
     >>> from penstock.pull import values
     >>> from penstock.pull.dataflow import collect, pull
@@ -67,19 +70,19 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
     [1, 2]
     """
     location = SourceLocation.of_caller()
-    if isinstance(piece, callback.Source):
-        name = piece.part.name
-        return Source(name, location, lambda run: _serving(run, piece.open_in(run), name, location))
-    if isinstance(piece, callback.Sink):
+    if isinstance(original, callback.Source):
+        name = original.part.name
+        return Source(name, location, lambda run: _serving(run, original.open_in(run), name, location))
+    if isinstance(original, callback.Sink):
 
-        def open(run: Run, upstream: Edge, _told: Told | None) -> callback_module.Module:
-            return piece.open_in(run, _source_of(upstream).open_in(run))
+        def open(run: Run, upstream: Edge, _on_result: ResultListener | None) -> callback_module.Module:
+            return original.open_in(run, _source_of(upstream).open_in(run))
 
-        return Sink(piece.part.name, location, open, bridged=piece)
-    name = piece.then[0].name if piece.then else "nothing"
+        return Sink(original.part.name, location, open, bridged=original)
+    name = original.then[0].name if original.then else "nothing"
 
     def step(run: Run, upstream: Edge) -> Edge:
-        return _serving(run, join(piece, _source_of(upstream)).open_in(run), name, location)
+        return _serving(run, join(original, _source_of(upstream)).open_in(run), name, location)
 
     return Transformer(name, location, (step,))
 
@@ -88,7 +91,7 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
 
 
 def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
-    """An edge of this form whose requests are asked of an edge of the callback form."""
+    """Create an edge of this form whose requests are passed to an edge in callback form."""
     module = Module(run, name, location)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
@@ -112,7 +115,7 @@ def _binding(request: Ask | Abort | Fail) -> AnswerTo:
 
 
 def _reader(module: callback_module.Module, edge: Edge) -> Read:
-    """What a module of the callback form reads from an edge of this form by."""
+    """Create a callback-form read function for an edge of this form."""
     module.connect(tracked(edge))
     return edge
 
@@ -122,16 +125,18 @@ def _source_of(edge: Edge) -> callback.Source:
     return callback.Source.of(upper.name, lambda module: _reader(module, edge))
 
 
-def _open_transformer(piece: Transformer, module: callback_module.Module, edge: callback_edge.Edge) -> Read:
-    above = _serving(module.run, edge, piece.name, module.location)
-    return _reader(module, open_steps(module.run, above, piece.then))
+def _open_transformer(
+    original: Transformer, module: callback_module.Module, edge: callback_edge.Edge
+) -> Read:
+    above = _serving(module.run, edge, original.name, module.location)
+    return _reader(module, open_steps(module.run, above, original.then))
 
 
-def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.Edge) -> None:
+def _open_sink(original: Sink, module: callback_module.Module, edge: callback_edge.Edge) -> None:
     over = False
     stopped: Callable[..., object] | None = None
 
-    def told(error: Exception | None, result: Any) -> None:
+    def on_result(error: Exception | None, result: Any) -> None:
         nonlocal over
         over = True
         if stopped is not None:
@@ -142,7 +147,7 @@ def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.
             module.fail(error, result)
 
     def close(error: Exception | None, closed: Callable[..., object]) -> None:
-        """A run that is stopped stops the sink, which may have to close something."""
+        """Stop the sink of a stopped run, which may have resources to close."""
         nonlocal stopped
         if over:
             closed()
@@ -153,5 +158,7 @@ def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.
         else:
             inner.fail(error)
 
-    inner = piece.open_in(module.run, _serving(module.run, edge, piece.name, module.location), told)
+    inner = original.open_in(
+        module.run, _serving(module.run, edge, original.name, module.location), on_result
+    )
     module.closing(close)

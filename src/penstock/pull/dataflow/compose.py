@@ -1,12 +1,12 @@
-"""Composition of pieces of this form: `pull(source, *transformers, sink)`."""
+"""Composition of modules of dataflow threads: `pull(source, *transformers, sink)`."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn, cast, overload
 
 from penstock.errors import NotComposable, SourceLocation
-from penstock.pull import pieces as callback
-from penstock.pull.dataflow.pieces import Piece, Sink, Source, Transformer
+from penstock.pull import modules as callback
+from penstock.pull.dataflow.modules import AnyModule, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline, Segment
 
 
@@ -15,37 +15,37 @@ def pull(first: Source, /, *then: Transformer) -> Source: ...
 @overload
 def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
 @overload
-def pull(*pieces: Piece) -> Any: ...
-def pull(*pieces: Piece) -> Source | Transformer | Sink | Pipeline:
-    """Compose pieces in the order in which values flow; see `penstock.pull.pull`.
+def pull(*modules: AnyModule) -> Any: ...
+def pull(*modules: AnyModule) -> Source | Transformer | Sink | Pipeline:
+    """Compose modules in the order in which values flow; see `penstock.pull.pull`.
 
-    What is complete is a `Pipeline`, run as any other. Raises `NotComposable` for another order,
-    and for pieces of the callback form: `as_dataflow` makes them pieces of this one.
+    A complete composition is an ordinary `Pipeline`. Raises `NotComposable` for another order,
+    and for modules in callback form, which `as_dataflow` converts.
     """
     location = SourceLocation.of_caller()
-    if not pieces:
+    if not modules:
         raise NotComposable(
             "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
         )
     made: Source | Transformer | Sink | Pipeline | None = None
-    for at, piece in enumerate(pieces, 1):
-        if not isinstance(piece, Source | Transformer | Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
-            _no_piece(piece, at, location)
+    for at, module in enumerate(modules, 1):
+        if not isinstance(module, Source | Transformer | Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
+            _not_a_module(module, at, location)
         if isinstance(made, Sink | Pipeline):
-            _misplaced(pieces[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", location)
-        if made is not None and isinstance(piece, Source):
-            _misplaced(piece, at, "A source begins a pipeline, and something stands before it.", location)
-        made = piece if made is None else _join(made, piece)
+            _misplaced(modules[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", location)
+        if made is not None and isinstance(module, Source):
+            _misplaced(module, at, "A source begins a pipeline, and something stands before it.", location)
+        made = module if made is None else _join(made, module)
     assert made is not None
     return made
 
 
-def _join(left: Source | Transformer, right: Piece) -> Source | Transformer | Sink | Pipeline:
+def _join(left: Source | Transformer, right: AnyModule) -> Source | Transformer | Sink | Pipeline:
     if isinstance(right, Sink):
         if isinstance(left, Transformer):
             before, width = left.then + right.before, left.width + right.width
             return Sink(right.name, right.location, right.open, before, width, right.bridged)
-        # A run opens a source and has a sink read from it, whatever their form.
+        # A run connects sources and sinks regardless of their form.
         return Pipeline((Segment(cast("callback.Source", left), cast("callback.Sink", right)),))
     assert isinstance(right, Transformer)
     if isinstance(left, Source):
@@ -53,9 +53,9 @@ def _join(left: Source | Transformer, right: Piece) -> Source | Transformer | Si
     return Transformer(left.name, left.location, left.then + right.then, left.width + right.width)
 
 
-def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoReturn:
+def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -> NoReturn:
     raise NotComposable(
-        f"the {type(piece).__name__.lower()} {piece.name!r} cannot stand at position {at}",
+        f"the {type(module).__name__.lower()} {module.name!r} cannot stand at position {at}",
         where=[location],
         why=why,
         fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
@@ -63,17 +63,17 @@ def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoR
     )
 
 
-def _no_piece(piece: object, at: int, location: SourceLocation) -> NoReturn:
-    if isinstance(piece, callback.Source | callback.Transformer | callback.Sink):
-        what = f"position {at} of pull() is a {type(piece).__name__.lower()} of the callback form"
-        fix = "as_dataflow(piece) makes it a piece of this form"
+def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn:
+    if isinstance(module, callback.Source | callback.Transformer | callback.Sink):
+        what = f"position {at} of pull() is a {type(module).__name__.lower()} of the callback form"
+        fix = "as_dataflow(module) makes it a module of this form"
     else:
-        what = f"position {at} of pull() is {type(piece).__name__}, which is no piece of a pipeline"
+        what = f"position {at} of pull() is {type(module).__name__}, which is not a module"
         fix = "values([...]) makes a source of what can be iterated; Source.of a dataflow thread"
     raise NotComposable(
         what,
         where=[location],
-        why="Here pieces are sources, transformers and sinks of dataflow threads.",
+        why="Here modules are sources, transformers and sinks of dataflow threads.",
         fix=fix,
         position=at,
     )

@@ -1,4 +1,4 @@
-"""Edge: a request stream between two modules.
+"""Edge: a stream of requests from one module to the module upstream.
 
 Downstream writes it as a port (Oz): `send` appends to the stream's unbound tail, later, in order.
 Upstream reads it as a list, and answers by binding the variables in it. What both may rely on
@@ -16,7 +16,6 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
-from penstock.pull.call import not_a_request, not_an_answer
 from penstock.pull.dataflow.messages import (
     DONE,
     Abort,
@@ -35,6 +34,7 @@ from penstock.pull.dataflow.messages import (
 )
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
+from penstock.pull.edge_requests import not_a_request, not_an_answer
 from penstock.pull.protocol import AnswerTo, End, failure
 
 if TYPE_CHECKING:
@@ -47,25 +47,25 @@ _ANSWERS = (Value, Done, Failed)
 _ANSWER = "bind answers to Value(value), DONE or Failed(error)"
 
 Requests = Stream[UpperRequest]
-"""What the module upstream reads."""
+"""Message read by the module upstream."""
 
 
-class Watch(Protocol):
-    """Sees the events of an edge from one of its two ends. Requests are numbered from 1."""
+class EdgeObserver(Protocol):
+    """Observer of the events at one end of an edge. Requests are numbered from 1."""
 
     def request(self, index: int, request: Request) -> None: ...
 
     def answer(self, index: int, answer: Answer) -> None: ...
 
     def withdraw(self, index: int) -> None:
-        """The edge had answered this request for the module, which does so now itself."""
+        """Called when the module answers a request that the edge already answered for it."""
 
     def broken(self, rule: str, index: int) -> Exception | None:
-        """The module upstream broke a rule; what it returns fails that module."""
+        """Called when the module upstream breaks a rule; a returned exception fails that module."""
 
 
 class _Pending:
-    """A request that waits for its answer. held: an answer that came before those of earlier requests."""
+    """Unanswered request. held: an answer that arrived before those of earlier requests."""
 
     __slots__ = ("answered", "held", "index", "request")
 
@@ -77,13 +77,13 @@ class _Pending:
 
 
 class Edge:
-    """See the module's text.
+    """Stream of requests between two modules.
 
-    upper, lower: the modules that it joins.
+    upper, lower: the modules it connects.
     requests:     the stream that the module upstream reads.
-    depth:        of how many requests every module upstream has something to work on at once.
-    window:       how many of them to make at once: the depth, if the run says nothing else; at least 1.
-    unheard:      whether the module upstream has failed, and no request has come that could be told so.
+    depth:        number of requests that keep every module upstream busy.
+    window:       requests to make at once: the depth unless the run sets it, at least 1.
+    undelivered_failure: whether the module upstream failed without a request to answer with the failure.
     """
 
     def __init__(self, upper: EdgeModule, *, depth: int = 0) -> None:
@@ -91,11 +91,11 @@ class Edge:
         self.lower: EdgeModule | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
-        self.unheard = False
+        self.undelivered_failure = False
         self._port: Port[UpperRequest] = Port()
         self.requests: Requests = Stream(self._port.tail)
-        self.seen_above: Watch | None = None
-        self.seen_below: Watch | None = None
+        self.seen_above: EdgeObserver | None = None
+        self.seen_below: EdgeObserver | None = None
         self._runtime = upper.run.runtime
         self._count = 0
         self._pending: deque[_Pending] = deque()
@@ -104,30 +104,30 @@ class Edge:
         self._end: End | None = None
         self._failed: Exception | None = None
         self._stopped_below = False
-        self._told = False
+        self._on_result = False
         self._confirmed: Variable[Answer] | None = None
         upper.outputs.append(tracked(self))
         upper.run.opened(tracked(self))
 
     def deepen(self, depth: int) -> None:
-        """Say the depth of a module without a width, which is known when it has opened what it reads from."""
+        """Set the depth of a module without a width, once its inputs are opened."""
         if self.depth == 0:
             self.depth = depth
             self.window = max(self.upper.run.window or depth, 1)
 
     @property
     def ended(self) -> End | None:
-        """How the stream ended as the module upstream said it; None while it has not."""
+        """End of the stream as answered by the module upstream, or None."""
         return self._end
 
     @property
-    def told(self) -> bool:
-        """Whether downstream has been answered the end; it may have ended and not be told yet."""
-        return self._told
+    def end_delivered(self) -> bool:
+        """Whether downstream has received the end, which may be later than the end itself."""
+        return self._on_result
 
     @property
     def asked(self) -> bool:
-        """Whether requests wait for their answers."""
+        """Whether requests are waiting for answers."""
         return bool(self._pending)
 
     # -- downstream -----------------------------------------------------------------------------
@@ -145,17 +145,17 @@ class Edge:
         self._runtime.descend(self, self._arrive, pending)
 
     def ask(self) -> Variable[Answer]:
-        """Ask for a value; the variable of the answer."""
+        """Ask for a value, and return the variable of the answer."""
         request = Ask()
         self.send(request)
         return request.answer
 
     def stop(self, cause: Ending | End = DONE) -> Variable[Answer]:
-        """Abort the stream, or fail it; the variable of the confirmation.
+        """Abort or fail the stream, and return the variable of the confirmation.
 
-        cause: DONE to abort; `Failed(error)`, or the exception itself, to fail. Else it raises `WrongValue`.
+        cause: DONE to abort; `Failed(error)`, or the exception itself, to fail. Else raises `WrongValue`.
 
-        Stopped again, for whatever reason, it is the same variable, and nothing is sent.
+        Further calls return the same variable and send nothing.
         """
         reason = ending(cause)
         if self._confirmed is None:
@@ -165,7 +165,7 @@ class Edge:
         return self._confirmed
 
     def __call__(self, abort: End | None, answer: AnswerTo) -> None:
-        """A request in the callback form, for modules of that form: None asks, others stop."""
+        """Accept a request in callback form, for modules of that form: None asks, others stop."""
 
         def answered(found: Answer) -> None:
             if isinstance(found, Value):
@@ -188,35 +188,35 @@ class Edge:
             return
         self._pending.append(pending)
         if self._stop is not None:
-            return  # answered when the module has confirmed
+            return  # answered once the module has confirmed
         if isinstance(request, Ask):
-            told: UpperRequest = Ask()
+            sent: UpperRequest = Ask()
         else:
             self._stop = pending
             self._failed = self._failed or self.upper.failure
-            told = stop_for(_cause(request))
+            sent = stop_for(_cause(request))
             self.upper.run.stopping(self.upper, tracked(self))
-        told.answer.when_bound(partial(self._answered, pending))
+        sent.answer.when_bound(partial(self._answered, pending))
         try:
-            self._port.send(told)
+            self._port.send(sent)
         except Exception as error:
             self.upper.crash(error)
 
     def _arrive_after_the_end(self, pending: _Pending, end: End) -> None:
-        if not self.unheard:
+        if not self.undelivered_failure:
             self._give_end(pending, end)
             return
-        self.unheard = False
+        self.undelivered_failure = False
         if isinstance(pending.request, Fail | FailIndication):
-            # Downstream has failed a stream that it knew nothing of.
+            # Downstream failed a stream that had not started.
             end = self._end = failure(pending.request.error, end)
         self._give_end(pending, end)
         self._runtime.post(self, self.upper.run.heard, tracked(self))
 
     def _answered(self, pending: _Pending, answer: Answer) -> None:
-        """The module upstream has bound the variable of a request."""
+        """Handle the variable bound by the module upstream."""
         if self.upper.failure is not None:
-            return  # its streams end with its failure, when what it reads from has confirmed
+            return  # its outputs end with its failure, once its inputs have confirmed
         if not isinstance(answer, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance]
             self.upper.crash(not_an_answer(self.upper, f"{answer!r:.60}", _ANSWER))
             return
@@ -242,7 +242,7 @@ class Edge:
             self.finish(end_of(answer))
 
     def _too_late(self, pending: _Pending, answer: Answer) -> None:
-        """The end has answered it, while it waited: nobody hears this."""
+        """Ignore an answer to a request already answered by the end."""
         if isinstance(answer, Value) and self.seen_above is not None:
             self.seen_above.withdraw(pending.index)
             self._show(pending, answer)
@@ -260,7 +260,7 @@ class Edge:
             self._runtime.post(self, self._hand, first, first.held)
 
     def _show(self, pending: _Pending, answer: Answer) -> None:
-        """What answers an indication stays between the edge and the module upstream."""
+        """Record the answer to an indication, which stays between the edge and the module upstream."""
         if self.seen_above is not None and not isinstance(pending.request, Done | FailIndication):
             self.seen_above.answer(pending.index, answer)
 
@@ -271,14 +271,14 @@ class Edge:
                 self.upper.crash(error)
 
     def finish(self, end: End) -> None:
-        """The stream has ended: answer what waits. For the module upstream, when it fails."""
+        """Answer all waiting requests with the end. Called for a failing module upstream."""
         if self._end is not None:
             return
         waiting, self._pending = self._pending, deque()
-        self.unheard = not waiting
+        self.undelivered_failure = not waiting
         cause: End | None = self._failed
         if self._stop is not None and (cause is None or waiting[0] is self._stop):
-            # Where the module has failed before it heard of the stop, an ask that waited hears of it first.
+            # If the module failed before the stop reached it, a waiting ask gets the failure first.
             cause = end_of(_cause(self._stop.request))
         if isinstance(cause, Exception):
             end = failure(cause, end)
@@ -311,7 +311,7 @@ class Edge:
         request = pending.request
         if isinstance(request, Done | FailIndication):
             return
-        self._told = self._told or not isinstance(answer, Value)
+        self._on_result = self._on_result or not isinstance(answer, Value)
         if self.seen_below is not None:
             self.seen_below.answer(pending.index, answer)
         try:
@@ -329,8 +329,8 @@ def _cause(request: Request) -> Ending:
 
 
 def tracked(edge: Edge) -> CallbackEdge:
-    """An edge of this form where a run keeps account of edges.
+    """Return the edge under the type by which runs track edges.
 
-    A run looks only at what both have: `upper`, `lower`, `ended`, `asked`, `unheard`, and `finish`.
+    A run only uses their common members: `upper`, `lower`, `ended`, `asked`, `undelivered_failure`, `finish`.
     """
     return cast("CallbackEdge", edge)

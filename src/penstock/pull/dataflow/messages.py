@@ -1,4 +1,4 @@
-"""What modules say to each other in this form: requests in a stream, answers in variables."""
+"""Messages between dataflow modules: requests in a stream, answers in variables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def _unbound() -> Variable[Any]:
-    return Variable()  # much faster than Variable[Answer]()
+    return Variable()  # much faster than calling Variable[Answer]()
 
 
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[T]):
-    """A list's first element and the rest, which is known when its variable is bound."""
+    """Element of a list and the variable of the rest."""
 
     head: T
     tail: Variable[Cell[T]] = field(default_factory=_unbound)
@@ -29,7 +29,7 @@ class Cell(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of the stream."""
+    """Answer: a value of the stream."""
 
     value: Any
 
@@ -37,7 +37,9 @@ class Value:
 @final
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Answer: the stream is completed. As an indication: it is wanted no more, and nothing is answered."""
+    """Answer: the stream is completed. As an indication: no more values are wanted, and no answer is
+    expected.
+    """
 
 
 DONE: Final = Done()
@@ -45,7 +47,7 @@ DONE: Final = Done()
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The stream has failed, with this error. Raises `WrongValue` where it is no exception."""
+    """Answer: the stream has failed with this error. Raises `WrongValue` unless it is an exception."""
 
     error: Exception
 
@@ -62,14 +64,14 @@ Answer = Value | Done | Failed
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Asks for a value."""
+    """Request for a value."""
 
     answer: Variable[Answer] = field(default_factory=_unbound)
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """No more values are wanted. The answer confirms that everything upstream has ended."""
+    """Request to end the stream. The answer confirms that everything upstream has ended."""
 
     answer: Variable[Answer] = field(default_factory=_unbound)
 
@@ -80,7 +82,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The stream fails, with this error. Confirmed like an abort."""
+    """Request to fail the stream with this error, confirmed like an abort."""
 
     error: Exception
     answer: Variable[Answer] = field(default_factory=_unbound)
@@ -95,7 +97,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class FailIndication:
-    """The stream fails, with this error; nothing is answered."""
+    """Notice that the stream fails with this error; no answer is expected."""
 
     error: Exception
 
@@ -121,17 +123,17 @@ def _check_exception(of: Failed | Fail | FailIndication) -> None:
 
 
 def end_of(ending: Ending) -> End:
-    """True for done, the exception for failed."""
+    """Convert to callback form: True for done, the exception for failed."""
     return ending.error if isinstance(ending, Failed) else True
 
 
 def ending_of(end: End) -> Ending:
-    """The answer that says how a stream ended."""
+    """Convert an end in callback form to an answer."""
     return Failed(end) if isinstance(end, Exception) else DONE
 
 
 def ending(cause: Ending | End) -> Ending:
-    """The reason to stop a stream: an exception is a failure, True is done. Raises `WrongValue`."""
+    """Normalize a reason to stop a stream: an exception is a failure, True is done. Raises `WrongValue`."""
     if isinstance(cause, Done | Failed):
         return cause
     if cause is True or isinstance(cause, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -145,5 +147,5 @@ def ending(cause: Ending | End) -> Ending:
 
 
 def stop_for(cause: Ending) -> Stop:
-    """A new request that stops a stream for this reason."""
+    """Create a request that stops a stream for this reason."""
     return Fail(cause.error) if isinstance(cause, Failed) else Abort()

@@ -1,4 +1,4 @@
-"""Probe: records what happens at an edge of this form, in the notation of all traces."""
+"""Probe: records the events of an edge of this form, in the notation of all traces."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from penstock.pull.dataflow.messages import (
     Request,
     Value,
 )
-from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.modules import Transformer
 from penstock.pull.probe import Recorder, breach
 from penstock.pull.rules import trace
 
 if TYPE_CHECKING:
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 
 def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
-    """Record an edge: `pull(source, probe(recorder), sink)`. It is no module.
+    """Record an edge: `pull(source, probe(recorder), sink)`. A probe is not a module.
 
     A request is recorded when upstream can read it, an answer when upstream binds it.
     below: a request when downstream makes it, and an answer when that is bound for downstream.
@@ -53,7 +53,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
 
 
 def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
-    """A transformer with both its edges recorded as one trace, in the order in which it met the events."""
+    """Record both edges of a transformer as one trace, in the order in which it met the events."""
 
     def below(_run: Run, edge: Edge) -> Edge:
         edge.seen_below = _Watcher(recorder, edge, "TI", "U")
@@ -67,7 +67,7 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
 
 
 class _Watcher:
-    """Records for one edge, under the ports of one interface."""
+    """Observer that records one edge under the ports of one interface."""
 
     def __init__(self, recorder: Recorder, edge: Edge, down: trace.RequestPort, up: trace.AnswerPort) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""Sinks."""
+"""Sinks of dataflow threads: `drain`, `for_each`, `reduce`, `collect`, `find`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import AWAIT_BEFORE, Synchronous, synchronous
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Sink
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Sink
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.sinks.for_each import ASYNC_FOR, Call
-from penstock.pull.synchronous import AWAIT_BEFORE, Synchronous, synchronous
+from penstock.pull.sinks.for_each import ASYNC_FOR, WaitingTask
 
 
 class Values:
-    """`async for value in Values(edge)`: keeps as many requests in flight as are useful.
+    """Iterate over an edge with `async for`, keeping as many requests in flight as are useful.
 
-    end: how the stream ended; None before, and where the loop was left.
+    end: how the stream ended; None before that, and if the loop is left early.
     """
 
     def __init__(self, upstream: Edge) -> None:
@@ -42,7 +42,7 @@ class Values:
 
 
 def drain(each: Callable[[Any], object] | None = None) -> Sink:
-    """Reads to the end. each: called with each value; what it returns False for is the last that is read."""
+    """Read to the end. each: called with each value; returning False makes it the last value read."""
     if each is not None:
         each = synchronous("drain", each, fix="for_each(function) awaits it").calling(each)
 
@@ -57,7 +57,8 @@ def drain(each: Callable[[Any], object] | None = None) -> Sink:
 
 
 def for_each(function: Callable[[Any], object]) -> Sink:
-    """`function(value)` for each value, one after the other. What it returns is awaited, where it can be.
+    """Call `function(value)` for each value in turn, awaiting the result if possible. What it returns is
+    awaited, where it can be.
 
     What a call raises fails upstream and is the result. Where the stream fails or is stopped meanwhile, the
     call goes on, and the end is told when it is over.
@@ -78,9 +79,9 @@ def for_each(function: Callable[[Any], object]) -> Sink:
 
 
 class _ForEach:
-    """A thread reads and one works: so an end is heard while a call is under way.
+    """State of the reading thread and the working thread, so that an end is noticed during a call.
 
-    over: bound, to what the call failed with, when no call is under way.
+    over: bound when no call is running, to the error of the last call.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class _ForEach:
     async def _call(self, returned: object) -> None:
         if isawaitable(returned):
             self._over = Variable()
-            Call(self._module, returned, self._over.bind)
+            WaitingTask(self._module, returned, self._over.bind)
             failure = await self._over
             if failure is not None:
                 raise failure
@@ -134,7 +135,7 @@ class _ForEach:
 
 
 def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
-    """`function(so_far, value)` over all values, from `start`; that of a failed stream is `Run.partial`."""
+    """Fold all values by `function(so_far, value)`, from `start`; the partial result is `Run.partial`."""
     function = synchronous("reduce", function, fix=AWAIT_BEFORE).calling(function)
 
     async def thread(module: Module, upstream: Edge) -> None:
@@ -147,7 +148,7 @@ def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
 
 
 def collect() -> Sink:
-    """All values, as a list. Where the stream fails, `Run.partial` holds those before.
+    """Collect all values in a list. If the stream fails, `Run.partial` holds those before.
 
     >>> from penstock.pull.dataflow import pull, values
     >>> pull(values("abc"), collect()).run()
@@ -163,7 +164,9 @@ def collect() -> Sink:
 
 
 def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
-    """The first value for which `wanted(value)` is true; upstream is aborted then. Without one, `default`."""
+    """Find the first value for which `wanted(value)` is true, then abort upstream. `default` if there is
+    none.
+    """
     wanted = synchronous("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
     async def thread(module: Module, upstream: Edge) -> None:

@@ -1,4 +1,4 @@
-"""Sources whose values are known or computed: they answer at once."""
+"""Sources whose values are known or computed, answering immediately."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count as _integers
 from typing import Any
 
+from penstock.pull.argument_checks import refuse_async
 from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Source
-from penstock.pull.sources.iterators import begin_of, close_generator
-from penstock.pull.synchronous import refuse_async
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Source
+from penstock.pull.sources.iterator_reads import begin_of, close_generator
 
 
 def values(items: Iterable[Any] = ()) -> Source:
-    """The items of a collection, in order.
+    """Emit the items of a collection, in order.
 
     >>> from penstock.pull.dataflow import collect, pull
     >>> pull(values([1, 2, 3]), collect()).run()
@@ -25,28 +25,28 @@ def values(items: Iterable[Any] = ()) -> Source:
 
 
 def count(last: int | None = None) -> Source:
-    """0, 1, 2, ... to `last`, which is the last value; without it there is no end."""
+    """Emit 0, 1, 2, ... up to and including `last`, or forever without it."""
     return _iterating("count", lambda: _integers() if last is None else iter(range(last + 1)))
 
 
 def infinite(make: Callable[[], Any]) -> Source:
-    """`make()` for each ask, without end."""
+    """Emit `make()` for each ask, without end."""
     refuse_async("infinite", make, fix="as_dataflow(iterate(asynchronous_generator()))", passes_on=True)
     return _iterating("infinite", lambda: (make() for _ in _integers()))
 
 
 def once(value: Any) -> Source:
-    """One value."""
+    """Emit one value."""
     return _iterating("once", lambda: iter((value,)))
 
 
 def empty() -> Source:
-    """No value: done at the first ask."""
+    """Emit no value: done at the first ask."""
     return _iterating("empty", lambda: iter(()))
 
 
 def error(cause: Exception) -> Source:
-    """No value: every request is answered by this error, an abort too."""
+    """Answer every request, even an abort, with this error."""
     failed = Failed(cause)
 
     async def thread(_module: Module, requests: Requests) -> None:

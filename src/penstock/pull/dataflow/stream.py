@@ -1,4 +1,4 @@
-"""Streams and ports: lists that are written at one end while they are read at the other."""
+"""Streams and ports: lists that are extended at one end while being read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ T = TypeVar("T")
 
 
 class Stream(Generic[T]):
-    """Reads a list one by one: `async for element in stream`, or `await stream.next()`. It waits at the tail.
+    """Reader of a list, element by element: `async for element in stream`, or `await stream.next()`. It waits
+    at the tail.
 
-    rest: where it stands; another reader may begin there too.
+    rest: the current position, from which another reader may start.
     """
 
     __slots__ = ("rest",)
@@ -33,7 +34,7 @@ class Stream(Generic[T]):
 
 
 class Port(Generic[T]):
-    """Writes a list: `send` binds its tail. Whoever knows the port may send, in whatever order they do.
+    """Writer of a list: `send` binds its tail. Anyone who knows the port may send, in any order.
 
     >>> port = Port()
     >>> port.tail.when_bound(lambda cell: print(cell.head))

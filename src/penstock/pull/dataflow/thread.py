@@ -1,4 +1,4 @@
-"""Dataflow threads: coroutines that wait for variables and for nothing else."""
+"""Dataflow threads: coroutines that wait only for dataflow variables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from penstock.pull.dataflow.variable import Variable
 
 
 class Thread:
-    """Runs a coroutine until it awaits a variable that is not bound, and goes on when it is.
+    """Run a coroutine until it awaits an unbound variable, and resume it when the variable is bound.
 
-    failed: called with what the coroutine raises. over: called with the thread when it has returned.
+    failed: called with an exception of the coroutine. over: called with the thread when it has returned.
     """
 
     __slots__ = ("_coroutine", "_failed", "_over", "_runs", "_stopped", "_wakes")
@@ -29,14 +29,14 @@ class Thread:
         self._over = over
         self._runs = False
         self._stopped = False
-        self._wakes = self._wake  # one bound method, not one for each value
+        self._wakes = self._wake  # one bound method instead of one per value
 
     def start(self) -> None:
-        """Run it for the first time."""
+        """Run the thread for the first time."""
         self._wake(None)
 
     def cancel(self) -> None:
-        """Let it never go on; what it holds in `finally` is done."""
+        """End the thread without resuming it; its `finally` blocks run."""
         self._stopped = True
         if not self._runs:
             self._coroutine.close()

@@ -1,4 +1,4 @@
-"""Transformers of single values: map, filter, skip, unique, take."""
+"""Transformers of single values: `map`, `filter`, `skip`, `unique`, `take`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from penstock.pull import pieces as callback
+from penstock.pull import modules as callback
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Transformer
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.fused import Kernel
+from penstock.pull.fusion import Kernel
 from penstock.pull.transformers import elementwise
 from penstock.pull.transformers.unique import unique as unique_values
 
@@ -130,7 +130,7 @@ def take(count: int) -> Transformer:
                 left -= 1
                 last = upstream.ask()
                 module.when(last, request.answer.bind)
-            elif not ends:  # the end answers all asks after this one
+            elif not ends:  # The end answers all later asks.
                 ends = True
                 module.thread(_stop_after(last, upstream, request))
 
@@ -138,6 +138,6 @@ def take(count: int) -> Transformer:
 
 
 async def _stop_after(last: Variable[Answer], upstream: Edge, request: Ask) -> None:
-    """An abort would drop the values that are still to come: it waits for the last of them."""
+    """Stop upstream after its last value, since an abort would drop pending values."""
     if isinstance(await last, Value):
         request.answer.bind(await upstream.stop())

@@ -15,21 +15,21 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import AlreadyBound, NotBound, SourceLocation
-from penstock.pull.synchronous import Synchronous, is_unawaited
+from penstock.pull.argument_checks import Synchronous, is_unawaited
 
 T = TypeVar("T")
 
 _UNBOUND: Any = object()
 _DEEPEST = 60
-# Bindings that may wake each other on the stack; what is to be woken beyond them waits for the first.
+# Limit on nested bindings that wake each other; further wake-ups wait for the outermost one.
 
 
 class Variable(Generic[T]):
-    """A value that is bound at most once, by anybody, and read any number of times.
+    """Value that is bound at most once, by anyone, and read any number of times.
 
-    Bound again to an equal value (in the sense of `==`), nothing happens: that is true already.
-    To another value it is an error. A variable may fail instead; then whoever needs it gets
-    the exception. Those who wait are woken in the order in which they came.
+    Binding it again to an equal value (in the sense of `==`) has no effect.
+    Binding it to another value is an error. A variable may fail instead; then its readers get
+    the exception. Waiting readers are woken in the order in which they came.
 
     >>> price = Variable()
     >>> price.when_bound(lambda value: print("it is", value))
@@ -48,7 +48,7 @@ class Variable(Generic[T]):
         self._waiting: list[_Waiting] | None = None
 
     def bind(self, value: T) -> None:
-        """Bind it. Raises `AlreadyBound` if it is bound to another value, or has failed."""
+        """Bind the variable. Raises `AlreadyBound` if it is bound to another value, or has failed."""
         if self._value is not _UNBOUND or self._failure is not None:
             if self._failure is None and _equal(self._value, value):
                 return
@@ -60,7 +60,10 @@ class Variable(Generic[T]):
                 _WAKING.wake(then, value)
 
     def fail(self, error: Exception) -> None:
-        """Let it fail: it will have no value. Raises `AlreadyBound` if it has one, or failed otherwise."""
+        """Fail the variable, so that it has no value.
+
+        Raises `AlreadyBound` if it has one, or failed otherwise.
+        """
         if self._failure is error:
             return
         if self._value is not _UNBOUND or self._failure is not None:
@@ -73,17 +76,17 @@ class Variable(Generic[T]):
 
     @property
     def is_bound(self) -> bool:
-        """Whether its value is known."""
+        """Whether the value is known."""
         return self._value is not _UNBOUND
 
     @property
     def failure(self) -> Exception | None:
-        """What it failed with; None if it did not."""
+        """Exception that the variable failed with, or None."""
         return self._failure
 
     @property
     def value(self) -> T:
-        """Its value. Raises what it failed with; `NotBound` if there is neither yet."""
+        """Value of the variable. Raises its failure, or `NotBound` if there is neither yet."""
         if self._failure is not None:
             raise self._failure
         if self._value is _UNBOUND:
@@ -97,7 +100,7 @@ class Variable(Generic[T]):
     def when_bound(
         self, then: Callable[[T], object], failed: Callable[[Exception], object] | None = None
     ) -> None:
-        """Have `then(value)` called when it is bound, or `failed(error)` when it fails; now, if it has."""
+        """Call `then(value)` when the variable is bound, or `failed(error)` when it fails; now, if it has."""
         if self._value is not _UNBOUND:
             _drop(then(self._value))
         elif self._failure is not None:
@@ -109,7 +112,7 @@ class Variable(Generic[T]):
             self._waiting.append((then, failed))
 
     def __await__(self) -> Generator[Variable[T], None, T]:
-        """In a dataflow thread: its value, as soon as it is bound. Raises what it fails with."""
+        """Wait for the value in a dataflow thread. Raises the failure, if any."""
         if self._value is _UNBOUND and self._failure is None:
             yield self
         return self.value
@@ -133,7 +136,7 @@ _Waiting = tuple[Callable[[Any], object], Callable[[Exception], object] | None]
 
 
 class _Waking(threading.local):
-    """Wakes at once where the stack allows it, else when the outermost binding has returned, in order."""
+    """Wake readers on the stack while it is shallow, else in order when the outermost binding returns."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -160,7 +163,7 @@ _WAKING = _Waking()
 
 
 def _drop(returned: object) -> None:
-    """Do nothing with what a function that waited returned. Raises `NotAwaited` for a coroutine."""
+    """Ignore the return value of a waiting function. Raises `NotAwaited` for a coroutine."""
     if returned is not None and is_unawaited(returned):
         fix = "await the variable in a dataflow thread: module.thread(coroutine)"
         Synchronous("a function given to when_bound()", fix, SourceLocation.of_caller())(returned)
@@ -171,5 +174,5 @@ def _equal(one: Any, other: Any) -> bool:
         return True
     try:
         return bool(one == other)
-    except Exception:  # what cannot be compared (arrays) is not known to be equal
+    except Exception:  # values that cannot be compared (arrays) count as different
         return False

@@ -1,1 +1,1 @@
-"""Fans: several streams into one, one into several, and the joints between them."""
+"""Fan-in and fan-out: merge several streams, split one into several, and connect streams."""

@@ -1,4 +1,4 @@
-"""Borrower: works on lent values in a run of its own, whose failure harms nobody else."""
+"""Borrower: processes lent values in a run of its own, isolating its failures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Protocol
 from penstock.errors import ProtocolBroken
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart, Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, Transformer
+from penstock.pull.pipeline_run import Run
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.run import Run
-from penstock.pull.sinks.reading import Asking
+from penstock.pull.sinks.read_loops import ReadLoop
 
 
 class Loan:
-    """What `Lender.lend` returns: how a borrower fares.
+    """Progress of one borrower, returned by `Lender.lend`.
 
-    lent, answered: how many values it was given, and has given results of.
-    over:  whether it has ended. error: what it failed with, if it did.
+    lent, answered: number of values it received, and of results it returned.
+    over:  whether it has ended. error: its failure, if any.
     """
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Loan:
         self.borrower: Borrower | None = None
 
     def recall(self) -> None:
-        """Stop the borrower. What it has not answered is lent to others."""
+        """Stop the borrower. Its unanswered values are lent to others."""
         if self.borrower is not None:
             self.borrower.stop(None)
 
 
-class Lends(Protocol):
-    """What a borrower asks of who lends to it, and tells it: see `penstock.pull.fans.lend.Lending`."""
+class LenderState(Protocol):
+    """Interface of a lender toward its borrowers: see `penstock.pull.fans.lend.Lending`."""
 
     module: Module
 
@@ -51,22 +51,24 @@ class Lends(Protocol):
 
 
 class Borrower:
-    """window: requests that it is kept at work with; None: as many as its modules can use."""
+    """Running borrower. window: requests to keep it busy with; None for the depth of its modules."""
 
-    def __init__(self, lending: Lends, piece: Transformer | Duplex, loan: Loan, window: int | None) -> None:
+    def __init__(
+        self, lending: LenderState, worker: Transformer | Duplex, loan: Loan, window: int | None
+    ) -> None:
         self.loan = loan
         self._lending = lending
-        self._piece = piece
+        self._worker = worker
         self._lends: list[Edge] = []
         self.run = Run(lending.module.run.runtime, window=window)
         loan.borrower = self
 
     def start(self) -> None:
-        """Open its modules. It reads as soon as these do."""
+        """Open its modules, which start reading."""
         location = self._lending.module.location
         lent = Source(SourcePart("lent", location, self._open))
         returned = Sink(SinkPart("returned", location, self._receive))
-        pipeline = pull(lent, self._piece, returned)
+        pipeline = pull(lent, self._worker, returned)
         self.run.when_finished(lambda run: self._lending.closed(self, run.error))
         try:
             pipeline.open_in(self.run)
@@ -75,7 +77,7 @@ class Borrower:
         self.run.built()
 
     def stop(self, cause: Exception | None) -> None:
-        """Abort it, or fail it."""
+        """Abort the borrower, or fail it."""
         if not self.run.finished:
             self.run.stop(cause)
 
@@ -98,7 +100,7 @@ class Borrower:
 
         def over(end: End) -> None:
             self._lending.returned(self)
-            # It may have ended without a word upstream: nothing that it reads is of use any more.
+            # It may have ended without stopping its input, which is of no use any more.
             for lent in self._lends:
                 lent.finish(end)
             if end is True:
@@ -106,10 +108,10 @@ class Borrower:
             else:
                 module.fail(end)
 
-        Asking(edge, take, over).start()
+        ReadLoop(edge, take, over).start()
 
     def too_many(self) -> ProtocolBroken:
-        """The error of a borrower that gives a result for which it has no value."""
+        """Build the error for a result without a corresponding value."""
         return ProtocolBroken(
             "a borrower gave more results than it was lent values",
             where=[self._lending.module.location],

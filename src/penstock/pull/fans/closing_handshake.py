@@ -1,4 +1,4 @@
-"""closing_handshake: neither end of a connection ends before both have said that they are done."""
+"""`closing_handshake`: end a connection only after both sides have reported done."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 from penstock.errors import SourceLocation
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Duplex, Sink, Source, TransformerPart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Sink, Source, TransformerPart
 from penstock.pull.protocol import AnswerTo, End, Read
 
 
 def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     """Add a closing handshake to a duplex, for connections that close as a whole when one direction ends.
 
-    When its source is done, `message` goes out as one more value; done follows when the message of the
-    other side has come in, which the sink does not see. Both sides use it, with equal messages, which
-    must not be values of theirs. (The original calls it goodbye.)
+    When its source is done, `message` is sent as one more value. Done follows once the message of the
+    other side has arrived, which the sink does not see. Both sides must use the same message, which
+    must not occur as a value. (The original calls it goodbye.)
 
-    Where the incoming stream ends, fails or is aborted before, nothing will come: the source does not wait.
+    If the incoming stream ends, fails or is aborted first, the source does not wait.
     Errors and aborts pass at once.
 
     >>> from penstock.pull import collect, pull, values
@@ -49,7 +49,7 @@ def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
 
 
 class _PeerDone:
-    """Whether the other side has sent its message, or cannot send it any more; and who waits for that."""
+    """Whether the peer has sent its message or can no longer send it, and who waits for that."""
 
     def __init__(self) -> None:
         self._done = False

@@ -1,4 +1,4 @@
-"""lend: the values of a stream worked on by borrowers that come, go and fail."""
+"""`lend`: distribute the values of a stream to borrowers that come, go and fail."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import NotLending, SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.fans.borrower import Borrower, Loan
-from penstock.pull.fans.ledger import Ledger
-from penstock.pull.handles import Registry
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Duplex, Transformer, TransformerPart
+from penstock.pull.fans.lending_ledger import Ledger
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, End, Read, attach_close_error
+from penstock.pull.running_modules import Registry
 from penstock.pull.transformers.async_map import async_map
 from penstock.pull.transformers.take import take
 
 
 class Lending:
-    """Upstream is asked when a borrower and downstream both wait for a value, once for each pair of them.
+    """Running lender. It asks upstream once for each borrower that wants a value while downstream wants a
+    result.
 
-    The stream ends when upstream has ended, all values are answered and all borrowers have closed; or
-    when downstream has stopped it, and upstream and all borrowers have closed.
+    The stream ends when upstream has ended, all values are answered and all borrowers have closed. If
+    downstream stops it, the stream ends when upstream and all borrowers have closed.
     """
 
     def __init__(self, module: Module, edge: Edge, running: Registry[Lending]) -> None:
         self.module = module
         self.ledger = Ledger()
         self.over = False
-        """Whether nothing is lent any more: all is answered, or downstream has stopped the stream."""
+        """Whether lending is over: all values are answered, or downstream has stopped the stream."""
         self._edge = edge
         self._asks: deque[AnswerTo] = deque()
         self._waiting: deque[tuple[Borrower, AnswerTo]] = deque()
@@ -64,7 +65,7 @@ class Lending:
         self._look_if_closed()
 
     def _note(self, end: End) -> None:
-        """How upstream has ended; its failure counts more than an abort."""
+        """Record how upstream ended; a failure takes precedence over an abort."""
         if isinstance(end, Exception):
             self._end = attach_close_error(self._end, end) if isinstance(self._end, Exception) else end
         else:
@@ -73,7 +74,7 @@ class Lending:
     # -- borrowers ------------------------------------------------------------------------------
 
     def add(self, borrower: Borrower) -> None:
-        """Lend to one more, unless all is over."""
+        """Add a borrower, unless the stream is over."""
         if self.over:
             borrower.loan.over = True
             return
@@ -81,7 +82,7 @@ class Lending:
         borrower.start()
 
     def ask(self, borrower: Borrower, answer: AnswerTo) -> None:
-        """A borrower wants a value."""
+        """Handle a borrower's request for a value."""
         if self.over:
             answer(self._end or True)
         else:
@@ -89,11 +90,11 @@ class Lending:
             self._go_on()
 
     def forget(self, borrower: Borrower) -> None:
-        """A borrower wants no more values; what it has it may still answer."""
+        """Handle a borrower that wants no more values; it may still answer those it has."""
         self._waiting = deque(waiting for waiting in self._waiting if waiting[0] is not borrower)
 
     def answer(self, borrower: Borrower, result: Any) -> None:
-        """A borrower has a result."""
+        """Handle a borrower's result."""
         if not self.ledger.owes(borrower):
             raise borrower.too_many()
         self.ledger.answer(borrower, result)
@@ -101,13 +102,13 @@ class Lending:
         self._go_on()
 
     def returned(self, borrower: Borrower) -> None:
-        """A borrower has given its last result: what it has not answered is lent to others."""
+        """Handle a borrower's last result: its unanswered values are lent to others."""
         self.forget(borrower)
         self.ledger.take_back(borrower)
         self._go_on()
 
     def closed(self, borrower: Borrower, error: Exception | None) -> None:
-        """A borrower has ended."""
+        """Handle the end of a borrower."""
         borrower.loan.over = True
         borrower.loan.error = error
         self._borrowers.pop(borrower, None)
@@ -132,7 +133,7 @@ class Lending:
         self._look_if_closed()
 
     def _wants_a_value(self) -> bool:
-        """Whether a borrower waits for a value, and downstream for its result."""
+        """Whether a borrower waits for a value while downstream waits for its result."""
         if self.over or self._end is not None:
             return False
         asked, under_way = self.ledger.given + len(self._asks), self.ledger.read + self._reading
@@ -147,7 +148,7 @@ class Lending:
         self._go_on()
 
     def _finish(self, end: End) -> None:
-        """Nothing is lent any more: borrowers that wait for a value get the end, the others are stopped."""
+        """End the lending: waiting borrowers get the end, the others are stopped."""
         self.over = True
         self._end = end
         self._entry.cancel()
@@ -170,28 +171,28 @@ class Lending:
             self._asks.popleft()(self._end)
 
     def cancel(self) -> None:
-        """The module has ended, or failed: so do its borrowers."""
+        """End all borrowers when the module ends or fails."""
         self.over = True
         for borrower in tuple(self._borrowers):
             borrower.stop(self.module.failure)
 
 
 Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
-"""A stream that makes one value of each value, or a coroutine function of one value."""
+"""Transformer or duplex with one result per value, or a coroutine function of one value."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Lender(Transformer):
-    """See `lend`."""
+    """Transformer with a handle to add borrowers; see `lend`."""
 
     running: Registry[Lending] = field(default_factory=lambda: Registry[Lending]())
 
     def lend(self, borrower: Borrows, *, values: int | None = None) -> Loan:
-        """Lend values to one more borrower, in the run of this transformer that was started last.
+        """Lend values to one more borrower, in the most recently started run of this transformer.
 
-        values: how many it takes at most; None: as many as there are.
+        values: maximum number of values for it; None for unlimited.
 
-        Raises `NotLending` where there is no run, and where nothing will be lent any more: all values
+        Raises `NotLending` if there is no run, or nothing will be lent any more because all values
         are answered, or downstream has stopped the stream. A borrower that finds all values lent to
         others waits: it may get those of one that fails. To be called in the thread of the pipeline.
         """
@@ -209,7 +210,7 @@ class Lender(Transformer):
 
 
 def lend(*borrowers: Borrows, width: int = 16) -> Lender:
-    """The results of borrowers, in the order of the values: each value is worked on by one of them.
+    """Process each value by one of several borrowers; results are in the order of the values.
 
     borrowers: those of every run; others come by `Lender.lend` while it runs. A borrower is a
                transformer or a duplex that makes one value of each value, in order (a connection to another
@@ -246,7 +247,7 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
 
 def _add(lending: Lending, borrower: Borrows, values: int | None, loan: Loan) -> None:
     stream = isinstance(borrower, Transformer | Duplex)
-    piece = borrower if isinstance(borrower, Transformer | Duplex) else async_map(borrower)
+    worker = borrower if isinstance(borrower, Transformer | Duplex) else async_map(borrower)
     if values is not None:
-        piece = pull(take(values), piece)
-    lending.add(Borrower(lending, piece, loan, window=None if stream else 1))
+        worker = pull(take(values), worker)
+    lending.add(Borrower(lending, worker, loan, window=None if stream else 1))

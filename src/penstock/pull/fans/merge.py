@@ -1,4 +1,4 @@
-"""merge, many: several streams as one, their values as they come."""
+"""`merge`, `many`: combine several streams into one, values in order of arrival."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge, when_all
-from penstock.pull.handles import Registry
-from penstock.pull.module import Module
-from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.running_modules import Registry
 
 
-class Joined:
-    """Reads every input ahead, from the first request on, and gives what is there.
+class MergeState:
+    """Running merge. It reads every input ahead, from the first request on.
 
-    capped:  it ends when its inputs have ended.
+    capped:  end when the inputs have ended.
 
     `ready` holds what came, in the order in which it came. As each input has only as many values there as
     its window, no input waits for more than one round of the others.
@@ -36,7 +36,7 @@ class Joined:
         self._capped = capped
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._ready: deque[tuple[Edge, list[Any]]] = deque()
-        self._most = 0  # values that the last request asked for; nothing is read before there is one
+        self._most = 0  # values per request of downstream; reading starts with the first request
         self._inputs = [module.open(source) for source in sources]
         self._open = dict.fromkeys(self._inputs)
         self._closing = False
@@ -56,7 +56,7 @@ class Joined:
         self._give()
 
     def add(self, source: Source) -> None:
-        """One more input."""
+        """Add an input."""
         if self._closing:
             return
         edge = self._module.open(source)
@@ -67,7 +67,7 @@ class Joined:
             self._inputs.append(edge)
 
     def cap(self) -> None:
-        """No input will be added."""
+        """Accept no further inputs."""
         self._capped = True
         self._give()
 
@@ -101,11 +101,11 @@ class Joined:
             asks.popleft()[0](True)
 
     def _take(self, found: list[Any], most: int) -> None:
-        """Move values of the input whose turn it is; it is asked again when all it gave is used."""
+        """Move values of the next input in turn; ask it again when all its values are used."""
         edge, values = self._ready.popleft()
         found.extend(values[:most])
         if len(values) > most:
-            # Not behind what the same input gave after them.
+            # They must not end up after later values of the same input.
             later = any(other is edge for other, _values in self._ready)
             (self._ready.appendleft if later else self._ready.append)((edge, values[most:]))
         else:
@@ -113,7 +113,7 @@ class Joined:
 
 
 def merge(*sources: Source) -> Source:
-    """The values of all sources in the order in which they come; each source's own order is kept.
+    """Merge the values of all sources in order of arrival; each source's own order is kept.
 
     From the first request on, each source is asked ahead for one value (for as many as its window, where it
     works on several at once; for as many as one request of downstream wants). So sources that answer at
@@ -128,13 +128,13 @@ def merge(*sources: Source) -> Source:
     ['a', 'b', 'c', 'd', 'e']
     """
     only(Source, "merge", sources)
-    return Source.of("merge", lambda module: Joined(module, sources).read, batches=True)
+    return Source.of("merge", lambda module: MergeState(module, sources).read, batches=True)
 
 
 def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
-    """The values of several sources as they come, as `merge` gives them, and the handle to add more.
+    """Merge sources as `merge` does, with a handle to add more.
 
-    open_ended: it does not end with its sources: `add(source)` adds more, until `cap()`.
+    open_ended: keep the stream open when all sources have ended; `add(source)` adds more, until `cap()`.
 
     >>> from penstock.pull import collect, pull, values
     >>> letters = many([values("ace"), values("b")], open_ended=True)
@@ -149,7 +149,7 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
 
 
 class Many(Source):
-    """A source that is also the handle to add sources to it; see `many`.
+    """Merged source that is also the handle to add sources; see `many`.
 
     It may run several times: each run reads the sources that it was made of. What is added goes to all
     runs at work; where there is none, to the next.
@@ -164,30 +164,30 @@ class Many(Source):
 
     @property
     def capped(self) -> bool:
-        """Whether no source can be added."""
+        """Whether the source accepts no further sources."""
         return self._inputs.capped
 
     def add(self, source: Source) -> None:
-        """One more source, from now on. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
+        """Add a source. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
         self._inputs.add(*only(Source, "add", [source]))
 
     def cap(self) -> None:
-        """No source will be added: it ends with those it has. Later calls do nothing."""
+        """Accept no further sources, and end with the existing ones. Later calls have no effect."""
         self._inputs.cap()
 
 
 class _Inputs:
-    """Brings the sources that are added to the runs at work."""
+    """Distributor of added sources to the active runs."""
 
     def __init__(self, sources: tuple[Source, ...], open_ended: bool) -> None:
         self.capped = not open_ended
         self._sources = sources
         self._waiting: list[Source] = []
-        self.at_work: Registry[tuple[Module, Joined]] = Registry()
+        self.at_work: Registry[tuple[Module, MergeState]] = Registry()
 
     def open(self, module: Module) -> BatchRead:
         waiting, self._waiting = self._waiting, []
-        joined = Joined(module, (*self._sources, *waiting), capped=self.capped)
+        joined = MergeState(module, (*self._sources, *waiting), capped=self.capped)
         self.at_work.add(module, (module, joined))
         return joined.read
 

@@ -1,23 +1,23 @@
-"""notify: values pushed to any number of sources."""
+"""`notify`: broadcast pushed values to any number of sources."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.errors import QueueFull, SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.buffer import Buffer
-from penstock.pull.handles import Registry
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, BatchRead, End
-from penstock.pull.runtime import Cancellable
+from penstock.pull.running_modules import Registry
 
 
 def notify(*, bound: int | None = 1024) -> Notify:
-    """A handle that gives each value to everybody who listens at that time.
+    """Create a handle that delivers each value to all current listeners.
 
-    bound: values that may wait for one listener; None: any number. A listener with more is too slow: it gives
+    bound: limit on values waiting for one listener; None for unlimited. A listener over the limit gives
            those that wait and fails with `QueueFull`. The others, and who pushes, notice nothing.
 
     >>> from penstock.pull import collect, pull
@@ -36,7 +36,7 @@ def notify(*, bound: int | None = 1024) -> Notify:
 
 
 class Notify:
-    """See `notify`. To be used in the thread of the pipelines that listen."""
+    """Broadcast handle; see `notify`. To be used in the thread of the listening pipelines."""
 
     def __init__(self, bound: int | None, location: SourceLocation) -> None:
         self._bound = bound
@@ -46,25 +46,25 @@ class Notify:
 
     @property
     def listeners(self) -> int:
-        """How many listen now."""
+        """Number of current listeners."""
         return len(self._listeners)
 
     def listen(self) -> Source:
-        """What is pushed from the moment on in which a run opens this source, until `end`.
+        """Create a source of values pushed from the moment a run opens it, until `end`.
 
         An abort ends the listening, and is confirmed at once. After `end` there is only the end.
         """
         return Source.of("notify", self._open, batches=True)
 
     def push(self, value: Any) -> None:
-        """Give a value to all who listen; after `end`, to nobody."""
+        """Deliver a value to all listeners; after `end`, to nobody."""
         for listener in self._listeners:
             listener.module.enter(listener.hear, value)
 
     def end(self, error: Exception | None = None) -> None:
-        """All who listen get what waits for them, and then done or the error; all who will, only that.
+        """End all current and future listeners, after their waiting values, with done or the error.
 
-        Later calls do nothing.
+        Later calls have no effect.
         """
         if self._end is None:
             self._end = error or True
@@ -80,7 +80,7 @@ class Notify:
         return listener.read
 
     def too_slow(self, waiting: int) -> QueueFull | None:
-        """What a listener fails with for which so many values wait, if that is too many."""
+        """Build the failure of a listener with so many waiting values; None if they are within the bound."""
         if self._bound is None or waiting <= self._bound:
             return None
         return QueueFull(
@@ -93,7 +93,7 @@ class Notify:
 
 
 class _Listener:
-    """The values that one run has not taken yet."""
+    """Values not yet taken by one listening run."""
 
     entry: Cancellable | None = None
 

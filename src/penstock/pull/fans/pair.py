@@ -1,4 +1,4 @@
-"""pair: a sink and a source that are joined, and duplexes made of two pairs."""
+"""`pair`: a connected sink and source, and duplexes made of two pairs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from typing import Any
 
 from penstock.errors import AlreadyUsed, SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 
 def pair(*, width: int = 0, name: str = "pair") -> Duplex:
-    """A sink and a source: what the sink reads comes out of the source, in the same run.
+    """Create a sink and a source that emits the values the sink reads, within one run.
 
     The sink asks for nothing itself: it passes on what the source is asked, and each end to the other
     side: an abort or error of the source to what the sink reads from, whose confirmation is the source's;
@@ -52,8 +52,9 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
 
 
 def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
-    """Two duplexes that are connected, as the two ends of a line: what one's sink reads comes out of the
-    other's source. The two directions end independently.
+    """Create two connected duplexes, like the two ends of a line: one's sink feeds the other's source.
+
+    The two directions end independently.
 
     >>> from penstock.pull import collect, map, pull, together, values
     >>> near, far = duplex_pair()
@@ -70,7 +71,7 @@ def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
 
 
 class _Joint:
-    """The edge that the sink reads from, when it is there; until then, what the source was asked waits."""
+    """Edge that the sink reads from, once open; requests of the source wait until then."""
 
     def __init__(self, name: str, location: SourceLocation) -> None:
         self._name = name

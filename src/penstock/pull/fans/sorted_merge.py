@@ -1,4 +1,4 @@
-"""sorted_merge: sorted streams as one sorted stream."""
+"""`sorted_merge`: merge sorted streams into one sorted stream."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.errors import BadOption, NotSorted, SourceLocation
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge, when_all
-from penstock.pull.module import Module
-from penstock.pull.pieces import Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 Equal = Literal["both", "left", "right"]
 Key = Callable[[Any], Any]
 
 
 def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both") -> Source:
-    """The values of sorted sources, sorted. All are sorted upwards by `key(value)`, or by the value.
+    """Merge sources that are each sorted in ascending order of `key(value)`, or of the value. All are sorted
+    upwards by `key(value)`, or by the value.
 
     equal: of values with equal keys, "both" gives all, those of a source further left first; "left" those
            of the leftmost source that has such a key, "right" those of the rightmost.
@@ -46,7 +47,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
             where=[location],
             why="Of values with equal keys all go on, or those of one source.",
             fix='equal="both", equal="left" or equal="right"',
-            piece="sorted_merge",
+            constructor="sorted_merge",
             option="equal",
         )
     key_of = _same if key is None else synchronous("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
@@ -63,7 +64,7 @@ _NOTHING = object()
 
 
 class _Input:
-    """One source: what came of it and is not in the heap; `last` is the key of what was there last."""
+    """State of one source: values not in the heap; `last` is the key of its last value there."""
 
     def __init__(self, edge: Edge, rank: int) -> None:
         self.edge = edge
@@ -76,7 +77,7 @@ class _Input:
 
 
 class _Sorted:
-    """The heap holds the next value of each input; equal keys stand there in the order of `rank`.
+    """Running merge. The heap holds the next value of each input, with equal keys in the order of `rank`.
 
     `missing` inputs have shown neither their next value nor their end. The `hungry` have lost one since they
     were asked: each is asked for as many as its window, with what has come of it already.
@@ -140,7 +141,7 @@ class _Sorted:
         self._go_on()
 
     def _show_next(self, each: _Input) -> None:
-        """Put the next value of an input that is missing into the heap, if it is known."""
+        """Move the next value of a missing input into the heap, if known."""
         if each.values:
             value = each.values.popleft()
             key = self._key(value)
@@ -154,14 +155,14 @@ class _Sorted:
         self._missing -= 1
 
     def _give(self) -> None:
-        """Answer the first request; by nothing yet, if all that is known is left out."""
+        """Answer the first request, unless all known values are left out."""
         answer, most = self._asks[0]
         found: list[Any] = []
         try:
             while len(found) < most and self._heap and not self._missing:
                 self._take_least(found)
         finally:
-            if found:  # also those that came before an exception
+            if found:  # includes values before an exception
                 self._asks.popleft()
                 answer(None, found)
 

@@ -1,4 +1,4 @@
-"""tee, fork: one stream read by several branches, which each get all values or their share."""
+"""`tee`, `fork`: one stream read by several branches, which all get every value or their share."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, BadOption, SourceLocation, UnknownPort
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous, whole
 from penstock.pull.buffer import Buffer
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source, SourcePart
+from penstock.pull.pipeline_run import Run
 from penstock.pull.protocol import AnswerTo, BatchRead, End
-from penstock.pull.run import Run
-from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 Choose = Callable[[Any], Iterable[int]]
-"""The branches that a value goes to, by number from 0."""
+"""Maps a value to the numbers (from 0) of its branches."""
 
 
 class Branch(Buffer):
-    """What one branch has asked for, and what waits for it."""
+    """Pending requests and waiting values of one branch."""
 
     __slots__ = ("left",)
 
@@ -32,7 +31,7 @@ class Branch(Buffer):
         self.left = False
 
     def room(self, in_flight: deque[int], ahead: int | None) -> float:
-        """How many values one more request may bring, where each of those in flight brings what it may."""
+        """Number of values one more request may bring, assuming those in flight bring their maximum."""
         if len(self.asks) > len(in_flight):
             return self.asks[len(in_flight)][1]
         if ahead is None:
@@ -42,10 +41,10 @@ class Branch(Buffer):
 
 
 class Hub:
-    """Reads one upstream for all branches.
+    """Reader of one upstream on behalf of all branches.
 
-    It asks when a branch has an open request, and every branch that has not left either has one, too, or
-    has room for what may come: `ahead` values (None: any number).
+    It asks upstream when some branch has an open request, and every other active branch has one too or
+    has room for the values: `ahead` values (None: unlimited).
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Hub:
                     self._branches[number].values.append(value)
 
     def _leave(self, branch: Branch, cause: End, answer: AnswerTo) -> None:
-        """The last one to leave takes the upstream along."""
+        """Remove a branch. The last one to leave stops the upstream."""
         branch.left = True
         branch.values.clear()
         if self._end is None and all(each.left for each in self._branches):
@@ -125,7 +124,7 @@ def branches(
     choose: Choose | None,
     ahead: int | None,
 ) -> tuple[Source, ...]:
-    """So many sources that read the one together, in one run."""
+    """Create the sources that share one upstream in a run."""
     owner = object()
 
     def open_hub(run: Run) -> Hub:
@@ -161,7 +160,7 @@ def branches(
 
 
 def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Source, ...]:
-    """`count` sources that each give all values of the one, which is read once.
+    """Duplicate a source into `count` sources, reading it once.
 
     All branches run in the same run: complete each and run them `together`, or bring them into one again
     with `merge` or the like. A branch that no pipeline of the run reads still counts, and holds up the
@@ -193,7 +192,7 @@ def fork(
     *,
     ahead: int | None = 0,
 ) -> tuple[Source, ...]:
-    """A source for each of the keys: it gives the values for which `classify(value)` is that key.
+    """Split a source by key: one source per key, with the values for which `classify(value)` is that key.
 
     keys: with the default, `classify` is a predicate: what it does not hold for comes first.
 
@@ -221,7 +220,7 @@ def fork(
             where=[location],
             why="There is one branch for each key.",
             fix="give one or more keys, each of them once",
-            piece="fork",
+            constructor="fork",
             option="keys",
         )
 

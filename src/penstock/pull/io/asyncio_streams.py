@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.io.byte_source import reading
 from penstock.pull.io.connection import Connection, Half, Streams, cut_off
 from penstock.pull.io.halves import SourceHalf, writing
 from penstock.pull.io.octets import CHUNK
-from penstock.pull.options import whole
-from penstock.pull.pieces import Sink, Source
+from penstock.pull.modules import Sink, Source
 from penstock.pull.protocol import End
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import UnwritableFile
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 
 _BESIDE = 50
 """Characters of a file name repeated in that of its temporary file; the system limits the length of names."""

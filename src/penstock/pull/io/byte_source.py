@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.runtime import Cancellable
 
 
 class Reader(Protocol):

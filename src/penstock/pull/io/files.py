@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 from penstock.errors import UnreadableSource
 from penstock.paths import local_path
+from penstock.pull.argument_checks import whole
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.io.atomic_file import Target
 from penstock.pull.io.lines import check_encoding, encoder, lines
 from penstock.pull.io.octets import CHUNK, Octets, octets
 from penstock.pull.io.split import LONGEST
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Sink, Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, Source
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.sinks.reading import Asking
+from penstock.pull.sinks.read_loops import ReadLoop
 
 FilePath = str | PathLike[str]
 
@@ -130,7 +130,7 @@ def writing(
         else:
             module.fail(end, written)
 
-    Asking(edge, take, over).start()
+    ReadLoop(edge, take, over).start()
 
 
 def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:

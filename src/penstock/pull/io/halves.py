@@ -11,10 +11,10 @@ from penstock.pull.edge import Edge
 from penstock.pull.io.byte_source import reading
 from penstock.pull.io.connection import Connection, Streams
 from penstock.pull.io.octets import octets
-from penstock.pull.module import Module
-from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import End
-from penstock.pull.sinks.reading import Working
+from penstock.pull.sinks.read_loops import WorkerLoop
 
 
 def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
@@ -74,7 +74,7 @@ class _SinkHalf:
         self._module = module
         self._edge = edge
         self._connection = connection
-        self._working = Working(edge, self._write, self._over)
+        self._working = WorkerLoop(edge, self._write, self._over)
         self._written = 0
         self._finishing = False
         self._ended = False

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
+from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
-from penstock.pull.fused import Expansion, Kernel
+from penstock.pull.fusion import Expansion, Kernel
 from penstock.pull.io.octets import octets
 from penstock.pull.io.split import LONGEST, Divider
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import BatchRead
 
 

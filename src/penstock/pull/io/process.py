@@ -10,12 +10,12 @@ from os import PathLike, fspath
 from typing import Any, cast
 
 from penstock.errors import BadOption, ProcessFailed, SourceLocation
+from penstock.pull.argument_checks import positive, whole
 from penstock.pull.io.connection import Connection, Half, Streams, settled
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
-from penstock.pull.module import Module
-from penstock.pull.options import positive, whole
-from penstock.pull.pieces import Duplex
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex
 from penstock.pull.protocol import End
 
 GRACE = 5.0

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, SourceLocation
+from penstock.pull.argument_checks import IN_A_TASK, synchronous, whole
+from penstock.pull.argument_checks import port as check_port
 from penstock.pull.io.byte_source import reading
 from penstock.pull.io.connection import Connection, Half, Streams, cut_off
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
-from penstock.pull.module import Module
-from penstock.pull.options import port as check_port
-from penstock.pull.options import whole
-from penstock.pull.pieces import Duplex, Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Source
 from penstock.pull.protocol import End
-from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 if TYPE_CHECKING:
     from ssl import SSLContext

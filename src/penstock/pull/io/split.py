@@ -7,12 +7,12 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import BadOption, LineTooLong, SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
-from penstock.pull.fused import Expansion
+from penstock.pull.fusion import Expansion
 from penstock.pull.io.octets import octets
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import BatchRead
 
 T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`

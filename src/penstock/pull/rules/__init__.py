@@ -1,6 +1,6 @@
-"""The rules of pull-streams, each a function with its sentence.
+"""Rules of pull-streams, one documented function each.
 
-A rule looks at the trace of an edge (an `Interface`), or at both edges of a transformer, and
-yields a `Fault` for every event that breaks it. Its number is the beginning of its name and its
-sentence the beginning of its docstring; `docs/pull-rules.md` lists them with examples.
+A rule looks at the trace of an edge (a `TracedEdge`), or at both edges of a transformer, and yields a `Fault`
+for every event that breaks it. Its number is the beginning of its name and its sentence the beginning of its
+docstring; `docs/pull-rules.md` lists them with examples.
 """

@@ -1,4 +1,4 @@
-"""The checker: which rules of pull-streams a trace breaks, and by which events."""
+"""Checker: finds the rules of pull-streams that a trace breaks, and the events at fault."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.errors import BadTrace
-from penstock.pull.rules.docs import DOCS
-from penstock.pull.rules.interface import Fault, Faults, Interface, Placed
-from penstock.pull.rules.pair import PAIR
-from penstock.pull.rules.strict import STRICT
+from penstock.pull.rules.docs_rules import DOCS
+from penstock.pull.rules.edge_rules import PAIR
+from penstock.pull.rules.strict_rules import STRICT
 from penstock.pull.rules.trace import Event, Trace
-from penstock.pull.rules.transformer import TRANSFORMER, Transformer
+from penstock.pull.rules.traced_edge import Fault, Faults, Placed, TracedEdge
+from penstock.pull.rules.transformer_rules import TRANSFORMER, Transformer
 
 Profile = Literal["spec", "docs", "strict"]
-"""spec: the specification. docs: the rules in use. strict: the invariants of an existing checker."""
+"""spec: the specification. docs: rules in use. strict: invariants of an existing checker."""
 
-EdgeRule = Callable[[Interface], Faults]
+EdgeRule = Callable[[TracedEdge], Faults]
 
 EDGE_RULES: dict[Profile, tuple[EdgeRule, ...]] = {"spec": PAIR, "docs": DOCS, "strict": STRICT}
-"""The rules of each profile for an edge. `spec` has those of `TRANSFORMER` besides."""
+"""Rules of each profile for an edge. `spec` also has those of `TRANSFORMER`."""
 
 PROFILES: tuple[Profile, ...] = tuple(EDGE_RULES)
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that a trace breaks, and where.
+    """Broken rule, with its location in a trace.
 
-    rule: its number, after `TI.` or `TO.` where it is broken at that edge of a transformer.
+    rule: its number, after `TI.` or `TO.` if it is broken at that edge of a transformer.
     sentence: what it demands. text: how it is broken.
-    at, event: the event at fault and its place in the trace, from 0; None in an empty trace.
-    other_at, other: the event that it is at odds with; None where something is missing instead.
+    at, event: the event at fault and its index in the trace, from 0; None in an empty trace.
+    other_at, other: the conflicting event; None if something is missing instead.
     """
 
     rule: str
@@ -57,7 +57,7 @@ def check(
     one_to_one: bool = True,
     except_for: Collection[str] = (),
 ) -> tuple[Violation, ...]:
-    """Every rule of a profile that a trace breaks, in the order of the events at fault.
+    """Find every rule of a profile that a trace breaks, in the order of the events at fault.
 
     At a transformer the rules of an edge hold for both of its edges.
 
@@ -66,7 +66,7 @@ def check(
     except_for: numbers of rules that do not hold, such as T8 for a transformer that handles errors;
     those of other profiles may be among them.
 
-    Raises `BadTrace` for a profile or a rule that there is not.
+    Raises `BadTrace` for an unknown profile or rule.
 
     >>> from penstock.pull.rules.trace import parse
     >>> for violation in check(parse("D:ask1 U:ans1=done D:ask2 U:ans2=value(7)")):
@@ -83,7 +83,7 @@ def check(
 
 
 def rules(profile: Profile) -> dict[str, str]:
-    """The rules of a profile: their sentences by their numbers."""
+    """Map the numbers of a profile's rules to their sentences."""
     functions: list[Callable[..., Faults]] = [*EDGE_RULES[profile]]
     if profile == "spec":
         functions += TRANSFORMER
@@ -91,12 +91,12 @@ def rules(profile: Profile) -> dict[str, str]:
 
 
 def number(rule: Callable[..., Faults]) -> str:
-    """The number of a rule, which its name begins with."""
+    """Return the number of a rule, taken from its name."""
     return rule.__name__.partition("_")[0].upper()
 
 
 def sentence(rule: Callable[..., Faults]) -> str:
-    """What a rule demands: the first paragraph of its docstring, without the number."""
+    """Return the sentence of a rule: the first paragraph of its docstring, without the number."""
     first = inspect.cleandoc(rule.__doc__ or "").partition("\n\n")[0]
     return " ".join(first.split()).removeprefix(f"{number(rule)}. ")
 
@@ -113,11 +113,11 @@ def _refuse_unknown(profile: Profile, except_for: Collection[str]) -> None:
 def _violations(trace: Trace, profile: Profile, one_to_one: bool) -> Iterator[Violation]:
     events, layer, complete = trace.events, trace.layer, trace.complete
     if not trace.of_transformer:
-        edge = Interface.of(events, "D", "U", layer, complete)
+        edge = TracedEdge.of(events, "D", "U", layer, complete)
         yield from _broken(EDGE_RULES[profile], edge)
         return
-    above = Interface.of(events, "TI", "U", layer, complete)
-    below = Interface.of(events, "D", "TO", layer, complete)
+    above = TracedEdge.of(events, "TI", "U", layer, complete)
+    below = TracedEdge.of(events, "D", "TO", layer, complete)
     yield from _broken(EDGE_RULES[profile], above, "TI.")
     yield from _broken(EDGE_RULES[profile], below, "TO.")
     if profile == "spec":

@@ -1,11 +1,11 @@
-"""Traces: what happened at an edge, or at both edges of a transformer, event by event.
+"""Traces: the events at an edge, or at both edges of a transformer, in time.
 
 An event is a request, which goes upstream, or an answer, which comes back. A trace is their
 sequence in time. Both have a text, the notation in which traces are kept and talked about:
 
     D:ask1 U:ans1=value(7) D:abort2 U:ans2=done
 
-The port before the colon says which piece made the event: `D` downstream and `U` upstream of
+The port before the colon says which module made the event: `D` downstream and `U` upstream of
 an edge; `TI` and `TO` the input and the output of a transformer, whose own upstream is then `U`
 and answers `U:ansT1=...`.
 """
@@ -42,10 +42,10 @@ LARGEST_INDEX = 999_999_999
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An event that goes upstream: `D:ask1`, `TI:abort2`, `D:error2(E)`, `D:done3`, `D:errorInd3(E)`.
+    """Event sent upstream: `D:ask1`, `TI:abort2`, `D:error2(E)`, `D:done3`, `D:errorInd3(E)`.
 
     index: the number of the request on its port, from 1; indications are numbered with them.
-    message: of an error, what failed; None where nothing is said.
+    message: text of an error; None if missing.
     most: of an ask for a batch, how many values it takes at most, written `D:ask1*512`.
     """
 
@@ -57,12 +57,12 @@ class Request:
 
     @property
     def expects_answer(self) -> bool:
-        """Whether this is a request proper, and no indication."""
+        """Whether the request expects an answer, unlike an indication."""
         return self.kind not in ("done", "errorInd")
 
     @property
     def terminates(self) -> bool:
-        """Whether this ends the stream: anything but an ask."""
+        """Whether the request ends the stream: anything but an ask."""
         return self.kind != "ask"
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An event that comes back: `U:ans1=value(x)`, `TO:ans2=done`, `U:ans3=error(E)`.
+    """Event sent downstream: `U:ans1=value(x)`, `TO:ans2=done`, `U:ans3=error(E)`.
 
     index: of the request that is answered. value: what a `value` carries.
     values: what a batch carries, written `U:ans1=values(a, b)`; None where it is no batch.
@@ -89,14 +89,14 @@ class Answer:
 
     @property
     def carried(self) -> int:
-        """How many values came with this answer."""
+        """Number of values carried by this answer."""
         if self.kind != "value":
             return 0
         return 1 if self.values is None else len(self.values)
 
     @property
     def terminates(self) -> bool:
-        """Whether this says that the stream has ended."""
+        """Whether the answer ends the stream."""
         return self.kind != "value"
 
     def __str__(self) -> str:
@@ -115,10 +115,10 @@ Event = Request | Answer
 
 @dataclass(frozen=True)
 class Trace:
-    """The events of an edge or of a transformer, in time.
+    """Events of an edge or of a transformer, in time.
 
-    layer: what the pieces take part in: 1 asks, 2 aborts too, 3 errors too.
-    complete: whether nothing more will happen; False for a trace that was cut off.
+    layer: supported requests: 1 asks, 2 also aborts, 3 also errors.
+    complete: whether no further event will occur; False for a truncated trace.
     of_transformer: whether these are both edges of a transformer; always so if it has events of one.
     """
 
@@ -132,7 +132,7 @@ class Trace:
             object.__setattr__(self, "of_transformer", True)
 
     def texts(self) -> tuple[str, ...]:
-        """The events in their notation; in a trace of a transformer upstream answers `ansT1`."""
+        """Format the events; in a trace of a transformer, upstream answers `ansT1`."""
         texts = map(str, self.events)
         if not self.of_transformer:
             return tuple(texts)
@@ -143,7 +143,7 @@ class Trace:
 
 
 def parse(trace: str | Sequence[str], *, layer: Layer = 3, complete: bool = True) -> Trace:
-    """The trace that a text, or one text per event, describes.
+    """Parse a trace from a text, or from one text per event.
 
     In a text events are separated by white space, and `#` begins a comment that ends with its
     line. Raises `BadTrace` for what is no event, with its place.
@@ -165,7 +165,7 @@ _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 
 
 def _events(text: str) -> Iterator[tuple[Event, bool]]:
-    """The events of a text, each with whether it is written as an answer to a transformer."""
+    """Parse the events of a text, each with whether it is written as an answer to a transformer."""
     at = _skip(text, 0)
     while at < len(text):
         event, end = _event(text, at)
@@ -182,7 +182,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _single(text: str, number: int) -> tuple[Event, bool]:
-    """The only event of a text, which is event `number`."""
+    """Parse a text with exactly one event, which is event `number`."""
     try:
         events = list(_events(text))
     except BadTrace as error:
@@ -198,7 +198,7 @@ def _single(text: str, number: int) -> tuple[Event, bool]:
 
 
 def _event(text: str, at: int) -> tuple[Event, int]:
-    """The event that begins at a place, and where it ends."""
+    """Parse the event at a position, and return where it ends."""
     found = _EVENT.match(text, at)
     if found is None:
         raise _bad(text, at, "is no event", "write events like D:ask1, U:ans1=value(7), D:error2(text)")
@@ -209,11 +209,11 @@ def _event(text: str, at: int) -> tuple[Event, int]:
 
 
 def _carried(text: str, at: int, found: re.Match[str]) -> tuple[str | None, int]:
-    """What stands in the brackets of an event, None where it has none, and where the event ends."""
+    """Parse the bracketed content of an event (None without one), and return where the event ends."""
     if not found["open"]:
         return None, found.end()
     begin = found.end()
-    # A message is prose: its apostrophes quote nothing, unless all of it is quoted.
+    # A message is prose: apostrophes are not quotes, unless the whole message is quoted.
     quotes = found["answer"] in ("value", "values") or text[begin : begin + 1] in ("'", '"')
     end = closing(text, begin - 1, quotes=quotes)
     if end < 0:

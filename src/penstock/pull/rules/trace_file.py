@@ -1,4 +1,4 @@
-"""Traces in files: events in their notation, or JSON.
+"""Trace files: events in their notation, or JSON.
 
 As text, lines before the first event may say what the trace is; the values are the defaults:
 
@@ -25,7 +25,7 @@ _COMPLETE = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def read_trace(text: str) -> Trace:
-    """The trace that a file holds. Raises `BadTrace` for what is none, with its place."""
+    """Parse the trace in a file's text. Raises `BadTrace` for what is none, with its place."""
     if text.lstrip()[:1] in ("[", "{"):
         return _from_json(text)
     said: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def read_trace(text: str) -> Trace:
         header = _HEADER.fullmatch(line.rstrip("\r"))
         if header is not None:
             _take(said, header["name"], header["value"], number + 1)
-            lines[number] = ""  # kept as a line, so that places stay what they are
+            lines[number] = ""  # kept as a line, so that line numbers stay correct
         elif line.strip() and not line.lstrip().startswith("#"):
             break
     return parse("\n".join(lines), **said)

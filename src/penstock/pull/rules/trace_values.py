@@ -1,4 +1,4 @@
-"""What events carry, as text: values as Python literals where they have one, messages as they are.
+"""Text of the values and messages in a trace: values as Python literals where possible.
 
 Both stand in brackets in a trace, so their text must close every bracket it opens and keep to
 one line. A text that does not is written as a Python string instead.
@@ -15,7 +15,7 @@ _QUOTES = "'\""
 
 
 class Shown(str):
-    """The text of a value that has no literal: what a trace that was read holds in its place.
+    """Text of a value without a literal, in a trace that was parsed.
 
     Equal to the same text as a string, but written without quotes.
     """
@@ -27,7 +27,7 @@ class Shown(str):
 
 
 def closing(text: str, start: int, *, quotes: bool) -> int:
-    """Where the bracket that stands at `start` is closed; -1 if it is not, on its line.
+    """Find the index at which the bracket at `start` is closed on its line, or -1.
 
     quotes: whether brackets within quotes do not count, as in Python.
     """
@@ -62,40 +62,40 @@ def _end_of_quote(text: str, start: int) -> int:
 
 
 def value_text(value: object) -> str:
-    """A value as a trace shows it: its `repr`, quoted where that would not fit into brackets."""
+    """Format a value for a trace: its `repr`, quoted if it would not fit into brackets."""
     try:
         text = repr(value)
-    except Exception:  # a value of the user's that cannot show itself must not break the trace
+    except Exception:  # A user's value with a failing repr must not break the trace.
         text = f"<{type(value).__name__}>"
     return text if _fits(text, quotes=True) else str.__repr__(text)
 
 
 def values_text(values: tuple[object, ...]) -> str:
-    """The values of a batch, separated by commas."""
+    """Format the values of a batch, separated by commas."""
     return ", ".join(map(value_text, values))
 
 
 def message_text(message: str) -> str:
-    """A message as a trace shows it: as it is, or quoted where it would not fit into brackets."""
+    """Format a message for a trace, quoted if it would not fit into brackets."""
     plain = message == message.strip() and message[:1] not in ("'", '"')
     return message if plain and _fits(message, quotes=False) else str.__repr__(message)
 
 
 def read_value(text: str) -> object:
-    """The value of a text: a literal's value, else the text itself as `Shown`."""
+    """Parse the text of a value: a literal's value, otherwise the text itself as `Shown`."""
     found = _literal(text)
     return Shown(text.strip()) if found is _NOTHING else found
 
 
 def read_values(text: str) -> tuple[object, ...]:
-    """The values of a batch, from the text within its brackets."""
+    """Parse the values of a batch from the text within its brackets."""
     if not text.strip():
         return ()
     return tuple(read_value(part) for part in _split(text))
 
 
 def read_message(text: str) -> str:
-    """A message, from the text within its brackets."""
+    """Parse a message from the text within its brackets."""
     found = _literal(text) if text[:1] in ("'", '"') else _NOTHING
     return found if isinstance(found, str) else text
 
@@ -108,7 +108,7 @@ _SMALL = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 def _literal(text: str) -> object:
     if _SMALL.fullmatch(text):
-        return int(text)  # by far the most common, and the parser of Python is slow
+        return int(text)  # by far the most common; Python's parser is slow
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -122,7 +122,7 @@ def _fits(text: str, *, quotes: bool) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that stand in no bracket and no quote."""
+    """Split at the commas outside brackets and quotes."""
     parts: list[str] = []
     begin = at = depth = 0
     while at < len(text):

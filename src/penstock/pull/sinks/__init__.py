@@ -1,1 +1,1 @@
-"""Sinks: modules that read. One file each."""
+"""Sinks: modules that read a stream and produce a result."""

@@ -1,4 +1,4 @@
-"""Sinks that read everything for the sake of a function: drain, log, on_end."""
+"""Sinks that read everything for a side effect: `drain`, `log`, `on_end`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import IN_A_TASK, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.handles import AbortHandle
-from penstock.pull.module import Module
-from penstock.pull.pieces import Sink, SinkPart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, SinkPart
 from penstock.pull.protocol import End
+from penstock.pull.running_modules import AbortHandle
 from penstock.pull.sinks.folds import Taking, drop, nothing, whole
-from penstock.pull.sinks.reading import Asking
-from penstock.pull.synchronous import IN_A_TASK, synchronous
+from penstock.pull.sinks.read_loops import ReadLoop
 
 
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
-    """Read everything; `function(value)` is called with each value, in order. The result is None.
+    """Read everything, calling `function(value)` for each value in order. The result is None.
 
-    Where it returns False, no further value is wanted: upstream is aborted, and that is a normal end
+    If it returns False, upstream is aborted as a normal end
     (the original gave its caller `true` instead). What it raises fails upstream and is the result.
     `drain(...).abort()` ends it from outside.
 
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> seen = []
@@ -61,7 +61,7 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
             else:
                 module.fail(end)
 
-        reader = Asking(edge, take, finish, batch=batch)
+        reader = ReadLoop(edge, take, finish, batch=batch)
         if handle.cause is not None:
             finish(handle.cause)
         else:
@@ -73,24 +73,24 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Drain(Sink):
-    """The sink that `drain` makes; `pull(transformer, drain())` is composed of it and stops with it."""
+    """Sink created by `drain`; `pull(transformer, drain())` contains it and stops with it."""
 
     handle: AbortHandle = field(kw_only=True)
 
     def abort(self, error: Exception | None = None) -> None:
-        """End all runs of this sink, those that begin later too: aborted, or failed with `error`.
+        """Abort all runs of this sink, including later ones, or fail them with `error`.
 
-        May be called at any time in the thread of the pipeline, also within the function;
-        upstream hears of it once. Calls after the first do nothing.
+        May be called at any time in the thread of the pipeline, also within the function.
+        Calls after the first have no effect.
         """
         self.handle.abort(error)
 
 
 def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:
-    """Write each value as one text: `to("label: value")`, the value as `repr` shows it. The result is None.
+    """Write each value as text: `to("label: value")`, the value as its `repr`. The result is None.
 
     to: what writes a text, as `print` or `logging.info`. What it raises fails upstream and is the result.
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, "b"]), log("in")).run()
@@ -111,11 +111,11 @@ def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1)
 
 
 def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
-    """Read everything; when the stream has ended, `function(error)` is called once. The result is None.
+    """Read everything, then call `function(error)` once. The result is None.
 
     error: what the stream failed with; None where it ended, or the run was stopped. What the
            function raises is the result, or a note of `error`.
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2]), on_end(lambda error: print("over:", error))).run()

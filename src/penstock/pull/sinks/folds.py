@@ -1,4 +1,4 @@
-"""Sinks that make one result of a whole stream."""
+"""Sinks that fold a stream into one result: `collect`, `concat`, `last`, `reduce`, `find`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable
 from typing import Any, AnyStr
 
 from penstock.errors import NoValue
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
 from penstock.pull.edge import Edge
 from penstock.pull.io.octets import octets
-from penstock.pull.module import Module
-from penstock.pull.pieces import Sink
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink
 from penstock.pull.protocol import End
-from penstock.pull.sinks.reading import Asking
-from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+from penstock.pull.sinks.read_loops import ReadLoop
 
 Taking = tuple[Callable[[list[Any]], object], Callable[[], Any]]
 """`take(values)` is called with each batch, in order; `result()` once, at the end."""
 
 
 def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
-    """A sink that begins anew in each run. Where the stream fails, the result until then is `Run.partial`."""
+    """Create a sink with fresh state per run. If the stream fails, the partial result is `Run.partial`."""
 
     def open(module: Module, edge: Edge) -> None:
         take, result = begin(module)
@@ -30,25 +30,25 @@ def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
             else:
                 module.fail(end, result())
 
-        Asking(edge, take, over, batch=batch).start()
+        ReadLoop(edge, take, over, batch=batch).start()
 
     return Sink.of(name, open)
 
 
 def drop(_values: list[Any]) -> None:
-    """Take values and do nothing with them."""
+    """Ignore values."""
 
 
 def nothing() -> None:
-    """The result of a sink that has none."""
+    """Return None, the result of sinks without one."""
 
 
 def collect(*, batch: int = 1) -> Sink:
-    """All values, as a list. Where the stream fails, `Run.partial` holds those before.
+    """Collect all values in a list. If the stream fails, `Run.partial` holds those before.
 
     It holds them all in memory; `to_file` and `for_each` do not.
 
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values("abc"), collect()).run()
@@ -63,11 +63,11 @@ def collect(*, batch: int = 1) -> Sink:
 
 
 def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
-    """All values in one text; what is no text is written as `str` does. Of an empty stream it is "".
+    """Concatenate all values to one text, converting other types by `str`. An empty stream gives "".
 
     empty: `concat(b"")` joins bytes, and takes nothing else (`WrongValue`). Where the stream fails,
            `Run.partial` holds what came before.
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values(["a", 1, "b"]), concat()).run()
@@ -91,9 +91,9 @@ def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
 
 
 def last(*, default: Any = None, batch: int = 1) -> Sink:
-    """The last value; `default` of an empty stream. Where the stream fails, `Run.partial` holds it.
+    """Keep the last value; `default` for an empty stream. If the stream fails, `Run.partial` holds it.
 
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2, 3]), last()).run()
@@ -116,13 +116,13 @@ _NOTHING: Any = object()
 
 
 def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batch: int = 1) -> Sink:
-    """`function(so_far, value)` applied to the values in order; the last answer is the result.
+    """Fold the values in order by `function(so_far, value)`.
 
     It begins with `initial`, or with the first value. Without either (an empty stream) the run fails with
     `NoValue` (the original gave nothing at all). Where the stream fails, `Run.partial` holds
     the answer until then. What the function raises fails upstream and is the result.
 
-    batch: values asked for by one request; see `Asking`.
+    batch: values asked for by one request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2, 3]), reduce(lambda total, value: total + value, 10)).run()
@@ -152,13 +152,13 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
             else:
                 module.done(so_far)
 
-        Asking(edge, take, over, batch=batch).start()
+        ReadLoop(edge, take, over, batch=batch).start()
 
     return Sink.of("reduce", open)
 
 
 def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> Sink:
-    """The first value for which `test(value)` is true; `default` where there is none.
+    """Find the first value for which `test(value)` is true; `default` if there is none.
 
     Having found it, it aborts upstream; the result is there when upstream has confirmed.
     What the test raises fails upstream and is the result.
@@ -185,7 +185,7 @@ def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: in
             else:
                 module.fail(end)
 
-        asking = Asking(edge, take, over, batch=batch)
+        asking = ReadLoop(edge, take, over, batch=batch)
         asking.start()
 
     return Sink.of("find", open)

@@ -1,4 +1,4 @@
-"""for_each: have a function called with each value, and wait for it."""
+"""`for_each`: call a function for each value, and await the result."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from inspect import isawaitable, iscoroutine
 from typing import Any
 
 from penstock.errors import CallCancelled, SourceLocation
+from penstock.pull.argument_checks import Synchronous, whole
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Sink
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import End, attach_close_error
-from penstock.pull.runtime import Cancellable
-from penstock.pull.sinks.reading import Working
-from penstock.pull.synchronous import Synchronous
+from penstock.pull.sinks.read_loops import WorkerLoop
 
 ASYNC_FOR = "a coroutine function, in which `async for` has the generator run"
 
 
 def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool = False) -> Sink:
-    """Call `function(value)` with each value, and wait for what it answers where that can be awaited.
+    """Call `function(value)` for each value, and await the result if it is awaitable.
 
-    It is called in the order of the values, with up to `width` calls under way; the next one is
-    made when one is done. The result is None, when all calls are done.
+    Calls start in the order of the values, up to `width` at once. The result is None, once all calls are
+    done.
 
     What a call raises fails upstream and is the result. Then, and where the stream fails or is stopped,
     values that wait for their call are dropped, and the end is told when no call is under way any more.
@@ -51,7 +50,7 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
 
 
 class _Calling:
-    """One run of a `for_each`."""
+    """Running `for_each`."""
 
     def __init__(
         self,
@@ -65,8 +64,8 @@ class _Calling:
         self._module = module
         self._check = check
         self._function = function
-        self._working = Working(edge, self._call, self._over, width=width)
-        self._calls: set[Call] = set()
+        self._working = WorkerLoop(edge, self._call, self._over, width=width)
+        self._calls: set[WaitingTask] = set()
         self._cancel = cancel
         self._closed: Callable[..., object] | None = None
         self._failure: Exception | None = None
@@ -90,7 +89,7 @@ class _Calling:
                 self._module.guard(finished)
             self._look()
 
-        call = Call(self._module, answer, done)
+        call = WaitingTask(self._module, answer, done)
         self._calls.add(call)
 
     def _failed(self, error: Exception) -> None:
@@ -124,8 +123,8 @@ class _Calling:
             closed(self._failure)
 
 
-class Call:
-    """A task that is waited for also where it was cancelled, and after the module has failed."""
+class WaitingTask:
+    """Task that is awaited even after cancellation, and after the module has failed."""
 
     def __init__(
         self, module: Module, answer: Awaitable[Any], done: Callable[[Exception | None], object]
@@ -151,7 +150,7 @@ class Call:
                 failure = self._cancelled_elsewhere()
         except Exception as error:
             failure = error
-        # Said here: a task that was cancelled answers nothing.
+        # Answered here, because a cancelled task gives no answer.
         self._runtime.enter(self._finish, failure)
 
     def _cancelled_elsewhere(self) -> CallCancelled:
@@ -166,7 +165,7 @@ class Call:
         if not self._cancelled:
             self._cancelled = True
             self._task.cancel()
-            if not self._begun:  # such a task ends without a word
+            if not self._begun:  # such a task ends without an answer
                 if iscoroutine(self._answer):
                     self._answer.close()
                 self._finish(None)

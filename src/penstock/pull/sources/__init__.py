@@ -1,1 +1,1 @@
-"""Sources: modules that are read from. One file each."""
+"""Sources: modules that are read from."""

@@ -1,4 +1,4 @@
-"""cat: sources one after the other."""
+"""`cat`: concatenate sources."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from penstock.errors import NotComposable
 from penstock.pull.compose import describe
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Piece, Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import AnyModule, Source
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.sources.iterators import begin_of, close_generator
+from penstock.pull.sources.iterator_reads import begin_of, close_generator
 
 
 def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
-    """The values of the first source, then those of the second, and so on; None is skipped.
+    """Concatenate the values of several sources; None is skipped.
 
     sources: a collection, or anything that makes them one by one, a generator say. The next is drawn
              and opened when the one before is done and a value is asked for.
@@ -34,7 +34,7 @@ def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
 
 
 class _Cat:
-    """Requests wait in `asks`; the first `asked` of them were made of `current`.
+    """Running `cat`. Requests wait in `asks`; the first `asked` of them were passed to `current`.
 
     When it is done it answers them all so; then they are made again, of the next.
     """
@@ -80,7 +80,7 @@ class _Cat:
             self._ask()
 
     def _next(self) -> Edge | None:
-        """The next source, opened. None: there is none."""
+        """Open the next source. Returns None if there is none."""
         if self._sources is None:
             self._sources = self._begin()
         for source in self._sources:
@@ -104,7 +104,7 @@ class _Cat:
 
 
 def _no_source(found: object, module: Module) -> NotComposable:
-    called = describe(found) if isinstance(found, Piece) else f"a value of type {type(found).__name__}"
+    called = describe(found) if isinstance(found, AnyModule) else f"a value of type {type(found).__name__}"
     return NotComposable(
         f"cat() was given {called}, which is no source",
         where=[module.location],

@@ -1,4 +1,4 @@
-"""Thread-safe queue between those who push values and the module that gives them downstream."""
+"""Thread-safe queue between the pushers of values and the module that emits them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from penstock.pull.protocol import End
 
 Admitted = Callable[[bool], object]
-"""Told whether a value that waited for room was taken (True), or the stream ended before (False)."""
+"""Callback for a value that waited for room: added (True), or the stream ended before (False)."""
 
 
-class Feed:
-    """At most `bound` values that nobody has asked for yet, and in order those that wait for room.
+class PushQueue:
+    """At most `bound` queued values, and in order the values waiting for room.
 
-    Invariant: values wait for room only while the store is full; `_ring` is set only while it is empty.
+    Invariant: values wait for room only while the queue is full; `_ring` is set only while it is empty.
     """
 
     def __init__(self, bound: int | None) -> None:
@@ -35,7 +35,7 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether the queue accepts no further values."""
         return self._closed or self._end is not None
 
     @property
@@ -43,9 +43,9 @@ class Feed:
         return self.bound is not None and len(self._values) >= self.bound
 
     def push(self, value: Any, admitted: Admitted | None = None) -> bool | None:
-        """True: taken. False: nothing is taken any more. None: there is no room.
+        """Add a value. True: added. False: the queue has ended. None: there is no room.
 
-        admitted: wait for room, and have this called when that is settled.
+        admitted: wait for room, and call this once the value is added or refused.
         """
         with self._lock:
             if self.ended:
@@ -61,12 +61,12 @@ class Feed:
         return True
 
     def give_up(self, admitted: Admitted) -> None:
-        """Nobody waits any more for the value that was pushed with this function."""
+        """Stop waiting with the value that was pushed with this function."""
         with self._lock:
             self._waiting = deque(entry for entry in self._waiting if entry[1] is not admitted)
 
     def end(self, end: End) -> None:
-        """Nothing comes after what was pushed until now. Only the first call counts."""
+        """End the stream after the values pushed so far. Only the first call counts."""
         with self._lock:
             if self.ended:
                 return
@@ -82,9 +82,9 @@ class Feed:
     # -- for the module -------------------------------------------------------------------------
 
     def take(self, most: int, expect: Callable[[], Callable[[], object]]) -> list[Any] | End | None:
-        """1 to `most` values; or the end, after the last; or None while there is nothing.
+        """Take 1 to `most` values; the end after the last one; None if there is nothing yet.
 
-        expect: makes the function that is called, once and by the thread that pushes, when there is.
+        expect: creates a function that the pushing thread calls once when a value arrives.
         """
         with self._lock:
             batch = [self._values.popleft() for _ in range(min(most, len(self._values)))]
@@ -100,7 +100,7 @@ class Feed:
         return batch or self._end
 
     def close(self) -> None:
-        """Take nothing any more, and drop what is there."""
+        """Refuse further values, and drop the queued ones."""
         with self._lock:
             self._closed = True
             self._values.clear()

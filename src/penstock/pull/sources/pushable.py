@@ -1,4 +1,4 @@
-"""pushable: a source that other code pushes values into."""
+"""`pushable`: a source that other code pushes values into."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, QueueFull, SourceLocation, WrongThread
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.argument_checks import IN_A_TASK, synchronous, whole
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
-from penstock.pull.sources.push_queue import Feed
-from penstock.pull.synchronous import IN_A_TASK, synchronous
+from penstock.pull.sources.push_queue import PushQueue
 
 OnClose = Callable[[Exception | None], object]
 
@@ -22,7 +21,7 @@ OnClose = Callable[[Exception | None], object]
 def pushable(
     *, bound: int | None = 1024, on_close: OnClose | None = None, thread_safe: bool = False
 ) -> Pushable:
-    """A source and the handle to push values into it, before and while a pipeline reads from it.
+    """Create a source with a handle to push values into it, before and while a pipeline reads from it.
 
     bound:       values that may wait to be asked for; None: any number.
     on_close:    called once when the stream ends: with None where it was ended or aborted, with the error
@@ -30,7 +29,7 @@ def pushable(
     thread_safe: whether threads other than that of the pipeline use the handle. The pipeline waits for
                  them in an event loop (`run()`, or awaited).
 
-    One run reads from it; in a second it fails with `AlreadyUsed`.
+    Only one run may read from it; a second fails with `AlreadyUsed`.
 
     >>> from penstock.pull import collect, pull
     >>> letters = pushable()
@@ -44,14 +43,15 @@ def pushable(
         whole("pushable", "bound", bound, least=1)
     if on_close is not None:
         on_close = synchronous("pushable", on_close, fix=IN_A_TASK).calling(on_close)
-    gate = _Gate(Feed(bound), location, on_close, thread_safe)
+    gate = _Gate(PushQueue(bound), location, on_close, thread_safe)
     return Pushable(SourcePart("pushable", location, gate.open, batches=True), gate)
 
 
 class Pushable(Source):
-    """A source that is also the handle to push into it; see `pushable`.
+    """Source that is also the handle to push into it; see `pushable`.
 
-    What is pushed after `end`, or after the stream was aborted or failed, is dropped; `push` tells.
+    Values pushed after `end`, or after the stream was aborted or failed, are dropped; `push` returns False
+    then.
     """
 
     __slots__ = ("_gate",)
@@ -63,16 +63,16 @@ class Pushable(Source):
 
     @property
     def waiting(self) -> int:
-        """How many values nobody has asked for yet."""
+        """Number of values not yet asked for."""
         return len(self._gate.feed)
 
     @property
     def ended(self) -> bool:
-        """Whether it was ended or stopped, and takes nothing more."""
+        """Whether the source was ended or stopped, and accepts no further values."""
         return self._gate.feed.ended
 
     def push(self, value: Any) -> bool:
-        """Add a value. False where the stream has ended; raises `QueueFull` where there is no room."""
+        """Add a value. Returns False if the stream has ended; raises `QueueFull` if there is no room."""
         taken = self._gate.feed_here().push(value)
         if taken is None:
             raise QueueFull(
@@ -85,13 +85,14 @@ class Pushable(Source):
         return taken
 
     def try_push(self, value: Any) -> bool:
-        """Add a value; False where there is no room or the stream has ended (`ended` tells which)."""
+        """Add a value. Returns False if there is no room or the stream has ended (see `ended`)."""
         return bool(self._gate.feed_here().push(value))
 
     async def pushed(self, value: Any) -> bool:
-        """Add a value as soon as there is room, after those that wait already. False: the stream has ended.
+        """Add a value as soon as there is room, after those already waiting. Returns False if the stream has
+        ended.
 
-        Cancelled while it waits, it has added nothing.
+        If cancelled while waiting, it adds nothing.
         """
         import asyncio
 
@@ -112,7 +113,9 @@ class Pushable(Source):
             self._gate.feed.give_up(admitted)
 
     def put(self, value: Any) -> bool:
-        """Add a value from another thread, blocked until there is room. False: the stream has ended."""
+        """Add a value from another thread, blocking until there is room. Returns False if the stream has
+        ended.
+        """
         settled, outcome = threading.Event(), list[bool]()
 
         def admitted(taken: bool) -> None:
@@ -129,15 +132,17 @@ class Pushable(Source):
         return outcome[0]
 
     def end(self, error: Exception | None = None) -> None:
-        """The stream ends, or fails with `error`, after what was pushed before. Later calls do nothing."""
+        """End the stream, or fail it with `error`, after the values pushed before. Later calls have no
+        effect.
+        """
         self._gate.feed_here().end(error or True)
 
 
 class _Gate:
-    """The state of one pushable: its feed, and the run that reads from it."""
+    """State of one pushable: its queue, and the run that reads from it."""
 
     def __init__(
-        self, feed: Feed, location: SourceLocation, on_close: OnClose | None, thread_safe: bool
+        self, feed: PushQueue, location: SourceLocation, on_close: OnClose | None, thread_safe: bool
     ) -> None:
         self.feed = feed
         self.on_close = on_close
@@ -158,8 +163,8 @@ class _Gate:
         module.hold(reader)
         return reader.read
 
-    def feed_here(self) -> Feed:
-        """The feed, for a call that does not block."""
+    def feed_here(self) -> PushQueue:
+        """Return the queue for a call that does not block."""
         if not self.thread_safe and self._thread not in (None, threading.get_ident()):
             raise WrongThread(
                 "pushable() is used from a thread other than that of its pipeline",
@@ -169,8 +174,8 @@ class _Gate:
             )
         return self.feed
 
-    def feed_elsewhere(self) -> Feed:
-        """The feed, for a call that blocks its thread."""
+    def feed_elsewhere(self) -> PushQueue:
+        """Return the queue for a call that blocks its thread."""
         if self._thread == threading.get_ident():
             raise WrongThread(
                 "put() would block the thread that its pipeline works in",
@@ -209,7 +214,7 @@ class _Reader:
                 self._end(found, answer)
 
     def cancel(self) -> None:
-        """Its module has ended, or its run was given up: nobody waits for room any more."""
+        """Close the queue when its module ends or its run is abandoned, so that nobody waits for room."""
         self._asks.clear()
         self._gate.feed.close()
 

@@ -1,4 +1,4 @@
-"""reconnect: a source that is opened again when it fails."""
+"""`reconnect`: reopen a source when it fails."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.pull.argument_checks import positive, refuse_async, whole
 from penstock.pull.compose import only
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import positive, whole
-from penstock.pull.pieces import Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.runtime import Cancellable
-from penstock.pull.synchronous import refuse_async
 
 Wait = Callable[[int], float]
 """From the number of failures in a row, from 1, to the seconds until the next attempt."""
 
 
 def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], float] = random.random) -> Wait:
-    """Waits that double from `first` to `most` seconds, each shortened by chance, by up to a half.
+    """Create waits that double from `first` to `most` seconds, each randomly shortened by up to a half.
 
     jitter: a number from 0 to below 1, by default a random one, so that many who have lost the same peer
             do not come back at the same time.
@@ -50,9 +49,9 @@ def reconnect(
     wait: Wait | float | None = None,
     position: Callable[[int, Any], Any] | None = None,
 ) -> Source:
-    """The values of the source that `make` returns; where that fails, those of the next one.
+    """Emit the values of the source that `make` returns, and reopen it whenever it fails.
 
-    make:     opens the source. With a parameter it is told the position that it must go on after; without
+    make:     opens the source. With a parameter it receives the position to continue after; without
               one the new source begins where it likes, and values may come again or be lost.
     position: from how many values have come and the last one (None where there is none) to what `make` is
               told; by default that number.
@@ -104,7 +103,7 @@ def _told(make: Callable[..., Source], position: Callable[[int, Any], Any] | Non
 
 
 def _takes_position(make: Callable[..., Source]) -> bool:
-    """Whether it must be called with something."""
+    """Whether a function must be called with an argument."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -117,7 +116,7 @@ def _takes_position(make: Callable[..., Source]) -> bool:
 
 
 class _Reconnect:
-    """The asks that are not answered, in order; `_asked` of them were made of the open source."""
+    """Running `reconnect`. It holds the unanswered asks; the open source has the first `_asked` of them."""
 
     def __init__(self, module: Module, opens: Opens, attempts: int | None, wait: Wait) -> None:
         self._module = module
@@ -130,7 +129,7 @@ class _Reconnect:
         self._timer: Cancellable | None = None
         self._count = 0
         self._last: Any = None
-        self._failures = 0  # since the last value
+        self._failures = 0  # failures since the last value
         self._first: Exception | None = None
         self._end: End | None = None
 
@@ -143,7 +142,7 @@ class _Reconnect:
         if self._edge is None or self._edge.ended is not None:
             answer(abort)
         else:
-            # That a source is lost is no failure of the stream: it would have been opened again.
+            # A lost source does not fail the stream, because it would have been reopened.
             self._edge(abort, lambda _end, _value=None, /: answer(abort))
 
     def _go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""abortable: a handle that stops a pipeline from beside it."""
+"""`abortable`: a transformer with a handle that stops its pipeline."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import IN_A_TASK, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.handles import AbortHandle
-from penstock.pull.module import Module
-from penstock.pull.pieces import Transformer, TransformerPart
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.running_modules import AbortHandle
 from penstock.pull.stop_once import StopOnce
-from penstock.pull.synchronous import IN_A_TASK, synchronous
 from penstock.pull.transformers.through import OnEnd, Over
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Abortable(Transformer):
-    """See `abortable`."""
+    """Transformer with a handle to stop it; see `abortable`."""
 
     handle: AbortHandle = field(default_factory=AbortHandle)
 
     def abort(self, error: Exception | None = None) -> None:
-        """Stop upstream in all runs of this transformer, and in those that start later.
+        """Stop upstream in all runs of this transformer, including those that start later.
 
-        What downstream waits for is answered when upstream has confirmed: with done, or with the
-        error. Later calls, and one after the end, change nothing. To be called in the thread
+        Pending asks of downstream are answered once upstream has confirmed: with done, or with the
+        error. Later calls, and one after the end, have no effect. To be called in the thread
         that the pipeline runs in.
         """
         self.handle.abort(error)
 
 
 def abortable(on_end: OnEnd | None = None) -> Abortable:
-    """Values as they come, until somebody calls `abort()` of the transformer, also before it runs.
+    """Pass values through until `abort()` of the transformer is called, also before it runs.
 
     on_end: called once when the stream is over, before downstream learns of it: with None after
             done or an abort, else with the error.

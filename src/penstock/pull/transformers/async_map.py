@@ -1,4 +1,4 @@
-"""async_map: a coroutine function of each value."""
+"""`async_map`: apply a coroutine function to each value."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import CallCancelled
+from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import Read
-from penstock.pull.runtime import Cancellable
-from penstock.pull.transformers.calls import Calls, Done
+from penstock.pull.transformers.concurrent_calls import Calls, Done
 
 
 def async_map(
     function: Callable[[Any], Awaitable[Any]], width: int = 1, *, ordered: bool = True, cancel: bool = False
 ) -> Transformer:
-    """`await function(value)` for each value, `width` of them at once.
+    """Apply `await function(value)` to each value, `width` at once.
 
     ordered: results in the order of the values; otherwise in the order in which they are ready.
     cancel:  calls that run when the stream stops are cancelled; by default they are awaited, and their
@@ -48,7 +48,7 @@ def async_map(
 
 
 class _Call:
-    """A task that is also heard of when it was cancelled: after what it does then."""
+    """Task that reports its end even after cancellation, once its cleanup is done."""
 
     def __init__(
         self, module: Module, function: Callable[[Any], Awaitable[Any]], value: Any, done: Done

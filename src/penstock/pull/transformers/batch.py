@@ -1,21 +1,21 @@
-"""batch, recent: lists of values, by number and by time."""
+"""`batch`, `recent`: group values into lists, by number and by time."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from penstock.pull.argument_checks import positive, whole
 from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import positive, whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.runtime import Cancellable
 from penstock.pull.transformers.fetching import Fetching
 
 
 def batch(size: int) -> Transformer:
-    """Lists of `size` values, in order; the last may be shorter, none is empty.
+    """Group values into lists of `size`, in order; the last may be shorter, none is empty.
 
     One ask is for `size` values, one for `most` lists for `most` times as many; no more are asked for.
     Before an error comes what there was before it; values of a list that is not full when
@@ -30,9 +30,9 @@ def batch(size: int) -> Transformer:
 
 
 def recent(size: int, seconds: float | None = None) -> Transformer:
-    """Lists of up to `size` values, each value in one list; the last list may be shorter.
+    """Group values into lists of up to `size`, limited in time; the last list may be shorter.
 
-    seconds: a list also ends so long after its first value came, however few values it has.
+    seconds: a list also ends this long after its first value arrived, regardless of its size.
 
     Reads as `batch` does, and nothing while nobody asks. A list that ended in time before somebody
     asked waits; values that were asked for and come later begin the next one.
@@ -46,14 +46,14 @@ def recent(size: int, seconds: float | None = None) -> Transformer:
 
 
 def batches(name: str, size: int, seconds: float | None) -> Transformer:
-    """`batch`, and its lists closed when so many seconds have gone by since their first value came."""
+    """Group values as `batch` does, also closing lists after so many seconds from their first value."""
     if seconds is not None:
         positive(name, "seconds", seconds)
     return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True)
 
 
 class _Batches:
-    """`open` is the list that fills; the buffer has those that nobody has asked for yet."""
+    """Running `batch`. `open` is the list being filled; the buffer holds full lists not yet asked for."""
 
     def __init__(self, module: Module, edge: Edge, size: int, seconds: float | None) -> None:
         self._module = module

@@ -1,18 +1,18 @@
-"""catch: what to do about an error of upstream."""
+"""`catch`: handle an error of upstream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from penstock.pull.argument_checks import IN_A_TASK, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.pieces import Transformer
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
-from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
 def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
-    """Values as they come; when upstream fails, `handler(error)` says what downstream gets.
+    """Pass values through; when upstream fails, `handler(error)` decides how the stream ends.
 
     False          the error
     None or True   done: the stream is complete with what came before. Without a handler always
@@ -71,7 +71,7 @@ def _catch(edge: Edge, handler: Handler | None) -> BatchRead:
 
 
 def _outcome(handler: Handler | None, error: Exception) -> tuple[End, list[Any]]:
-    """How the stream goes on to end, and the value before that, if any."""
+    """Return the end of the stream, and a value before it, if any."""
     if handler is None:
         return True, []
     try:

@@ -1,21 +1,21 @@
-"""eager, high_watermark: values are fetched before they are asked for, up to a bound."""
+"""`eager`, `high_watermark`: fetch values before they are asked for, up to a bound."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation
+from penstock.pull.argument_checks import whole
 from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 from penstock.pull.transformers.fetching import Fetching
 
 
 def eager(bound: int) -> Transformer:
-    """From the first ask on, upstream is kept at work: up to `bound` values beyond those that are asked for.
+    """Keep upstream busy from the first ask on, fetching up to `bound` values beyond those asked for.
 
     Done and errors follow the values that came before them. An abort or an error from downstream
     drops what waits here.
@@ -29,7 +29,7 @@ def eager(bound: int) -> Transformer:
 
 
 def high_watermark(high: int, low: int | None = None) -> Transformer:
-    """Fetches `high` values when the pipeline starts, and fills up again when no more than `low` are left.
+    """Fetch `high` values when the pipeline starts, and refill whenever at most `low` are left.
 
     low: half of `high` by default. Both count values that are here or on their way, beyond those asked for.
 
@@ -74,7 +74,7 @@ class _Ahead:
             self.fill()
 
     def fill(self) -> None:
-        """Give what is there; fetch up to the upper bound if no more than the lower one are left."""
+        """Answer with available values; fetch up to the upper bound if at most the lower one are left."""
         self._buffer.give()
         ahead = len(self._buffer.values) + self._fetching.outstanding - len(self._buffer.asks)
         if ahead <= self._low:

@@ -1,4 +1,4 @@
-"""Synchronous transformers of single values, which are fused with their neighbours."""
+"""Synchronous transformers of single values, fused with their neighbours."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from penstock.pull.fused import Kernel
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
-from penstock.pull.synchronous import AWAIT_BEFORE, refuse_async, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, refuse_async, synchronous, whole
+from penstock.pull.fusion import Kernel
+from penstock.pull.modules import Transformer
 
 AWAIT_AND_RETURN = "async_map() of a function that awaits it and returns the value"
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
-    """`function(value)` for each value, in order. Fused with its neighbours.
+    """Apply `function(value)` to each value, in order. Fused with its neighbours.
 
     What the function raises fails the source with it; when that has confirmed, downstream gets it.
 
@@ -25,12 +24,12 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     [1, 4, 9]
     """
     refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
-    # Not the builtin: a StopIteration of the function would pass for the end of a batch.
+    # Not the builtin: a StopIteration raised by the function would end the batch.
     return Transformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))
 
 
 def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
-    """The values for which `test(value)` is true, in order; without a test, those that are true themselves.
+    """Keep the values for which `test(value)` is true, in order; without a test, the truthy ones.
 
     For one ask it asks upstream until a value passes. Done and errors are passed on, an abort
     goes upstream and its confirmation comes back. What the test raises fails the source with it;
@@ -42,7 +41,7 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     """
     keep = bool if test is None else test
     checked = synchronous("filter", keep, fix=AWAIT_BEFORE)
-    # Not the builtin: a StopIteration of the test would pass for the end of a batch.
+    # Not the builtin: a StopIteration raised by the test would end the batch.
     return Transformer.of_kernel(
         "filter",
         lambda: lambda items: (i for i in items if (kept := keep(i)) is True or (kept and checked(kept))),
@@ -50,7 +49,7 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
-    """The values for which `test(value)` is false, in order; otherwise as `filter`.
+    """Keep the values for which `test(value)` is false, in order; otherwise as `filter`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()
@@ -69,7 +68,7 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def skip(count: int) -> Transformer:
-    """All but the first `count` values (0 or less: all), in order.
+    """Drop the first `count` values (0 or less: none), and keep the rest in order.
 
     The first ask asks upstream `count + 1` times, every later one once. A stream that ends
     earlier is empty. Done, errors and aborts pass.
@@ -98,7 +97,7 @@ def skip(count: int) -> Transformer:
 
 
 def skip_while(test: Callable[[Any], Any]) -> Transformer:
-    """All values from the first on for which `test(value)` is false; later ones are not tested.
+    """Drop the leading values for which `test(value)` is true; later ones are not tested.
 
     Asks upstream until it finds that one, and then once for each ask. Done, errors and aborts pass;
     what the test raises fails the stream on both sides.
@@ -125,11 +124,11 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
 
 
 def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Transformer:
-    """For each value from the `size`-th on: `reduce` of the list of the last `size` values, oldest first.
+    """Emit a sliding window: for each value from the `size`-th on, the list of the last `size` values.
 
-    Without `reduce` the list itself. Fewer values than `size` give nothing. The first ask asks
-    upstream `size` times, every later one once. Done, errors and aborts pass; what `reduce`
-    raises fails the stream on both sides.
+    With `reduce`, emit its result for each list instead. Fewer values than `size` give nothing.
+    The first ask asks upstream `size` times, every later one once. Done, errors and aborts pass; what
+    `reduce` raises fails the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 3, 4]), sliding(3), collect()).run()
@@ -155,7 +154,7 @@ def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Tran
 
 
 def tap(on_value: Callable[[Any], object]) -> Transformer:
-    """Call `on_value(value)` for each value before it goes on; what it returns does not matter.
+    """Call `on_value(value)` for each value before passing it on; the return value is ignored.
 
     One ask upstream for each ask. What the function raises fails the stream on both sides.
 
@@ -178,7 +177,7 @@ def tap(on_value: Callable[[Any], object]) -> Transformer:
 
 
 def unbatch() -> Transformer:
-    """The items of each value (a list, or anything that can be iterated and ends), in order.
+    """Emit the items of each value (a list or other finite iterable), in order.
 
     Asks upstream when all items of the value before were taken. A value that cannot be iterated
     fails the stream on both sides.

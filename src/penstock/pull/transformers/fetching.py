@@ -1,4 +1,4 @@
-"""Fetching: gets a number of values from upstream, with as many requests at once as keep it at work."""
+"""Fetching: request a number of values from upstream, with enough requests to keep it busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Fetching:
-    """For modules that ask for other numbers of values than they are asked for.
+    """Request loop for modules that fetch other numbers of values than downstream asks for.
 
     take: called with each list of values that comes, in order; at the end, which the buffer holds then,
           with an empty one. Not called any more after `stop`.
@@ -26,17 +26,17 @@ class Fetching:
         self._stopped = False
         self._to_ask = 0
         self.outstanding = 0
-        """Values that are wanted and have not come."""
+        """Number of wanted values that have not arrived."""
 
     def want(self, count: int) -> None:
-        """Have so many values more fetched. 0 or less: none."""
+        """Fetch so many more values. 0 or less: none."""
         if count > 0:
             self.outstanding += count
             self._to_ask += count
             self._ask()
 
     def stop(self, cause: End, answer: AnswerTo) -> None:
-        """Drop what the buffer holds, and stop upstream, or say how it has ended already."""
+        """Drop buffered values, and stop upstream, or answer with its end if it has ended."""
         self._buffer.clear()
         self._stopped = True
         if self._buffer.end is not None:
@@ -46,7 +46,7 @@ class Fetching:
 
     def _ask(self) -> None:
         while self._to_ask > 0 and self._requests < self._edge.window and not self._stopped:
-            # In equal parts, so that all requests of the window are used however few values are wanted.
+            # Split evenly, so that all requests of the window are used even for few values.
             most = -(-self._to_ask // (self._edge.window - self._requests))
             self._to_ask -= most
             self._requests += 1

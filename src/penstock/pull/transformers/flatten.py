@@ -1,4 +1,4 @@
-"""flatten, flat_map: a stream of streams and collections as one stream."""
+"""`flatten`, `flat_map`: turn a stream of streams and collections into one stream."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from penstock.pull.argument_checks import synchronous, whole
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Source, Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source, Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.stop_once import StopOnce
-from penstock.pull.synchronous import synchronous
 
 
 def flatten(*, width: int = 0) -> Transformer:
-    """What the values contain, one after the other: of a `Source` its stream, of a mapping its values,
-    of another iterable its items. Text, bytes and whatever cannot be iterated go on as they are;
-    None contains nothing. One level only.
+    """Concatenate the contents of each value: a `Source`'s stream, a mapping's values, an iterable's items.
+
+    Text, bytes and values that are not iterable are passed through; None contributes nothing. One level only.
 
     A source is opened, and an iterable begun, when all before it has been given. Upstream is asked for
     one value for each request that finds nothing to give. An inner error aborts upstream, and is answered
@@ -40,7 +39,7 @@ def flatten(*, width: int = 0) -> Transformer:
 
 
 def open_flat(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
-    """`inner_of` gives what each value of the edge stands for."""
+    """Open a flattening module. `inner_of` maps each value of the edge to its contents."""
     return _Flat(module, edge, inner_of).read
 
 
@@ -49,7 +48,7 @@ def _same(value: Any) -> Any:
 
 
 def _items(inner: Any) -> Iterable[Any]:
-    """What a value that is no source contains."""
+    """Return the items of a value that is not a source."""
     if inner is None:
         return ()
     if isinstance(inner, Mapping):
@@ -60,7 +59,8 @@ def _items(inner: Any) -> Iterable[Any]:
 
 
 class _Flat:
-    """Outer values wait in `queue`. What has begun is in `items`, or in `source` and `inner`.
+    """Running `flatten`. Outer values wait in `queue`; the current one is in `items`, or in `source` and
+    `inner`.
 
     Requests that wait are in `asks`. The first `inner_asked` of them were made of `inner`; what that could
     not answer is asked of the next. `outer_asked` requests were made upstream: never more than wait here.
@@ -90,7 +90,7 @@ class _Flat:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Give what can be given, and ask for what is missing."""
+        """Answer with available values, and ask for missing ones."""
         while self._asks and not self._closing and self._begin():
             if self._source is not None:
                 inner = self._inner = self._inner or self._module.open(self._source)
@@ -120,7 +120,7 @@ class _Flat:
             self._go_on()
 
     def _begin(self) -> bool:
-        """Whether something has begun that may give values."""
+        """Start the next outer value. Returns whether one is active that may have values."""
         if self._source is None and self._items is None and self._queue:
             self._start(self._inner_of(self._queue.popleft()))
         return self._source is not None or self._items is not None
@@ -134,7 +134,7 @@ class _Flat:
     # -- collections ----------------------------------------------------------------------------
 
     def _give_items(self) -> None:
-        """Answer the first request from collections, as many as it takes to fill it."""
+        """Answer the first request from as many collections as it takes to fill it."""
         answer, most = self._asks[0]
         found: list[Any] = []
         try:
@@ -145,12 +145,12 @@ class _Flat:
                 self._items = None
                 self._pass_whole(found, most)
         finally:
-            if found:  # also those that came before an exception
+            if found:  # includes values before an exception
                 self._asks.popleft()
                 answer(None, found)
 
     def _pass_whole(self, found: list[Any], most: int) -> None:
-        """Add the collections next in turn while they fit; begin the first that is none or does not."""
+        """Append whole collections while they fit; start the first that is none or does not fit."""
         while self._queue and len(found) < most:
             inner = self._inner_of(self._queue.popleft())
             if type(inner) in (list, tuple) and len(inner) <= most - len(found):
@@ -181,10 +181,10 @@ class _Flat:
     # -- the end --------------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
-        """What a value contains failed. Upstream is only aborted: it did nothing wrong."""
+        """Fail with an error of a value's contents. Upstream is only aborted, since it is not at fault."""
         self._closing = True
         self._failure = error
-        self._end = None  # how upstream ended, if it has, is not the end any more
+        self._end = None  # an earlier end of upstream no longer counts
 
         def confirmed(end: End | None, _value: Any = None, /) -> None:
             self._end = self._first_of(end)
@@ -193,7 +193,7 @@ class _Flat:
         self._stop_outer(True, confirmed)
 
     def _abort(self, cause: End, answer: AnswerTo) -> None:
-        """The inner stream closes first: it may need what the outer one holds."""
+        """Abort the inner stream first, since it may need resources of the outer one."""
         self._closing = True
         self._asks.clear()
         self._queue.clear()
@@ -215,16 +215,16 @@ class _Flat:
         self._stop_outer(cause, lambda end, _value=None, /: answer(self._first_of(end)))
 
     def _first_of(self, end: End | None) -> End | None:
-        """How closing upstream ended, after the failure of an inner stream, if there was one."""
+        """Combine the failure of an inner stream, if any, with the end of closing upstream."""
         if self._failure is None:
             return end
         return attach_close_error(self._failure, end) if isinstance(end, Exception) else self._failure
 
 
 def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
-    """What `function(value)` contains, for each value, one after the other.
+    """Concatenate the contents of `function(value)` for each value.
 
-    The function returns a collection, a generator, or a `Source`; all that is said of `flatten` holds. It is
+    The function returns a collection, a generator, or a `Source`, treated as in `flatten`. It is
     called when all that the values before gave is used up. What it raises fails the source with it;
     when that has confirmed, downstream gets it.
 

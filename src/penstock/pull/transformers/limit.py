@@ -1,15 +1,15 @@
-"""limit: a bound on what is inside of a duplex."""
+"""`limit`: bound the number of values inside a duplex or transformer."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any, overload
 
+from penstock.pull.argument_checks import whole
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Duplex, Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Duplex, Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 
@@ -18,9 +18,9 @@ def limit(inner: Duplex, count: int) -> Duplex: ...
 @overload
 def limit(inner: Transformer, count: int) -> Transformer: ...
 def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
-    """A duplex or transformer that has at most `count` values inside: gone in, and not come out.
+    """Cap in-flight values at `count`: those that have entered a duplex or transformer and not left it.
 
-    For what reads ahead and gives one value for each. An ask of `inner` waits until there is
+    For modules that read ahead and emit one value per value. An ask of `inner` waits until there is
     room, which a value makes that is handed out of it. When no more will come out (its
     source has ended or was stopped) the limit is lifted, so that what still goes in can end.
     Ends, errors and aborts pass on both sides.
@@ -50,7 +50,7 @@ def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
 
 
 class _Gates:
-    """Those of one run, where the piece may stand several times: an entrance and its exit share one."""
+    """Gates of one run, which may use the module several times: an entrance and its exit share a gate."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -58,7 +58,7 @@ class _Gates:
         self._gate = _Gate(room)
 
     def of(self, half: str) -> _Gate:
-        """The gate of the place that was opened last, or of a new one where that has this half."""
+        """Return the most recently opened gate, or a new one if that already has this half."""
         if half in self._halves:
             self._halves.clear()
             self._gate = _Gate(self._room)
@@ -67,7 +67,7 @@ class _Gates:
 
 
 class _Gate:
-    """How many values more may go in. Whoever waits for room is told when there is some."""
+    """Count of values that may still enter. Waiting entrances are notified of free room."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -104,7 +104,7 @@ class _Entrance:
             self.go_on()
 
     def go_on(self) -> None:
-        """Ask for what waits, as far as there is room."""
+        """Pass on waiting asks while there is room."""
         gate = self._gate
         while self._asks and (gate.room > 0 or gate.lifted):
             answer, most = self._asks.popleft()

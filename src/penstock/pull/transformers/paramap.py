@@ -1,4 +1,4 @@
-"""paramap: a plain function of each value, in threads or processes."""
+"""`paramap`: apply a plain function to each value, in threads or processes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.pull.argument_checks import refuse_async, whole
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import Read
-from penstock.pull.runtime import Cancellable
-from penstock.pull.synchronous import refuse_async
-from penstock.pull.transformers.calls import Calls, Done
+from penstock.pull.transformers.concurrent_calls import Calls, Done
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -26,7 +25,7 @@ def paramap(
     ordered: bool = True,
     executor: Executor | None = None,
 ) -> Transformer:
-    """`function(value)` for each value in a worker thread, `width` of them at once; for functions that block.
+    """Apply a blocking `function(value)` to each value in a worker thread, `width` at once.
 
     executor: a pool of the caller's, for example of processes (the function and the values are
               then pickled); it is not shut down. By default `width` threads, made when the first value comes.

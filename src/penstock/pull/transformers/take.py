@@ -1,19 +1,19 @@
-"""take: the first values."""
+"""`take`: keep the first values."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any
 
+from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
-from penstock.pull.options import whole
-from penstock.pull.pieces import Transformer
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, End
 from penstock.pull.stop_once import StopOnce
 
 
 def take(count: int) -> Transformer:
-    """The first `count` values (0 or less: none). It asks upstream for no more than these.
+    """Keep the first `count` values (0 or less: none). It asks upstream for no more than these.
 
     The ask after the last value aborts upstream, once; what closing fails with is its answer.
 
@@ -26,11 +26,11 @@ def take(count: int) -> Transformer:
 
 
 class _Take:
-    """Asks beyond the last value wait until all before them are answered: an abort would drop those."""
+    """Running `take`. Asks beyond the last value wait, because an abort would drop the pending values."""
 
     def __init__(self, edge: Edge, count: int) -> None:
         self._edge = edge
-        self._left = count  # values not asked for yet
+        self._left = count  # number of values not asked for yet
         self._in_flight = 0
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._stop = StopOnce(edge)

@@ -1,4 +1,4 @@
-"""take_while: the values before the first that fails a test."""
+"""`take_while`: keep the values before the first that fails a test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.pieces import Transformer
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 from penstock.pull.stop_once import StopOnce
-from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer:
-    """The values before the first for which `test(value)` is false; later ones are not tested.
+    """Keep the values before the first for which `test(value)` is false; later ones are not tested.
 
     last: pass that one too.
 
@@ -51,14 +51,14 @@ def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead
 
     def got(end: End | None, values: Any = None, /) -> None:
         if stop.called:
-            return  # answered when upstream has confirmed
+            return  # answered once upstream has confirmed
         if end is not None:
             asks.popleft()(end)
             return
         passed: list[Any] = []
         try:
             choose(values, passed)
-        finally:  # what came before an exception of the test is answered before it
+        finally:  # values before an exception of the test are answered first
             if passed:
                 asks.popleft()(None, passed)
         if last_seen and asks:
@@ -74,7 +74,7 @@ def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead
                 return
 
     def closed(end: End | None, _value: Any = None, /) -> None:
-        # Upstream may have failed before it heard of the abort: at a value that nobody wants.
+        # Upstream may have failed before the abort reached it, at an unwanted value.
         waiting = [*asks]
         asks.clear()
         for answer in waiting:

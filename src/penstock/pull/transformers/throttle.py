@@ -1,4 +1,4 @@
-"""throttle: no more values in a time than so many."""
+"""`throttle`: limit the rate of values."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import deque
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation
+from penstock.pull.argument_checks import positive
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import positive
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.runtime import Cancellable
 
 
 def throttle(*, per_second: float | None = None, every: float | None = None) -> Transformer:
-    """Values at least `every` seconds apart, or 1 / `per_second`; give one of the two.
+    """Space values at least `every` seconds apart, or 1 / `per_second`; give one of the two.
 
     Each ask asks upstream at once; the value waits here until its time has come, nothing is lost. The
     first value does not wait, and ends do not: they follow the last value. An abort or an error
@@ -41,7 +41,7 @@ def throttle(*, per_second: float | None = None, every: float | None = None) -> 
 def _throttle(module: Module, edge: Edge, seconds: float) -> Read:
     asks: deque[AnswerTo] = deque()
     came: deque[tuple[End | None, Any]] = deque()
-    timer: Cancellable | None = None  # until the next value may go
+    timer: Cancellable | None = None  # time at which the next value may be passed on
     ended: End | None = None
     stopped = False
 
@@ -53,7 +53,7 @@ def _throttle(module: Module, edge: Edge, seconds: float) -> Read:
             return
         stopped = True
         if isinstance(ended, Exception):
-            asks[0](ended)  # so downstream can tell that closing is not what has failed
+            asks[0](ended)  # so that downstream can distinguish it from a failure of closing
         asks.clear()
         came.clear()
         if timer is not None:

@@ -1,16 +1,16 @@
-"""through: look at values and the end as they pass."""
+"""`through`: observe values and the end as they pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
-from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
 from penstock.pull.transformers.elementwise import AWAIT_AND_RETURN, tap
 
 OnEnd = Callable[[Exception | None], object]
@@ -18,7 +18,7 @@ OnEnd = Callable[[Exception | None], object]
 
 
 def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> Transformer:
-    """`tap(on_value)`, and `on_end(error)` once when the stream is over, before downstream learns of it.
+    """Call `on_value(value)` for each value, and `on_end(error)` once before the end is passed on.
 
     on_end gets None for a normal end and for an abort that was confirmed, else the error:
     of upstream, of downstream, of `on_value`, or of closing. What it raises itself fails the
@@ -57,7 +57,7 @@ def _at_end(on_end: OnEnd) -> Transformer:
 
 
 class Over:
-    """Calls a function at the first end it is told; gives back the end to go on with."""
+    """Call a function once with the first end it receives, and return the end to pass on."""
 
     def __init__(self, on_end: OnEnd | None) -> None:
         self._on_end = on_end

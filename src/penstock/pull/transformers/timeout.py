@@ -1,20 +1,20 @@
-"""timeout: upstream has so long to answer."""
+"""`timeout`: limit the time upstream may take to answer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.errors import NoAnswerInTime, Step
-from penstock.pull.call import Named
+from penstock.pull.argument_checks import positive
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.options import positive
-from penstock.pull.pieces import Transformer
+from penstock.pull.edge_requests import NamedModule
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 
 def timeout(seconds: float) -> Transformer:
-    """Values as they come; `NoAnswerInTime` where an ask is not answered within `seconds`.
+    """Pass values through; fail with `NoAnswerInTime` if an ask is not answered within `seconds`.
 
     The time begins with the ask, and again with each answer while further asks wait: concurrent
     asks are answered one after the other. Upstream is failed with the error, and when it has
@@ -30,7 +30,7 @@ def timeout(seconds: float) -> Transformer:
 
 
 def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
-    """One timer at a time: it looks whether the limit was moved since it was set."""
+    # One timer at a time: when it fires, it checks whether the limit has moved since it was set.
     pending, limit, watching = 0, 0.0, False
 
     def read(abort: End | None, answer: AnswerTo, most: int) -> None:
@@ -55,25 +55,22 @@ def _timeout(module: Module, edge: Edge, seconds: float) -> BatchRead:
 
     def watch() -> None:
         nonlocal watching
-        watching = True
-        module.later(limit - module.now(), look)
+        watching = pending > 0 and edge.ended is None  # otherwise nobody waits, or the end is on its way
+        if watching:
+            module.later(limit - module.now(), look)
 
     def look() -> None:
-        nonlocal watching
-        watching = False
-        if pending and edge.ended is None:  # else nobody waits, or the end is on its way
-            if limit <= module.now():
-                raise _no_answer(module, edge.upper, seconds)
-            watch()
+        if pending and edge.ended is None and limit <= module.now():
+            raise _no_answer(module, edge.upper, seconds)
+        watch()
 
     return read
 
 
-def _no_answer(module: Module, upper: Named, seconds: float) -> NoAnswerInTime:
-    waited = f"and waited for {seconds:g} s"
+def _no_answer(module: Module, upper: NamedModule, seconds: float) -> NoAnswerInTime:
     return NoAnswerInTime(
         f"{upper.name!r} has not answered within {seconds:g} s",
-        where=[Step(upper.location, "asked here"), Step(module.location, waited)],
+        where=[Step(upper.location, "asked here"), Step(module.location, f"and waited for {seconds:g} s")],
         fix="give it more time, or go on without it: put a catch(...) behind the timeout",
         module=upper.name,
         seconds=seconds,

@@ -1,4 +1,4 @@
-"""unique, non_unique: values by whether their key was seen before."""
+"""`unique`, `non_unique`: select values by whether their key was seen before."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.errors import NotHashable, SourceLocation
-from penstock.pull.fused import Kernel
-from penstock.pull.pieces import Transformer
-from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
+from penstock.pull.fusion import Kernel
+from penstock.pull.modules import Transformer
 
 
 def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
-    """The first value of each key, in order. key: a function of the value; the value itself by default.
+    """Keep the first value of each key, in order. key: a function of the value; by default the value itself.
 
     Keys are compared as Python does (`1 == 1.0 == True`, `1 != "1"`; the original compares
     texts) and must be hashable: `NotHashable` fails the stream otherwise. All keys that were seen
@@ -28,7 +28,7 @@ def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
-    """Each value whose key was seen before: every repetition, and not the first. Otherwise as `unique`.
+    """Keep the values whose key was seen before: every repetition, but not the first. Otherwise as `unique`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from typing import Any
 
+from penstock.pull.callback_modules import sink, source, transformer
 from penstock.pull.compose import pull
-from penstock.pull.functions import sink, source, transformer
-from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.modules import Sink, Source, Transformer
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.protocol import End, Read
 from penstock.pull.rules.checker import Profile

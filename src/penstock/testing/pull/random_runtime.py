@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.pull.runtime import DEEPEST, Cancellable, Job, cancelled_elsewhere
+from penstock.pull.pipeline_runtime import DEEPEST, Cancellable, Job, cancelled_elsewhere
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 _AT_ONCE = 0.7

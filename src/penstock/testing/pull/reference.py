@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, Source, Transformer
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.stop_once import StopOnce
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from penstock.errors import EndNotConfirmed
 from penstock.pull.pipeline import Pipeline
+from penstock.pull.pipeline_run import Run
 from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile, check
-from penstock.pull.run import Run
 from penstock.testing.pull.random_runtime import RandomRuntime
 from penstock.testing.pull.reference import Seen
 from penstock.testing.pull.virtual_runtime import VirtualRuntime

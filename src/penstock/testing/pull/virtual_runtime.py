@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from penstock.pull.runtime import Runtime
+from penstock.pull.pipeline_runtime import Runtime
 from penstock.testing.pull.virtual_loop import VirtualLoop
 
 GRACE = 0.02

@@ -1,4 +1,7 @@
-"""Pieces of this form: sources, transformers and sinks as values. Nothing runs before `Pipeline.run`."""
+"""Modules of dataflow threads as values: sources, transformers and sinks.
+
+Nothing runs before `Pipeline.run`.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.dataflow.edge import Edge, Requests
-from penstock.pull.dataflow.module import Module, Told
+from penstock.pull.dataflow.module_threads import Module, ResultListener
 from penstock.pull.dataflow.variable import Variable
 
 if TYPE_CHECKING:
-    from penstock.pull.module import Module as CallbackModule
-    from penstock.pull.pieces import Sink as CallbackSink
-    from penstock.pull.run import Run
+    from penstock.pull.module_context import Module as CallbackModule
+    from penstock.pull.modules import Sink as CallbackSink
+    from penstock.pull.pipeline_run import Run
 
 Running = Coroutine[Variable[Any], Any, Any]
-"""What a dataflow thread runs."""
+"""Coroutine of a dataflow thread."""
 
 Step = Callable[["Run", Edge], Edge]
-"""Opens a module behind an edge in a run; gives the edge to go on with."""
+"""Function that opens a module on an edge in a run, and returns the output edge."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """A module that is read from; or one followed by transformers. open: opens a new one in a run."""
+    """Source module, optionally followed by transformers. open: opens it in a run."""
 
     name: str
     location: SourceLocation
@@ -34,9 +37,9 @@ class Source:
 
     @classmethod
     def of(cls, name: str, thread: Callable[[Module, Requests], Running], *, width: int = 0) -> Source:
-        """A source that is a thread, which reads `requests` and binds their answers.
+        """Create a source from a thread function, which reads `requests` and binds their answers.
 
-        width: how many requests it works on at once while others wait; 0 where it answers at once, or by
+        width: requests it works on at once; 0 if it answers immediately, or through
                sources that it reads as soon as it is opened.
         """
         location = SourceLocation.of_caller()
@@ -51,13 +54,13 @@ class Source:
         return cls(name, location, open)
 
     def open_in(self, run: Run) -> Edge:
-        """Open new modules of it in a run; the edge to read from."""
+        """Open its modules in a run, and return the edge to read from."""
         return open_steps(run, self.open(run), self.then)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transformer:
-    """A module that reads and is read from; or several, one after the other. width: that of all together."""
+    """Transformer module, or several in sequence. width: of all together."""
 
     name: str
     location: SourceLocation
@@ -68,7 +71,7 @@ class Transformer:
     def of(
         cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
     ) -> Transformer:
-        """A transformer that is a thread, which reads `requests` and writes to the edge upstream of it."""
+        """Create a transformer from a thread function that reads requests and writes to its input edge."""
         location = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge) -> Edge:
@@ -83,46 +86,49 @@ class Transformer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sink:
-    """A module that reads; or transformers followed by one.
+    """Sink module, optionally preceded by transformers.
 
-    open:    opens a new one behind an edge.
+    open:    opens it on an edge.
     width:   of the transformers.
-    bridged: the sink of the callback form that it is, if it is one.
+    bridged: the callback-form sink it was converted from, if any.
     """
 
     name: str
     location: SourceLocation
-    open: Callable[[Run, Edge, Told | None], CallbackModule]
+    open: Callable[[Run, Edge, ResultListener | None], CallbackModule]
     before: tuple[Step, ...] = ()
     width: int = 0
     bridged: CallbackSink | None = None
 
     @classmethod
     def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
-        """A sink that is a thread. It ends with `module.done(result)` or `module.fail(error, partial)`."""
+        """Create a sink from a thread function.
+
+        The thread ends with `module.done(result)` or `module.fail(error, partial)`.
+        """
         location = SourceLocation.of_caller()
 
-        def open(run: Run, upstream: Edge, told: Told | None) -> Module:
+        def open(run: Run, upstream: Edge, on_result: ResultListener | None) -> Module:
             module = Module(run, name, location)
             module.connect(upstream)
-            if told is None:
+            if on_result is None:
                 run.sink(module)
             else:
-                module.told = told
+                module.on_result = on_result
             run.runtime.enter(module.begin, thread, module, upstream)
             return module
 
         return cls(name, location, open)
 
-    def open_in(self, run: Run, edge: Edge, told: Told | None = None) -> CallbackModule:
-        """Open new modules of it in a run, reading from an edge; its own.
+    def open_in(self, run: Run, edge: Edge, on_result: ResultListener | None = None) -> CallbackModule:
+        """Open its modules in a run, reading from an edge, and return the sink's own.
 
-        told: what hears of its result; by default that is a result of the run.
+        on_result: receiver of its result; by default the run.
         """
-        return self.open(run, open_steps(run, edge, self.before), told)
+        return self.open(run, open_steps(run, edge, self.before), on_result)
 
 
-Piece = Source | Transformer | Sink
+AnyModule = Source | Transformer | Sink
 
 
 def open_steps(run: Run, edge: Edge, steps: tuple[Step, ...]) -> Edge:

@@ -1,4 +1,4 @@
-"""Module: the dataflow threads of one element of a running pipeline, and what they read and write."""
+"""Module of dataflow threads: its threads, inputs and outputs in a running pipeline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from penstock.errors import NotAModule
-from penstock.pull import module
+from penstock.pull import module_context
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
 from penstock.pull.dataflow.stream import Port, Stream
@@ -16,34 +16,34 @@ from penstock.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
     from penstock.pull.edge import Edge as CallbackEdge
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 T = TypeVar("T")
 
-Told = Callable[[Exception | None, Any], object]
-"""Hears of a sink's result: `told(None, result)`, or `told(error, partial)`."""
+ResultListener = Callable[[Exception | None, Any], object]
+"""Callback for a sink's result: `on_result(None, result)`, or `on_result(error, partial)`."""
 
 
 class Opens(Protocol):
-    """A source: see `penstock.pull.dataflow.pieces.Source`."""
+    """Source to open: see `penstock.pull.dataflow.modules.Source`."""
 
     def open_in(self, run: Run) -> Edge: ...
 
 
-class Module(module.Module):
-    """What the threads of a module get of the pipeline they run in.
+class Module(module_context.Module):
+    """Context that the threads of a module use.
 
-    An exception in any of its threads fails the module: its other threads are stopped, its
-    inputs failed, and when these have confirmed, its outputs end with the exception.
+    An exception in any of its threads fails the module: its other threads are stopped and its
+    inputs failed. Once these have confirmed, its outputs end with the exception.
     """
 
-    told: Told | None = None
-    """Of a sink within a module of the callback form: what hears of its result in the run's stead."""
+    on_result: ResultListener | None = None
+    """Receiver of the result of a sink within a callback-form module, in place of the run."""
 
     # -- threads --------------------------------------------------------------------------------
 
     def begin(self, thread: Callable[..., Coroutine[Variable[Any], Any, Any]], *of: Any) -> None:
-        """Start its first thread, `thread(*of)`. An exception fails the module, also of the call itself."""
+        """Start its first thread, `thread(*of)`. An exception, also in the call itself, fails the module."""
         self.guard(lambda: self.thread(thread(*of)))
 
     def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
@@ -61,11 +61,11 @@ class Module(module.Module):
         return thread
 
     def when(self, variable: Variable[T], then: Callable[[T], object]) -> None:
-        """A thread that does one thing: `then(value)` when the variable is bound."""
+        """Start a thread that calls `then(value)` when the variable is bound."""
         variable.when_bound(lambda value: self.guard(then, value), self.crash)
 
     def task(self, coroutine: Coroutine[Any, Any, T]) -> Variable[T]:
-        """Run a coroutine in the event loop; a variable of its result, which fails as it does."""
+        """Run a coroutine in the event loop, and return the variable of its result."""
         result: Variable[T] = Variable()
 
         def done(error: Exception | None, value: Any) -> None:
@@ -78,7 +78,7 @@ class Module(module.Module):
         return result
 
     def after(self, seconds: float) -> Variable[None]:
-        """A variable that is bound, to None, when so many seconds have passed."""
+        """Return a variable that is bound to None after so many seconds."""
         passed: Variable[None] = Variable()
         self.later(seconds, passed.bind, None)
         return passed
@@ -95,7 +95,7 @@ class Module(module.Module):
         return edge
 
     async def stop_inputs(self, cause: Ending | End) -> Ending:
-        """Stop all inputs at once. How they ended, when all have confirmed: by the first error, if any."""
+        """Stop all inputs at once, wait for them, and return the first error or done."""
         first = ending(cause)
         port: Port[Answer] = Port()
         answers = Stream(port.tail)
@@ -114,14 +114,14 @@ class Module(module.Module):
 
     @property
     def reading(self) -> list[Edge]:
-        """The inputs of this form that have not told their end, in the order in which they were opened."""
+        """Inputs of this form whose end was not delivered, in the order of opening."""
         inputs: Any = self.inputs
-        return [edge for edge in inputs if isinstance(edge, Edge) and not edge.told]
+        return [edge for edge in inputs if isinstance(edge, Edge) and not edge.end_delivered]
 
     # -- the end --------------------------------------------------------------------------------
 
     def done(self, result: Any = None) -> None:
-        """For sinks: this is the result. Inputs that have not ended are aborted, and confirm first."""
+        """For sinks: set the result, after aborting inputs that have not ended."""
 
         def confirmed(end: Ending) -> None:
             if isinstance(end, Failed):
@@ -133,7 +133,9 @@ class Module(module.Module):
             self._stop_inputs(DONE, confirmed)
 
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
-        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
+        """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
+        failed first.
+        """
         error = error.error if isinstance(error, Failed) else error
         if self.failure is not None:
             attach_close_error(self.failure, error)
@@ -143,7 +145,7 @@ class Module(module.Module):
         self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
-        """The module failed: fail what it reads from, then end what reads from it, both with the error."""
+        """Fail the module: fail its inputs, then end its outputs, both with the error."""
         if self.failure is not None:
             attach_close_error(self.failure, error)
             return
@@ -153,12 +155,12 @@ class Module(module.Module):
 
     def _settled(self, error: Exception | None, result: Any) -> None:
         super()._settled(error, result)
-        if self.told is not None:
-            told, self.told = self.told, None
-            told(error, result)
+        if self.on_result is not None:
+            on_result, self.on_result = self.on_result, None
+            on_result(error, result)
 
     def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and `then(end)` when all have confirmed. It goes on in a failed module."""
+        """Stop all inputs, and call `then(end)` once all have confirmed. Also runs in a failed module."""
 
         async def stopping() -> None:
             then(await self.stop_inputs(cause))

@@ -1,4 +1,4 @@
-"""Fused: neighbouring synchronous transformers as one module that works on whole batches."""
+"""Fusion of neighbouring synchronous transformers into one module that works on whole batches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.opening import opened
+from penstock.pull.module_context import Module
+from penstock.pull.module_opening import opened
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 
 Kernel = Callable[[Iterable[Any]], Iterable[Any]]
@@ -21,7 +21,7 @@ Kernel = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 class OpensKernel(Protocol):
-    """A synchronous transformer: see `penstock.pull.pieces.KernelPart`."""
+    """Synchronous transformer that can be fused: see `penstock.pull.modules.KernelPart`."""
 
     @property
     def name(self) -> str: ...
@@ -32,8 +32,8 @@ class OpensKernel(Protocol):
 
 
 def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
-    """One module of all the parts, reading from `edge`; the edge to read from."""
-    # A failing function is most often in the last line of the user's; the names say which kernels it may be.
+    """Open one module of all the parts, reading from `edge`, and return its output edge."""
+    # A failing function is most often on the user's last line; the joined names list the candidates.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)
     read = opened(module, lambda: Expansion(edge, _chained([part.kernel() for part in parts])).read)
@@ -50,11 +50,12 @@ def _chained(kernels: Sequence[Kernel]) -> Kernel:
 
 
 class Expansion:
-    """Reads values of which each becomes none, one or many.
+    """Module that expands each value to none, one or many.
 
-    feed: makes the values that go on of a batch that comes, lazily. What it raises fails the module after
-          the values before it. rest: those that follow at the end.
-    by_one: ask upstream for single values, no more of them at once than the window; else for batches.
+    feed: lazily yields the output for a batch of input. An exception fails the module after the values before
+          it.
+    rest: the values that follow at the end.
+    by_one: request single values from upstream, at most a window of them, instead of batches.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The rules of the specification for a transformer: what its two edges have to do with each other.
+"""Rules of the specification for a transformer, which relate its two edges.
 
 They hold while upstream has not ended. After that a transformer may answer by itself, or ask
 again; there is nothing left to wait for. The rules of an edge hold for both edges besides.
@@ -13,27 +13,27 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Placed, Reply
+from penstock.pull.rules.traced_edge import Asked, Fault, Faults, Placed, Reply, TracedEdge
 
 
 @dataclass(frozen=True)
 class Transformer:
     """Both edges of a transformer. input: towards upstream. output: towards downstream."""
 
-    input: Interface
-    output: Interface
+    input: TracedEdge
+    output: TracedEdge
     one_to_one: bool = True
 
     @cached_property
     def in_time(self) -> tuple[Placed, ...]:
-        """Requests and replies of both edges, in time."""
+        """List requests and replies of both edges, in time."""
         edges = (self.input, self.output)
         placed: list[Placed] = [asked for edge in edges for asked in edge.requests]
         placed += [reply for edge in edges for reply in edge.replies]
         return tuple(sorted(placed, key=lambda place: place.at))
 
     def held(self, at: int) -> int:
-        """How many values have come in before a place that have not gone out."""
+        """Number of values that have come in before an index and have not gone out."""
         received = sum(reply.event.carried for reply in self.input.replies if reply.at < at)
         return received - sum(reply.event.carried for reply in self.output.replies if reply.at < at)
 
@@ -56,14 +56,14 @@ def t2_answer_waits_for_upstream(both: Transformer) -> Faults:
 
 
 def _told_to_end(both: Transformer, at: int) -> bool:
-    """Whether upstream has ended before a place, or was told to in a way that it does not confirm."""
+    """Whether upstream has ended before an index, or was stopped in a way that it does not confirm."""
     end, stop = both.input.first_end, both.input.first_stop
     indicated = stop is not None and stop.at < at and not stop.event.expects_answer
     return indicated or (end is not None and end.at < at)
 
 
 def _latest_ask(both: Transformer, reply: Reply) -> Asked | None:
-    """The last request that was made of upstream before an answer."""
+    """Return the last ask made of upstream before an answer."""
     requests = both.input.requests
     before = bisect_left(requests, reply.at, key=lambda asked: asked.at)
     return requests[before - 1] if before else None
@@ -89,7 +89,7 @@ def t3_asks_when_asked(both: Transformer) -> Faults:
 
 
 def _demand(place: Placed) -> int:
-    """By how much an event changes what is asked for: an answer says how much of a batch comes."""
+    """Return by how much an event changes the number of requested values; a batch answer tells its size."""
     if isinstance(place, Asked):
         return (place.event.most or 1) if place.event.kind == "ask" else 0
     if isinstance(place, Reply) and place.event.kind == "value" and place.request.event.kind == "ask":
@@ -136,7 +136,7 @@ def t6_no_value_is_lost(both: Transformer) -> Faults:
 
 
 def _lost_with_the_end(both: Transformer) -> int:
-    """How many values of pending asks may be lost: those of asks without an answer are P9's."""
+    """Number of values of pending asks that may be lost. Asks without an answer are covered by P9."""
     stops = [stop.at for stop in (both.input.first_stop, both.output.first_stop) if stop is not None]
     end = both.output.first_end
     if end is not None and _failed_by_itself(both, end):
@@ -173,14 +173,14 @@ def t8_end_is_passed_on(both: Transformer) -> Faults:
 
 
 def _changed(both: Transformer, above: Reply, below: Reply) -> bool:
-    """Whether an end is another downstream than it was upstream, without a reason."""
+    """Whether an end differs downstream from upstream without a reason."""
     failure = both.output.failed_below
     if below.event.kind == "done":
         # What downstream failed by itself is confirmed to it by done, or may be: P7.
-        told = failure is not None and (
+        announced = failure is not None and (
             failure is below.request or failure.event.message == above.event.message
         )
-        return above.event.kind == "error" and not told
+        return above.event.kind == "error" and not announced
     return not (
         (above.event.kind, above.event.message) == (below.event.kind, below.event.message)
         or (failure is not None and failure.event.message == below.event.message)
@@ -190,18 +190,18 @@ def _changed(both: Transformer, above: Reply, below: Reply) -> bool:
 
 
 def _failed_by_itself(both: Transformer, reply: Reply) -> bool:
-    """Whether an error downstream is the transformer's own: it told upstream, or it held a value."""
+    """Whether an error downstream is the transformer's own: it failed upstream, or it held a value."""
     end, stop = both.input.first_end, both.input.first_stop
     if reply.event.kind != "error" or (end is not None and end.event.message == reply.event.message):
         return False
-    told = stop is not None and stop.at < reply.at and stop.event.kind in ("error", "errorInd")
-    if told or both.held(reply.at) > 0:
+    announced = stop is not None and stop.at < reply.at and stop.event.kind in ("error", "errorInd")
+    if announced or both.held(reply.at) > 0:
         return True
     return not both.one_to_one and any(answer.event.carried for answer in both.input.replies)
 
 
 def _stop_of_its_own(both: Transformer, stop: Asked, failure: Asked) -> bool:
-    """Whether a stop may be for something else: an ask that was not forwarded, a value that failed."""
+    """Whether a stop may have another cause: an ask that was not forwarded, or a value that failed."""
     asks = [asked for asked in both.output.requests if _is_ask(asked) and asked.at < failure.at]
     pending = any(asked.answer is None or asked.answer.at > failure.at for asked in asks)
     forwarded = sum(_is_ask(asked) and asked.at < stop.at for asked in both.input.requests)

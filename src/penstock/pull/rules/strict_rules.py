@@ -1,23 +1,24 @@
-"""The invariants of the checker that accompanies the article on pull-streams, at its strictest.
+"""Rules of profile `strict`: the invariants of the checker published with the article on pull-streams.
 
-Followed by what they mean. Three holes of that checker are not: an indication does not put the
-order of answers out of step, one answer out of order is not a reason to call others missing, and
-an ask is an ask however it is written. I0 is ours: what answers nothing cannot happen there.
+They follow the intent of that checker and close three of its holes: an indication does not disturb the order
+of answers, one answer out of order does not make others missing, and every notation of an ask is an ask. I0
+is
+our addition: an answer without a request cannot occur there.
 """
 
 from __future__ import annotations
 
-from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply, Unasked, out_of_order
+from penstock.pull.rules.traced_edge import Asked, Fault, Faults, Reply, TracedEdge, Unasked, out_of_order
 
 
-def i0_answer_has_a_request(edge: Interface) -> Faults:
+def i0_answer_has_a_request(edge: TracedEdge) -> Faults:
     """I0. What is answered has been requested, and expects an answer."""
     for answer in edge.answers:
         if answer.unasked in (Unasked.NO_REQUEST, Unasked.INDICATION):
             yield Fault(answer, f"nothing waits for answer {answer.event.index}", answer.request)
 
 
-def i1_no_ask_after_termination(edge: Interface) -> Faults:
+def i1_no_ask_after_termination(edge: TracedEdge) -> Faults:
     """I1. No value is requested after the stream was stopped or has ended."""
     for asked in edge.requests:
         terminated = _terminated_before(edge, asked.at)
@@ -25,7 +26,7 @@ def i1_no_ask_after_termination(edge: Interface) -> Faults:
             yield Fault(asked, f"an ask after {terminated.event}", terminated)
 
 
-def i2_every_request_is_answered(edge: Interface) -> Faults:
+def i2_every_request_is_answered(edge: TracedEdge) -> Faults:
     """I2. Every request is answered in the end."""
     if edge.complete:
         for asked in edge.requests:
@@ -33,19 +34,19 @@ def i2_every_request_is_answered(edge: Interface) -> Faults:
                 yield Fault(asked, f"request {asked.event.index} has no answer")
 
 
-def i3_one_answer(edge: Interface) -> Faults:
+def i3_one_answer(edge: TracedEdge) -> Faults:
     """I3. A request is answered at most once."""
     for answer in edge.answers:
         if answer.unasked is Unasked.AGAIN and answer.request is not None:
             yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
 
 
-def i4_answers_in_order(edge: Interface) -> Faults:
+def i4_answers_in_order(edge: TracedEdge) -> Faults:
     """I4. Answers come in the order of their requests."""
     yield from out_of_order(edge)
 
 
-def i5_no_value_after_termination(edge: Interface) -> Faults:
+def i5_no_value_after_termination(edge: TracedEdge) -> Faults:
     """I5. No value is answered after the stream was stopped or has ended."""
     for reply in edge.replies:
         terminated = _terminated_before(edge, reply.at)
@@ -53,7 +54,7 @@ def i5_no_value_after_termination(edge: Interface) -> Faults:
             yield Fault(reply, f"a value after {terminated.event}", terminated)
 
 
-def i6_no_request_after_termination(edge: Interface) -> Faults:
+def i6_no_request_after_termination(edge: TracedEdge) -> Faults:
     """I6. Nothing is requested or indicated after the stream was stopped or has ended."""
     for asked in edge.requests:
         terminated = _terminated_before(edge, asked.at)
@@ -61,14 +62,14 @@ def i6_no_request_after_termination(edge: Interface) -> Faults:
             yield Fault(asked, f"it comes after {terminated.event}", terminated)
 
 
-def i7_terminates(edge: Interface) -> Faults:
+def i7_terminates(edge: TracedEdge) -> Faults:
     """I7. The stream is stopped or ends."""
     if edge.complete and edge.first_stop is None and edge.first_end is None:
         yield Fault(edge.last, "nothing stops or ends the stream")
 
 
-def _terminated_before(edge: Interface, at: int) -> Asked | Reply | None:
-    """The earlier of the first stop and the first end, where it comes before a place."""
+def _terminated_before(edge: TracedEdge, at: int) -> Asked | Reply | None:
+    """Return the earlier of the first stop and the first end, if it precedes an index."""
     found = [place for place in (edge.first_stop, edge.first_end) if place is not None and place.at < at]
     return min(found, key=lambda place: place.at, default=None)
 

@@ -1,4 +1,4 @@
-"""Module: one element of a running pipeline, with its edges and what it waits for."""
+"""Module context: the edges, timers and tasks of one module in a running pipeline."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import SPAWN, Synchronous, is_unawaited
 from penstock.pull.edge import Edge, when_all
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import End, attach_close_error
-from penstock.pull.runtime import Cancellable
-from penstock.pull.synchronous import SPAWN, Synchronous, is_unawaited
 
 if TYPE_CHECKING:
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 S = TypeVar("S")
 
 
 class Opens(Protocol):
-    """A source: see `penstock.pull.pieces.Source`."""
+    """Source to open: see `penstock.pull.modules.Source`."""
 
     def open_in(self, run: Run) -> Edge: ...
 
 
 class Module:
-    """What a module's functions get of the pipeline they run in.
+    """Context that a module's functions use: its edges, its run, timers and tasks.
 
-    name, location: what it is called, and the user's line that wrote it.
+    name, location: its name, and the user's source line that created it.
     run:         the run it belongs to.
-    inputs:      edges that it reads from and that have not closed. outputs: edges that read from it.
-    advice:      where it waits for others for ever: why it does, and what to do.
+    inputs:      open edges that it reads from. outputs: edges that read from it.
+    advice:      reason and fix to report if it waits forever.
     """
 
     def __init__(self, run: Run, name: str, location: SourceLocation) -> None:
@@ -48,11 +48,11 @@ class Module:
     # -- time and tasks -------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Return the time of a monotonic clock in seconds."""
         return self.run.runtime.now()
 
     def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
-        """A timer. It does not fire after the module has ended or failed."""
+        """Start a timer, which is cancelled when the module ends or fails."""
 
         def fire() -> None:
             self._waits.discard(wait)
@@ -66,9 +66,9 @@ class Module:
     def spawn(
         self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
     ) -> Cancellable:
-        """A task beside the pipeline; `answer(error, result)` is called when it is done.
+        """Start a task; `answer(error, result)` is called when it is done.
 
-        It is cancelled, and answers nothing, when the module has ended or failed.
+        When the module ends or fails, the task is cancelled without an answer.
         """
 
         def done(error: Exception | None, result: Any) -> None:
@@ -81,7 +81,7 @@ class Module:
         return wait
 
     def guard(self, call: Callable[..., object], *args: Any) -> None:
-        """Call a function of the module from outside; what it raises fails the module."""
+        """Call a function of the module from outside; an exception fails the module."""
         if self.failure is None:
             try:
                 returned = call(*args)
@@ -91,12 +91,12 @@ class Module:
                 self.crash(error)
 
     def drop(self, returned: object) -> None:
-        """Do nothing with what one of its functions returned. Raises `NotAwaited` for a coroutine."""
+        """Ignore the return value of one of its functions. Raises `NotAwaited` for a coroutine."""
         if is_unawaited(returned):
             Synchronous(f"a function of {self.name!r}", SPAWN, self.location)(returned)
 
     def from_thread(self) -> Callable[..., None]:
-        """A function `resume(call, *args)` for another thread to use, once; see `Runtime.expect`."""
+        """Return a function `resume(call, *args)` for one use by another thread; see `Runtime.expect`."""
         resume = self.run.runtime.expect()
 
         def guarded(call: Callable[..., object], *args: Any) -> None:
@@ -105,21 +105,21 @@ class Module:
         return guarded
 
     def enter(self, call: Callable[..., object], *args: Any) -> None:
-        """Call a function of the module from the user's own code, as for a `push`, and all that follows."""
+        """Call a function of the module from user code, such as a `push`, and process all that follows."""
         self.run.runtime.enter(self.guard, call, *args)
 
     # -- what it holds outside ------------------------------------------------------------------
 
     def hold(self, resource: Cancellable) -> None:
-        """Have `resource.cancel()` called when the module has ended, however it does."""
+        """Call `resource.cancel()` when the module ends or fails."""
         self._waits.add(resource)
 
     def closing(self, close: Callable[[Exception | None, Callable[..., object]], object]) -> None:
-        """For sinks: `close(error, closed)` is called once when the inputs ended, before the end is told.
+        """For sinks: call `close(error, closed)` once when the inputs have ended, before the run is told.
 
-        error: what the sink fails with, else None. `closed()` or `closed(error)` says that it is closed.
-        It comes however the sink ends: by `done` or `fail` (from within these, where nothing is left to wait
-        for), an exception, or a run that is stopped.
+        error: failure of the sink, or None. `closed()` or `closed(error)` reports that closing is done.
+        The call is made however the sink ends: by `done` or `fail` (within them if nothing is left to wait
+        for), by an exception, or by a run that is stopped.
         """
         self._close = close
 
@@ -136,15 +136,15 @@ class Module:
         self.inputs[edge] = None
 
     def shared(self, owner: object, make: Callable[[], S]) -> S:
-        """State that several modules of one run have in common, made by the first that asks for it."""
+        """Return state shared by several modules of one run, created on first use."""
         return self.run.shared(owner, make)
 
     # -- the end --------------------------------------------------------------------------------
 
     def done(self, result: Any = None) -> None:
-        """For sinks: this is the result. Inputs that have not ended are aborted, and confirm first.
+        """For sinks: set the result, after aborting inputs that have not ended.
 
-        What closing fails with is the result then. A module that has failed ends with its failure.
+        An error while closing becomes the result. A module that has already failed ends with its failure.
         """
 
         def confirmed(end: End) -> None:
@@ -157,9 +157,10 @@ class Module:
             when_all(self._open_inputs(), True, confirmed)
 
     def fail(self, error: Exception, partial: Any = None) -> None:
-        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first.
+        """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
+        failed first.
 
-        What a module that has failed meets while it closes is attached to its failure.
+        Errors of a failed module while it closes are attached to its failure.
         """
         if self.failure is not None:
             attach_close_error(self.failure, error)
@@ -169,7 +170,7 @@ class Module:
         when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
-        """The module failed: fail what it reads from, then end what reads from it, both with the error."""
+        """Fail the module: fail its inputs, then end its outputs, both with the error."""
         if self.failure is not None:
             attach_close_error(self.failure, error)
             return
@@ -181,8 +182,8 @@ class Module:
     def _give_up(self, error: Exception) -> None:
         self.run.failing.pop(self, None)
         if self.outputs and all(edge.ended is not None for edge in self.outputs):
-            self.run.unheard(self, error)
-        self._settle(error, None)  # the run knows which modules are sinks: one may have outputs, too
+            self.run.undelivered_failure(self, error)
+        self._settle(error, None)  # The run knows which modules are sinks, since a sink may have outputs too.
         for edge in self.outputs:
             edge.finish(error)
 
@@ -211,21 +212,21 @@ class Module:
         self.run.settled(self, error, result)
 
     def _open_inputs(self) -> list[Edge]:
-        # Also one that has failed and has not said so yet: that is no error to be lost.
-        return [edge for edge in self.inputs if not edge.told]
+        # Include inputs that failed but have not reported it, so that no error is lost.
+        return [edge for edge in self.inputs if not edge.end_delivered]
 
     def cancel(self) -> None:
-        """Take back all timers and tasks, and give back what it holds."""
+        """Cancel all timers and tasks, and release held resources."""
         for wait in tuple(self._waits):
             try:
                 wait.cancel()
             except Exception as error:
-                self.run.unheard(self, error)
+                self.run.undelivered_failure(self, error)
         self._waits.clear()
 
 
 class _Wait:
-    """A timer or a task of a module, which forgets it when it is cancelled."""
+    """Timer or task of a module, which forgets it on cancellation."""
 
     __slots__ = ("_among", "of")
 

@@ -1,7 +1,7 @@
-"""Pieces: what pipelines are composed of, as plain values. Nothing runs before `Pipeline.run`.
+"""Modules as values: sources, transformers, sinks and duplexes, from which pipelines are composed.
 
-A piece is a source, a transformer, a sink or a duplex, and says so; each run opens
-fresh modules of it, so a piece may be used again and in several pipelines.
+Nothing runs before `Pipeline.run`. Each run opens the modules anew, so a module may be used repeatedly and in
+several pipelines.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import SourceLocation
+from penstock.pull.argument_checks import SPAWN, refuse_async
 from penstock.pull.edge import Edge
-from penstock.pull.fused import Kernel, open_kernels
-from penstock.pull.module import Module
-from penstock.pull.opening import opened
+from penstock.pull.fusion import Kernel, open_kernels
+from penstock.pull.module_context import Module
+from penstock.pull.module_opening import opened
 from penstock.pull.protocol import BatchRead, Layer, Read
-from penstock.pull.synchronous import SPAWN, refuse_async
 
 if TYPE_CHECKING:
-    from penstock.pull.run import Run
+    from penstock.pull.pipeline_run import Run
 
 _FIX = f"a plain function; {SPAWN}. Threads: Source.of and the like of penstock.pull.dataflow"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Primitive:
-    """A primitive module: its name, and the user's line that wrote it."""
+    """Primitive module: its name, and the user's source line that created it."""
 
     name: str
     location: SourceLocation
@@ -35,11 +35,13 @@ class Primitive:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SourcePart(Primitive):
-    """open:    makes the `read` of a new module.
+    """Primitive source.
+
+    open:    creates the `read` of a running module.
     batches: `read` is a `BatchRead`.
-    linear:  it must not be asked again before it has answered; an abort may come at any time.
-    layer:   requests that it understands, see `Layer`; the edge acts for it where it does not.
-    width:   how many requests it works on at once while others wait; 0 where it answers at once.
+    linear:  it must be asked again only after it has answered; an abort may come at any time.
+    layer:   requests it understands, see `Layer`; the edge handles all others for it.
+    width:   requests it works on at once; 0 if it answers immediately.
     """
 
     open: Callable[[Module], Read | BatchRead]
@@ -51,7 +53,7 @@ class SourcePart(Primitive):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TransformerPart(Primitive):
-    """As `SourcePart`; `open` is given the edge to read from."""
+    """Primitive transformer; see `SourcePart`. `open` takes the edge to read from."""
 
     open: Callable[[Module, Edge], Read | BatchRead]
     batches: bool = False
@@ -62,9 +64,9 @@ class TransformerPart(Primitive):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KernelPart(Primitive):
-    """A synchronous transformer without timing of its own; neighbours of this kind run as one module.
+    """Synchronous transformer without timing of its own, fused with neighbours of its kind.
 
-    kernel: makes the function for a new run.
+    kernel: creates the function for a new run.
     """
 
     kernel: Callable[[], Kernel]
@@ -72,14 +74,17 @@ class KernelPart(Primitive):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MarkPart(Primitive):
-    """No module: does something to the edge at its place, and gives back the edge to go on with."""
+    """Action on the edge at its position; returns the edge to continue with. Not a running module."""
 
     mark: Callable[[Edge], object]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SinkPart(Primitive):
-    """open: begins to read from the edge, now or later; ends with `module.done` or `module.fail`."""
+    """Primitive sink.
+
+    open: starts reading from the edge, now or later; ends with `module.done` or `module.fail`.
+    """
 
     open: Callable[[Module, Edge], object]
 
@@ -88,18 +93,18 @@ Through = TransformerPart | KernelPart | MarkPart
 
 
 class Complete(Protocol):
-    """A pipeline from sources to sinks: see `penstock.pull.pipeline.Pipeline`."""
+    """Complete pipeline from sources to sinks: see `penstock.pull.pipeline.Pipeline`."""
 
     def open_in(self, run: Run) -> tuple[Module, ...]:
-        """Open new modules of all its pieces in a run; those of its sinks."""
+        """Open all modules in a run, and return those of the sinks."""
         ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """A module that is read from; or one followed by transformers.
+    """Source module, optionally followed by transformers.
 
-    beside: complete pipelines that run together with it.
+    beside: complete pipelines to run together with it.
     """
 
     part: SourcePart
@@ -117,12 +122,12 @@ class Source:
         width: int = 0,
         layer: Layer = 3,
     ) -> Source:
-        """A primitive source, named at the caller's line. Parameters: see `SourcePart`."""
+        """Create a primitive source, located at the caller's line. Parameters: see `SourcePart`."""
         refuse_async("Source.of", open, fix=_FIX)
         return cls(SourcePart(name, SourceLocation.of_caller(), open, batches, linear, width, layer))
 
     def open_in(self, run: Run) -> Edge:
-        """Open new modules of it in a run; the edge to read from."""
+        """Open its modules in a run, and return the edge to read from."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.location)
@@ -141,7 +146,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transformer:
-    """A module that reads and is read from; or several, one after the other."""
+    """Transformer module, or several in sequence."""
 
     then: tuple[Through, ...]
     beside: tuple[Complete, ...] = ()
@@ -157,22 +162,23 @@ class Transformer:
         width: int = 0,
         layer: Layer = 3,
     ) -> Transformer:
-        """A primitive transformer, named at the caller's line. Parameters: see `SourcePart`."""
+        """Create a primitive transformer, located at the caller's line. Parameters: see `SourcePart`."""
         refuse_async("Transformer.of", open, fix=_FIX)
         return cls((TransformerPart(name, SourceLocation.of_caller(), open, batches, linear, width, layer),))
 
     @classmethod
     def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
-        """A synchronous transformer that may be fused with its neighbours. See `KernelPart`."""
+        """Create a synchronous transformer that can be fused with its neighbours. See `KernelPart`."""
         return cls((KernelPart(name, SourceLocation.of_caller(), kernel),))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sink:
-    """A module that reads; or transformers followed by one.
+    """Sink module, optionally preceded by transformers.
 
-    behind: where it is a duplex with something behind it: what the duplex gives, up to the last sink,
-            whose result is that of the whole.
+    behind: if it is a duplex with further modules: the duplex's source up to the last sink, whose result is
+            that
+            of the whole.
     """
 
     part: SinkPart
@@ -182,12 +188,12 @@ class Sink:
 
     @classmethod
     def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
-        """A primitive sink, named at the caller's line. See `SinkPart`."""
+        """Create a primitive sink, located at the caller's line. See `SinkPart`."""
         refuse_async("Sink.of", open, fix=_FIX)
         return cls(SinkPart(name, SourceLocation.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
-        """Open new modules of it in a run, reading from an edge; the one that gives the result."""
+        """Open its modules in a run, reading from an edge, and return the one with the result."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         edge = open_through(run, edge, self.before)
@@ -200,7 +206,7 @@ class Sink:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Duplex:
-    """A source and a sink of one thing: a connection, a process, a pair."""
+    """Source and sink of one resource: a connection, a process, a pair."""
 
     source: Source
     sink: Sink
@@ -208,11 +214,11 @@ class Duplex:
     location: SourceLocation = field(default_factory=SourceLocation.of_caller)
 
 
-Piece = Source | Transformer | Sink | Duplex
+AnyModule = Source | Transformer | Sink | Duplex
 
 
 def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
-    """Open transformers one after the other behind an edge; the edge to read from."""
+    """Open transformers in sequence after an edge, and return the edge to read from."""
     for is_kernel, group in groupby(parts, lambda part: isinstance(part, KernelPart)):
         found = list(group)
         if is_kernel:

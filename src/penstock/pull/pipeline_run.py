@@ -1,4 +1,4 @@
-"""Run: one execution of a pipeline, from its start until every end has confirmed."""
+"""Run: one execution of a pipeline, from its start until every end is confirmed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
+from penstock.pull.argument_checks import refuse_async
+from penstock.pull.pipeline_runtime import Cancellable, Runtime
 from penstock.pull.protocol import attach_close_error
-from penstock.pull.runtime import Cancellable, Runtime
-from penstock.pull.stuck import never_answered, not_confirmed, not_finished
-from penstock.pull.synchronous import refuse_async
+from penstock.pull.stalled_run import never_answered, not_confirmed, not_finished
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 CONFIRM_WITHIN = 30.0
-"""Seconds that a module which was told to stop may take to confirm, where nothing is said."""
+"""Default limit on the seconds a module may take to confirm a stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stopping:
-    """A module that was told to stop, and when."""
+    """Module that was told to stop, and when."""
 
     module: EdgeModule
     since: float
 
 
 class Run:
-    """A pipeline that was started. It is finished when its sinks have their results and every edge has ended.
+    """Started pipeline. It is finished when its sinks have results and every edge has ended.
 
-    fuse:    whether neighbouring stateless transformers run as one.
-    window:  requests that sinks keep in flight; None lets each edge say how many are useful.
+    fuse:    run neighbouring stateless transformers as one.
+    window:  requests that sinks keep in flight; None lets each edge choose.
     failures of several sinks: the first is the run's, later ones are attached to it.
     """
 
@@ -51,23 +51,23 @@ class Run:
         self.fuse = fuse
         self.window = window
         self.modules: dict[EdgeModule, None] = {}
-        """Those that were built, and of the ones opened later those that have not ended."""
+        """Modules built with the run, and modules opened later that have not ended."""
         self._later: set[EdgeModule] = set()
         self.finished = False
         self.error: Exception | None = None
         self.partial: Any = None
-        """What a sink held when its stream failed."""
+        """Partial result of the sink when its stream failed."""
         self.results: dict[EdgeModule, Any] = {}
-        """Of the sinks that have settled without an error."""
+        """Results of the sinks that settled without an error."""
         self.wanted: tuple[EdgeModule, ...] | None = None
-        """The sinks whose results are that of the run; None: the last one's is."""
+        """Sinks whose results form the run's result; None for the last one's."""
         self.interrupted: Callable[[BaseException], object] = lambda _error: self.stop()
-        """What ends the run where the wait for it is broken off, by Ctrl-C, a cancellation and the like."""
+        """Exception that interrupted waiting for the run, such as Ctrl-C or a cancellation."""
         self._confirm_within = confirm_within
         self._edges: dict[Edge, None] = {}
         self.failing: dict[EdgeModule, Exception] = {}
-        """Modules that have failed, until what they read from has confirmed."""
-        self._unheard: list[Exception] = []  # by `unheard`, after a failure that was on its way
+        """Failed modules whose inputs have not yet confirmed."""
+        self._unheard: list[Exception] = []  # by `undelivered_failure`, after a failure that was on its way
         self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
         self._sinks: set[EdgeModule] = set()
         self._main: EdgeModule | None = None
@@ -80,13 +80,13 @@ class Run:
     # -- built by a pipeline --------------------------------------------------------------------
 
     def sink(self, module: EdgeModule) -> None:
-        """A sink of the run; the last one that is told before it is built gives the run its result."""
+        """Register a sink. The last one registered before `built` provides the run's result."""
         self._sinks.add(module)
         if self._building:
             self._main = module
 
     def built(self) -> None:
-        """Everything is connected."""
+        """Mark everything as connected."""
         self._building = False
         self._look()
 
@@ -107,13 +107,13 @@ class Run:
         self._edges[edge] = None
 
     def stopping(self, module: EdgeModule, edge: Edge | None = None) -> None:
-        """A module was told to stop at an edge, or a sink is closing; it has a time limit from now on."""
+        """Start the time limit of a module told to stop at an edge, or of a closing sink."""
         self._stopping[module if edge is None else edge] = _Stopping(module, self.runtime.now())
         if self.runtime.has_loop:
             self._watch()
 
     def closed(self, edge: Edge) -> None:
-        """A stream has ended, and all its requests were answered."""
+        """Handle a stream that has ended with all its requests answered."""
         self._edges.pop(edge, None)
         self._stopping.pop(edge, None)
         upper = edge.upper
@@ -122,17 +122,17 @@ class Run:
             if upper in self._later:
                 self._later.discard(upper)
                 del self.modules[upper]
-        if not edge.unheard:
+        if not edge.undelivered_failure:
             self.heard(edge)
         self._look()
 
     def heard(self, edge: Edge) -> None:
-        """What reads from an edge was told its end. Until then its failure is one that closing it brings."""
+        """Handle delivery of an edge's end downstream. Until then, its failure counts as a closing error."""
         if edge.lower is not None:
             edge.lower.inputs.pop(edge, None)
 
     def settled(self, module: EdgeModule, error: Exception | None, result: Any) -> None:
-        """A sink has its result, or what it had when its stream failed."""
+        """Record the result of a sink, or its partial result if its stream failed."""
         if module not in self._sinks:
             return
         self._sinks.discard(module)
@@ -146,16 +146,16 @@ class Run:
         self._look()
 
     def failed(self, error: Exception) -> None:
-        """The run's result is this error, or an earlier one; also of a module whose streams have ended."""
+        """Set the run's error unless there is an earlier one. Also for modules whose streams have ended."""
         if self.error is None:
             self.error = error
         else:
             attach_close_error(self.error, error)
 
-    def unheard(self, module: EdgeModule, error: Exception) -> None:
+    def undelivered_failure(self, module: EdgeModule, error: Exception) -> None:
         """A module failed when its streams had ended, and no neighbour can be told.
 
-        A failure that is on its way to a sink came before, and may still be caught: only at the end of
+        An earlier failure may still be on its way to a sink, and may yet be caught: only at the end of
         the run is it known which of them is the run's error.
         """
         edges = (*module.outputs, *self._edges)
@@ -181,7 +181,7 @@ class Run:
     # -- for whoever waits ----------------------------------------------------------------------
 
     def when_finished(self, listener: Callable[[Run], object]) -> None:
-        """Have `listener(run)` called when the run is finished; now, if it is."""
+        """Call `listener(run)` when the run is finished, or now if it is."""
         refuse_async("when_finished", listener, fix="await the run")
         if self.finished:
             listener(self)
@@ -189,7 +189,7 @@ class Run:
             self._listeners.append(listener)
 
     def result(self) -> Any:
-        """The result of the last sink; of a run that was stopped, what the sink had by then.
+        """Return the result of the last sink; its partial result if the run was stopped.
 
         Raises what its stream failed with. Of a run that is not finished: `EndNotConfirmed`, `NotFinished`
         where something may still come by itself, and else `NeverAnswered`.
@@ -204,7 +204,7 @@ class Run:
         return self.results[self._main] if self._main is not None else None
 
     def wait(self) -> Any:
-        """Work until the run is finished, in an event loop of its own where a module needs one.
+        """Work until the run is finished, in an event loop of its own if a module needs one.
 
         The result. Ctrl-C and the like abort the inputs of all sinks, wait for them, and are raised then.
         """
@@ -230,7 +230,7 @@ class Run:
             self.runtime.loop.run_until_complete(self._until_finished())
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """Wait in the running event loop. Cancelled, it aborts the inputs of its sinks and waits for them."""
+        """Wait in the running event loop. On cancellation, abort the sinks' inputs and wait for them."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> Any:
@@ -275,7 +275,7 @@ class Run:
         self.runtime.raise_escaped()
 
     def stop(self, cause: Exception | None = None) -> None:
-        """Abort (or fail) the inputs of all sinks at work; the run finishes when they confirm."""
+        """Abort (or fail) the inputs of all running sinks; the run finishes when they confirm."""
         for module in tuple(self._sinks):
             if cause is None:
                 self.runtime.enter(module.done)
@@ -283,7 +283,7 @@ class Run:
                 self.runtime.enter(module.crash, cause)
 
     def abandon(self) -> None:
-        """Take back every timer and task that is left."""
+        """Cancel all remaining timers and tasks."""
         for module in tuple(self.modules):
             module.cancel()
         if self._timer is not None:
@@ -293,7 +293,7 @@ class Run:
     # -- what does not end ----------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Have a timer for the module that was told to stop first."""
+        """Set a timer for the module that was told to stop first."""
         if self._timer is None and self._stopping and self._confirm_within is not None and not self.finished:
             since = next(iter(self._stopping.values())).since
             left = max(since + self._confirm_within - self.runtime.now(), 0)
@@ -310,8 +310,7 @@ class Run:
         self._watch()
 
     def stuck(self) -> Exception:
-        """What to tell of a run that is not finished: what failed first, if something has, and in any case
-        the modules which the others wait for."""
+        """Build the error of an unfinished run: its first failure, and the modules that others wait for."""
         error = self._stuck()
         if self.runtime.replay:
             error.add_note(self.runtime.replay)

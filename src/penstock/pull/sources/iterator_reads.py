@@ -1,4 +1,4 @@
-"""Reads from Python iterators, synchronous and asynchronous ones."""
+"""Read functions over Python iterators, synchronous and asynchronous."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.errors import AlreadyUsed, SourceLocation
-from penstock.pull.module import Module
-from penstock.pull.pieces import Source
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Read
 
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.pull.runtime import Cancellable
+    from penstock.pull.pipeline_runtime import Cancellable
 
 
 I = TypeVar("I")
@@ -34,7 +34,7 @@ def drawn(
     *,
     on_stop: Callable[[Exception | None], object] | None = None,
 ) -> Source:
-    """A source of the iterator that `begin` makes at the first ask of a run; nothing is drawn unasked.
+    """Create a source of the iterator that `begin` makes at the first ask of a run.
 
     on_stop: called once the stop is confirmed, with the error or None.
 
@@ -72,7 +72,7 @@ class _Drawn:
             self._items = self._begin()
         batch: list[Any] = []
         try:
-            batch.extend(islice(self._items, most))  # keeps what came before an exception
+            batch.extend(islice(self._items, most))  # keeps the values before an exception
         except Exception as error:
             if not batch:
                 raise
@@ -80,7 +80,7 @@ class _Drawn:
         return batch
 
     def _stop(self, cause: End, answer: AnswerTo) -> None:
-        # A failure that is held back belongs to an ask that was not made: it is as if it had not happened.
+        # A held-back failure belongs to an ask that was never made, so it is dropped.
         close_generator(self._items)
         answer(cause)
         if self._on_stop is not None:
@@ -88,13 +88,13 @@ class _Drawn:
 
 
 def close_generator(items: Iterator[Any] | None) -> None:
-    """Have the `finally` of a generator run. Other iterators belong to whoever made them."""
+    """Close a generator, running its `finally`. Other iterators belong to their creator."""
     if isinstance(items, Generator):
         cast("Generator[Any]", items).close()
 
 
 def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
-    """What begins to iterate: anew in every run, or once only where `items` is an iterator itself.
+    """Return a function that starts iterating: anew in every run, or only once if `items` is an iterator.
 
     name: of the function that the user called, for the error.
     """
@@ -104,7 +104,7 @@ def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
 
 
 def once_only(items: I, name: str) -> Callable[[], I]:
-    """A function that gives `items` the first time, and then raises `AlreadyUsed`."""
+    """Return a function that returns `items` the first time, and then raises `AlreadyUsed`."""
     location = SourceLocation.of_caller()
     left = [items]
 
@@ -126,7 +126,7 @@ _OVER = object()
 
 
 def awaited(items: AsyncIterable[Any]) -> Source:
-    """See `iterate`."""
+    """Create a source of an asynchronous iterator; see `iterate`."""
     if isinstance(items, AsyncIterator):
         begin = once_only(items, "iterate")
     else:
@@ -139,7 +139,7 @@ def awaited(items: AsyncIterable[Any]) -> Source:
 
 
 class _Awaited:
-    """One task per value, and one that closes. The latter waits for the former, which it has cancelled."""
+    """Running source with one task per value, and one that closes after the cancelled value task."""
 
     def __init__(self, module: Module, begin: Callable[[], AsyncIterator[Any]]) -> None:
         self._module = module
@@ -197,10 +197,10 @@ class _Awaited:
     async def _close(self, items: AsyncIterator[Any]) -> None:
         import asyncio
 
-        if self._works:  # a generator that is being worked on cannot be closed
+        if self._works:  # a running generator cannot be closed
             self._left = asyncio.Event()
             await self._left.wait()
         if self._failure is not None:
-            raise self._failure  # of the step that was cancelled: nobody else would hear of it
+            raise self._failure  # error of the cancelled step, which would be lost otherwise
         if isinstance(items, AsyncGenerator):
             await items.aclose()

@@ -1,4 +1,4 @@
-"""Calls: transformers that call something outside for each value, several calls at once."""
+"""Concurrent calls: shared part of transformers that make an external call per value, several at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
+from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, attach_close_error, failure
-from penstock.pull.runtime import Cancellable
 
 Done = Callable[[Exception | None, Any], object]
-"""`done(error, result)`: what became of a call."""
+"""`done(error, result)`: reports the outcome of a call."""
 
 Start = Callable[[Any, Done], Cancellable]
 """`start(value, done)` begins a call; `done(error, result)` is called once, later, also after `cancel`."""
@@ -21,7 +21,7 @@ Start = Callable[[Any, Done], Cancellable]
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A value and, once it is done, what became of it."""
+    """Value with the result of its call, once done."""
 
     value: Any
     done: bool = False
@@ -30,9 +30,9 @@ class _Call:
 
 
 class Calls:
-    """Each ask asks upstream once, at once; values wait until fewer than `width` calls run.
+    """Running transformer. Each ask asks upstream once, at once; values wait while `width` calls are running.
 
-    ordered: results in the order of the values; else as they come.
+    ordered: results in the order of the values; otherwise in order of completion.
     cancel:  calls that run when the stream stops are cancelled; else they are awaited.
              Only when all are over does the module confirm.
 
@@ -49,17 +49,17 @@ class Calls:
         self._asks: deque[AnswerTo] = deque()
         self._waiting: deque[_Call] = deque()
         self._running: dict[_Call, Cancellable | None] = {}
-        self._line: deque[_Call] = deque()  # what is answered next: all calls, or, unordered, those done
+        self._line: deque[_Call] = deque()  # the next answers: all calls, or if unordered, those done
         self._failing = False
-        self._end: End | None = None  # of upstream, by itself
-        self._cause: End | None = None  # why it closes
-        self._closed: End | None = None  # upstream has confirmed
+        self._end: End | None = None  # end of upstream by itself
+        self._cause: End | None = None  # reason for closing
+        self._closed: End | None = None  # end confirmed by upstream
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
-            if self._cause is None:  # else a call has failed, and asks that wait hear of it first
+            if self._cause is None:  # otherwise a call has failed, and waiting asks get the failure first
                 if isinstance(self._end, Exception):
-                    self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
+                    self._asks[0](self._end)  # distinguishes it from a failure of closing
                 self._asks.clear()
             self._asks.append(answer)
             self._close(abort)
@@ -112,7 +112,7 @@ class Calls:
             asks.popleft()(self._end)
 
     def _note(self, error: Exception | None) -> None:
-        """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
+        """Attach the error of an unwanted value to that of the stream, if there is one."""
         if error is not None and isinstance(self._cause, Exception):
             attach_close_error(self._cause, error)
 

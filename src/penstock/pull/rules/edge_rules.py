@@ -1,4 +1,4 @@
-"""The rules of the specification for the two neighbours of an edge.
+"""Rules of the specification for the two modules at an edge.
 
 P1 to P3 and P8, P9 say which answers there are and in which order; P4 to P7 and P10 what they say
 once the stream has ended. Each answer that is wrong breaks one of the latter: what answers an
@@ -7,13 +7,13 @@ abort or an error is judged by P5 and P7, a value after an answered end by P4, b
 
 from __future__ import annotations
 
-from penstock.pull.rules.interface import (
+from penstock.pull.rules.traced_edge import (
     Asked,
     Fault,
     Faults,
-    Interface,
     Placed,
     Reply,
+    TracedEdge,
     Unasked,
     out_of_order,
 )
@@ -21,7 +21,7 @@ from penstock.pull.rules.interface import (
 _LAYERS = {"ask": 1, "abort": 2, "done": 2, "error": 3, "errorInd": 3}
 
 
-def p1_answer_after_its_request(edge: Interface) -> Faults:
+def p1_answer_after_its_request(edge: TracedEdge) -> Faults:
     """P1. An answer happens after its request."""
     numbered = {asked.event.index: asked for asked in reversed(edge.requests)}
     for answer in edge.answers:
@@ -31,19 +31,19 @@ def p1_answer_after_its_request(edge: Interface) -> Faults:
             yield Fault(answer, f"request {answer.event.index} is answered and was {when} made", later)
 
 
-def p2_one_answer(edge: Interface) -> Faults:
+def p2_one_answer(edge: TracedEdge) -> Faults:
     """P2. A request is answered at most once."""
     for answer in edge.answers:
         if answer.unasked is Unasked.AGAIN and answer.request is not None:
             yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
 
 
-def p3_answers_in_order(edge: Interface) -> Faults:
+def p3_answers_in_order(edge: TracedEdge) -> Faults:
     """P3. Answers come in the order of their requests; asks, aborts and errors share one order."""
     yield from out_of_order(edge)
 
 
-def p4_end_is_final(edge: Interface) -> Faults:
+def p4_end_is_final(edge: TracedEdge) -> Faults:
     """P4. After an end no ask is answered by a value, and after done nothing by an error."""
     end, failed_below = edge.first_end, edge.failed_below
     if end is None:
@@ -58,12 +58,12 @@ def p4_end_is_final(edge: Interface) -> Faults:
             yield Fault(reply, "an error after done", end)
 
 
-def p5_abort_is_confirmed(edge: Interface) -> Faults:
+def p5_abort_is_confirmed(edge: TracedEdge) -> Faults:
     """P5. An abort is answered by done, or by an error, and never by a value."""
     yield from _value_for(edge, "abort")
 
 
-def p6_failure_is_final(edge: Interface) -> Faults:
+def p6_failure_is_final(edge: TracedEdge) -> Faults:
     """P6. Once the stream has failed, the answer to a request is the error that failed it.
 
     A stream fails with an error that is answered, or with an error or its indication from
@@ -93,7 +93,7 @@ def p6_failure_is_final(edge: Interface) -> Faults:
 
 
 def _other_error(reply: Reply, cause: Asked | None, completed: Reply | None) -> bool:
-    """Whether an error is not the one of downstream, where it should be. The cause itself is P7's."""
+    """Whether an error differs from downstream's where it should be equal. P7 checks the cause itself."""
     if cause is None or reply.request is cause or reply.event.message == cause.event.message:
         return False
     return reply.request.at > cause.at or completed is not None
@@ -103,7 +103,7 @@ def _must_fail(reply: Reply, cause: Asked) -> bool:
     return reply.request.at > cause.at and reply.request.event.kind != "error"
 
 
-def p7_error_is_confirmed(edge: Interface) -> Faults:
+def p7_error_is_confirmed(edge: TracedEdge) -> Faults:
     """P7. An error is answered by done or by the same error, and never by a value.
 
     The first error that is answered is the one that P6 holds all others to, and so is the one of
@@ -118,20 +118,20 @@ def p7_error_is_confirmed(edge: Interface) -> Faults:
         yield Fault(failed, "confirmed by another error", cause)
 
 
-def _value_for(edge: Interface, kind: str) -> Faults:
+def _value_for(edge: TracedEdge, kind: str) -> Faults:
     for reply in edge.replies:
         if reply.request.event.kind == kind and reply.event.kind == "value":
             yield Fault(reply, f"{kind} {reply.event.index} is answered by a value", reply.request)
 
 
-def p8_indication_has_no_answer(edge: Interface) -> Faults:
+def p8_indication_has_no_answer(edge: TracedEdge) -> Faults:
     """P8. An indication is not answered."""
     for answer in edge.answers:
         if answer.unasked is Unasked.INDICATION and answer.request is not None:
             yield Fault(answer, f"{answer.request.event} expects no answer", answer.request)
 
 
-def p9_every_request_is_answered(edge: Interface) -> Faults:
+def p9_every_request_is_answered(edge: TracedEdge) -> Faults:
     """P9. Every request is answered in the end."""
     if edge.complete:
         for asked in edge.requests:
@@ -139,7 +139,7 @@ def p9_every_request_is_answered(edge: Interface) -> Faults:
                 yield Fault(asked, f"request {asked.event.index} has no answer")
 
 
-def p10_no_value_after_a_stop(edge: Interface) -> Faults:
+def p10_no_value_after_a_stop(edge: TracedEdge) -> Faults:
     """P10. An ask that is made after an abort, an error or an indication gets no value."""
     stop, end = edge.first_stop, edge.first_end
     for reply in edge.replies:
@@ -150,7 +150,7 @@ def p10_no_value_after_a_stop(edge: Interface) -> Faults:
             yield Fault(reply, f"a value for ask {ask.event.index}, which came after {stop.event}", stop)
 
 
-def l_events_of_the_layer(edge: Interface) -> Faults:
+def l_events_of_the_layer(edge: TracedEdge) -> Faults:
     """L. Only events of the layer happen: 1 asks, values and done; 2 aborts too; 3 errors too."""
     placed: list[tuple[Placed, str]] = [(asked, asked.event.kind) for asked in edge.requests]
     placed += [(answer, answer.event.kind) for answer in edge.answers]
@@ -161,7 +161,7 @@ def l_events_of_the_layer(edge: Interface) -> Faults:
             yield Fault(place, f"belongs to layer {needs}, and this is layer {edge.layer}")
 
 
-def w1_numbers_are_unique(edge: Interface) -> Faults:
+def w1_numbers_are_unique(edge: TracedEdge) -> Faults:
     """W1. No two requests of a port have the same number."""
     first: dict[int, Asked] = {}
     for asked in edge.requests:
@@ -170,7 +170,7 @@ def w1_numbers_are_unique(edge: Interface) -> Faults:
         first.setdefault(asked.event.index, asked)
 
 
-def b1_as_many_as_asked_for(edge: Interface) -> Faults:
+def b1_as_many_as_asked_for(edge: TracedEdge) -> Faults:
     """B1. An ask is answered by one value, an ask for a batch by one to as many as it takes.
 
     Batches are ours; the specification has one value per ask.

@@ -1,23 +1,23 @@
-"""source, transformer, sink: modules made of plain functions in the callback form."""
+"""`source`, `transformer`, `sink`: modules made of plain functions in callback form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from penstock.pull.argument_checks import SPAWN, refuse_async, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
-from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Sink, Source, Transformer
 from penstock.pull.protocol import AnswerTo, End, Layer, Read
-from penstock.pull.synchronous import SPAWN, refuse_async, synchronous
 
 _FIX = f"a plain function, or Source.of and the like; {SPAWN}"
 
 
 def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> Source:
-    """A source of a function `read(abort, answer)`; see `penstock.pull.protocol`.
+    """Create a source from a function `read(abort, answer)`; see `penstock.pull.protocol`.
 
-    linear: it is not asked again before it has answered. An abort may come at any time.
+    linear: it is asked again only after it has answered. An abort may come at any time.
     layer:  which requests it understands: 1 asks alone (the edge then confirms an abort for it), 2 aborts too
             (a failure reaches it as an abort), 3 errors too.
 
@@ -30,7 +30,7 @@ def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3)
 def transformer(
     connect: Callable[[Read], Read], *, name: str = "", linear: bool = True, layer: Layer = 3
 ) -> Transformer:
-    """A transformer of a function that is given the `read` upstream of it and returns its own.
+    """Create a transformer from a function that takes the `read` of upstream and returns its own.
 
     linear, layer: see `source`. For a transformer of layer 1 the edge stops what is upstream of it.
     """
@@ -41,9 +41,9 @@ def transformer(
 
 
 def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
-    """A sink of a function that is given the `read` upstream of it and goes on by itself.
+    """Create a sink from a function that takes the `read` of upstream and drives it.
 
-    Its result is what the function returned, once the stream has ended; it fails as the stream did.
+    The result is the function's return value, once the stream has ended. The sink fails if the stream does.
     """
     checked = synchronous("sink", connect, fix=_FIX)
 

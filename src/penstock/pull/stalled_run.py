@@ -1,4 +1,4 @@
-"""Who is to blame where a pipeline does not finish."""
+"""Errors that name the modules responsible for an unfinished pipeline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _OUTSIDE = (
 
 
 def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
-    """stopping: modules that were told to stop, by edge; sinks that close, by themselves.
+    """Build the error for unconfirmed stops, naming modules that do not wait for another of them.
 
-    Named are those that wait for none of the others.
+    stopping: stopped modules by edge, and closing sinks.
+
+    NamedModule are those that wait for none of the others.
     """
     culprits = [module for module in stopping.values() if not any(i in stopping for i in module.inputs)]
     return EndNotConfirmed(
-        f"{_names(culprits)} was told to stop and has not confirmed",
+        f"{_names(culprits)} was stopped and has not confirmed",
         where=[module.location for module in culprits],
         why="A module answers an abort when it has closed, and everything upstream of it.",
         fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
@@ -29,7 +31,7 @@ def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotCon
 
 
 def not_finished(outstanding: int) -> NotFinished:
-    """outstanding: timers, tasks and threads that are left."""
+    """Build the error for a result read early. outstanding: pending timers, tasks and threads."""
     return NotFinished(
         f"the pipeline is at work: {outstanding} of its timers, tasks and threads will still bring something",
         fix="wait() for it, or await it; result() is for a run that is finished",
@@ -38,8 +40,11 @@ def not_finished(outstanding: int) -> NotFinished:
 
 
 def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
-    """edges: those that have not ended. Named is what nobody reads, though others wait for it; or else
-    the modules that were asked and ask nobody themselves; or else those that nobody asks."""
+    """Build the error for a pipeline that nothing can finish. edges: those that have not ended.
+
+    Names outputs that nobody reads although others wait for them; otherwise modules that were asked and ask
+    nobody; otherwise modules that nobody asks.
+    """
     there = dict.fromkeys(edges)
     unread = [edge for edge in there if edge.lower is None]
     if unread:

@@ -1,4 +1,4 @@
-"""Sources of the values that Python gives: collections, iterators, functions, single values."""
+"""Sources of Python values: collections, iterators, functions, single values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, cast
 
-from penstock.pull.module import Module
-from penstock.pull.pieces import Source
+from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous
+from penstock.pull.module_context import Module
+from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.sources.iterators import awaited, begin_of, drawn
-from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
+from penstock.pull.sources.iterator_reads import awaited, begin_of, drawn
 
 
 def values(
     items: Iterable[Any] | None = None, *, on_stop: Callable[[Exception | None], object] | None = None
 ) -> Source:
-    """The items of a collection, in order; of a mapping its values (`keys` for its keys); of None nothing.
+    """Emit the items of a collection in order, or the values of a mapping (`keys` emits its keys).
+
+    None counts as an empty collection.
 
     on_stop: called once when the stream is aborted (with None) or failed (with the error), right
              after the stop was confirmed; not where the stream came to its end.
@@ -40,7 +42,7 @@ def values(
 
 
 def keys(mapping: Mapping[Any, Any]) -> Source:
-    """The keys of a mapping, in its order. Ends and laziness: as `values`.
+    """Emit the keys of a mapping, in its order. Ends and laziness: as `values`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(keys({"a": 1, "b": 2}), collect()).run()
@@ -50,7 +52,7 @@ def keys(mapping: Mapping[Any, Any]) -> Source:
 
 
 def once(value: Any) -> Source:
-    """One value, then done. A stop is confirmed at once.
+    """Emit one value, then done. A stop is confirmed at once.
 
     None is a value like any other; the original makes `once(null)` an empty stream, which is `empty()`.
 
@@ -62,7 +64,7 @@ def once(value: Any) -> Source:
 
 
 def empty() -> Source:
-    """Done, to every ask; a stop is confirmed at once.
+    """Answer every ask with done; a stop is confirmed at once.
 
     >>> from penstock.pull import collect, pull
     >>> pull(empty(), collect()).run()
@@ -72,9 +74,9 @@ def empty() -> Source:
 
 
 def error(cause: Exception) -> Source:
-    """`cause` is the answer to every request: to an ask, and to an abort as well.
+    """Answer every request, asks and aborts alike, with `cause`.
 
-    Downstream that fails with an error of its own hears that one, with `cause` attached.
+    If downstream fails the stream with its own error, it receives that one, with `cause` attached.
 
     >>> from penstock.pull import collect, pull
     >>> pull(error(OSError("the line is dead")), collect()).run()
@@ -92,7 +94,7 @@ def error(cause: Exception) -> Source:
 
 
 def count(last: int | None = None, start: int = 0) -> Source:
-    """`start`, `start + 1`, ... to `last`, which is included; without `last` for ever.
+    """Emit `start`, `start + 1`, ... up to and including `last`, or forever without `last`.
 
     Done after `last`, at once where it is before `start`; a stop is confirmed at once.
     `count(0)` is 0 alone; the original takes a last of 0 for none, and counts for ever.
@@ -107,7 +109,7 @@ def count(last: int | None = None, start: int = 0) -> Source:
 
 
 def infinite(make: Callable[[], Any]) -> Source:
-    """`make()`, called once for each value asked for. It ends when it is stopped, or with what `make` raises.
+    """Emit `make()`, called once per requested value, until stopped or until `make` raises.
 
     >>> import itertools
     >>> from penstock.pull import collect, pull, take
@@ -117,7 +119,7 @@ def infinite(make: Callable[[], Any]) -> Source:
 
     refuse_async("infinite", make, fix="iterate() of an asynchronous generator", passes_on=True)
 
-    # Not map(make, repeat(None)): a StopIteration out of `make` would end the stream as if it were done.
+    # Not map(make, repeat(None)): a StopIteration raised by `make` would end the stream as done.
     def made() -> Iterator[Any]:
         return (make() for _ in repeat(None))
 
@@ -125,7 +127,7 @@ def infinite(make: Callable[[], Any]) -> Source:
 
 
 def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
-    """What an iterable or an asynchronous iterable gives, drawn one by one as it is asked for.
+    """Emit the items of an iterable or asynchronous iterable, drawn one by one on request.
 
     Begun at the first ask of a run, anew in each. An iterator gives its values once: a second run
     of it fails with `AlreadyUsed`. What it raises is the answer after the values before it.

@@ -1,4 +1,4 @@
-"""How sinks read: as fast as they are given, or as fast as they can work."""
+"""Read loops of sinks: as fast as values arrive, or as fast as they can be processed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock.pull.edge import Edge
 from penstock.pull.protocol import End
 
 
-class Asking:
-    """Asks `edge` until it ends or `stop` is called, and hands on what comes, in order.
+class ReadLoop:
+    """Read an edge until it ends or `stop` is called, and pass on its values in order.
 
     take: called with each list of 1 to `batch` values. over: called once, with the end.
     batch: values asked for by one request. More than one is faster; but everything upstream
@@ -33,12 +33,12 @@ class Asking:
         self.stopped = False
 
     def start(self) -> None:
-        """Have the first requests made."""
+        """Make the first requests."""
         for _ in range(self._edge.window):
             self._ask()
 
     def stop(self) -> None:
-        """Make no further request, hand on nothing more."""
+        """Make no further requests, and pass on no further values."""
         self.stopped = True
 
     def _ask(self) -> None:
@@ -56,8 +56,8 @@ class Asking:
             self._edge(None, self._got, self._batch)
 
 
-class Working:
-    """Asks `edge`, and works on up to `width` of the values at once, begun in their order.
+class WorkerLoop:
+    """Read an edge, and process up to `width` values at once, started in order.
 
     begin: `begin(value, finished)` begins to work; it, or whoever it asks, calls `finished()`.
     over:  called once: with done when all work is finished, with an error as soon as it comes;
@@ -88,12 +88,12 @@ class Working:
         self._beginning = False
 
     def start(self) -> None:
-        """Have the first requests made."""
+        """Make the first requests."""
         for _ in range(max(self._width, self._edge.window)):
             self._edge(None, self._got)
 
     def stop(self) -> None:
-        """Make no further request, begin nothing more."""
+        """Make no further requests, and start no further work."""
         self._stopped = True
         self._waiting.clear()
 
@@ -117,7 +117,7 @@ class Working:
 
     def _go_on(self) -> None:
         if self._beginning:
-            return  # work that is finished at once: the loop below goes on with the next
+            return  # work that finished synchronously: the loop below continues with the next value
         self._beginning = True
         try:
             while self._waiting and self._running < self._width and not self._edge.stopped:

@@ -1,4 +1,4 @@
-"""Ledger: which borrower has which value, and in which order results are given on."""
+"""Ledger of lent values: who has which value, and the order of results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Ledger:
-    """Values are read, lent to a borrower, and answered; those of a borrower that fails are lent again.
+    """Accounts of values read, lent and answered. Values of a failed borrower are lent again.
 
-    Invariant: `read - answered == lent + pending`, and results are given in the order of the values.
+    Invariant: `read - answered == lent + pending`, and results are returned in the order of the values.
     `check` verifies it.
     """
 
@@ -25,12 +25,12 @@ class Ledger:
 
     @property
     def pending(self) -> int:
-        """Values that are lent to nobody."""
+        """Number of values lent to nobody."""
         return len(self._pending)
 
     @property
     def lent(self) -> int:
-        """Values that borrowers have and have not answered."""
+        """Number of values that borrowers have not answered."""
         return sum(map(len, self._lent.values()))
 
     @property
@@ -39,37 +39,37 @@ class Ledger:
 
     @property
     def ready(self) -> bool:
-        """Whether the next result in order is there."""
+        """Whether the next result in order is available."""
         return self.given in self._results
 
     def add(self, value: Any) -> None:
-        """A value was read."""
+        """Record a value read from upstream."""
         heapq.heappush(self._pending, (self.read, value))
         self.read += 1
 
     def lend(self, borrower: Hashable) -> Any:
-        """The oldest pending value. Only if there is one."""
+        """Lend the oldest pending value. Requires one."""
         number, value = heapq.heappop(self._pending)
         self._lent.setdefault(borrower, deque()).append((number, value))
         return value
 
     def owes(self, borrower: Hashable) -> bool:
-        """Whether a borrower has values that it has not answered."""
+        """Whether a borrower has unanswered values."""
         return bool(self._lent.get(borrower))
 
     def answer(self, borrower: Hashable, result: Any) -> None:
-        """The result of the oldest value that the borrower has. Only if it `owes`."""
+        """Record the result of the borrower's oldest value. Requires `owes`."""
         number, _ = self._lent[borrower].popleft()
         self._results[number] = result
         self.answered += 1
 
     def take_back(self, borrower: Hashable) -> None:
-        """What the borrower has not answered is pending again."""
+        """Make a borrower's unanswered values pending again."""
         for numbered in self._lent.pop(borrower, ()):
             heapq.heappush(self._pending, numbered)
 
     def give(self) -> Any:
-        """The next result in order. Only if it is `ready`."""
+        """Return the next result in order. Requires `ready`."""
         self.given += 1
         return self._results.pop(self.given - 1)
 

@@ -1,4 +1,4 @@
-"""What rules see of one edge: its requests and its answers, and which belongs to which."""
+"""View of one edge of a trace: its requests and answers, matched to each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.pull.rules.trace import Answer, AnswerPort, Event, Layer, Request,
 
 
 class Unasked(Enum):
-    """Why an answer belongs to no request."""
+    """Reason why an answer belongs to no request."""
 
     NO_REQUEST = auto()
     """Nothing of that number was asked for before."""
@@ -25,7 +25,7 @@ class Unasked(Enum):
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request in a trace. at: its place. answer: the answer that belongs to it, where there is one."""
+    """Request in a trace. at: its index. answer: the matching answer, if any."""
 
     at: int
     event: Request
@@ -33,13 +33,13 @@ class Asked:
 
     @property
     def missing(self) -> bool:
-        """Whether an answer is expected and there is none."""
+        """Whether an expected answer is missing."""
         return self.answer is None and self.event.expects_answer
 
 
 @dataclass(slots=True, eq=False)
 class Answered:
-    """An answer in a trace. at: its place. request: what it answers.
+    """Answer in a trace. at: its index. request: the answered request.
 
     unasked: why it answers nothing; `request` is then the one that it names, if there is one.
     """
@@ -52,7 +52,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that belongs to a request."""
+    """Answer that belongs to a request."""
 
     at: int
     event: Answer
@@ -64,7 +64,7 @@ Placed = Asked | Answered | Reply
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong. at: the event that breaks the rule; None where no event does, as in an empty trace.
+    """Violation of a rule. at: the event at fault; None for an empty trace.
 
     other: the event that it is at odds with, where there is one. text: what is wrong, in a few words.
     """
@@ -78,11 +78,11 @@ Faults = Iterator[Fault]
 
 
 @dataclass(frozen=True)
-class Interface:
+class TracedEdge:
     """One edge of a trace.
 
-    replies: the answers that belong to requests, in time. Answers that belong to none are in
-    `answers` alone: one rule names them, and the others need not stumble over them.
+    replies: the answers that belong to requests, in time. Unmatched answers are only in `answers`:
+    a single rule reports them, so that the others can ignore them.
     """
 
     requests: tuple[Asked, ...]
@@ -99,8 +99,8 @@ class Interface:
         above: AnswerPort,
         layer: Layer,
         complete: bool,
-    ) -> Interface:
-        """The requests of one port and the answers of another."""
+    ) -> TracedEdge:
+        """Match the requests of one port with the answers of another."""
         requests: list[Asked] = []
         answers: list[Answered] = []
         numbered: dict[int, _SameNumber] = {}
@@ -126,28 +126,28 @@ class Interface:
 
     @cached_property
     def first_stop(self) -> Asked | None:
-        """The first request or indication that ends the stream from downstream."""
+        """First request or indication by which downstream ends the stream."""
         return next((asked for asked in self.requests if asked.event.terminates), None)
 
     @cached_property
     def first_end(self) -> Reply | None:
-        """The first answer that says that the stream has ended."""
+        """First answer that ends the stream."""
         return next((reply for reply in self.replies if reply.event.terminates), None)
 
     @cached_property
     def failed_below(self) -> Asked | None:
-        """The error of downstream that failed the stream: nothing had ended it before."""
+        """Error by which downstream failed the stream, if nothing had ended it before."""
         stop, end = self.first_stop, self.first_end
         if stop is None or stop.event.kind not in ("error", "errorInd"):
             return None
         return None if end is not None and end.at < stop.at else stop
 
 
-def out_of_order(edge: Interface) -> Faults:
-    """An answer that comes after that of a later request; or, for a request without an answer, the first
-    answer to a later one.
+def out_of_order(edge: TracedEdge) -> Faults:
+    """Find answers that arrive after the answer to a later request, and requests overtaken without an answer.
 
-    The second is at fault in a complete trace too: whether the answer comes late or never, it was overtaken.
+    For the latter, the first answer to a later request is at fault, in a complete trace too: whether the
+    answer is late or missing, it was overtaken.
     """
     ahead: list[Reply] = []
     for reply in edge.replies:
@@ -164,7 +164,7 @@ def out_of_order(edge: Interface) -> Faults:
 
 @dataclass(slots=True)
 class _SameNumber:
-    """The requests of one number; of a trace that keeps the rules there is one."""
+    """Requests with the same number; exactly one in a valid trace."""
 
     open: deque[Asked] = field(default_factory=lambda: deque[Asked]())
     closed: Asked | None = None

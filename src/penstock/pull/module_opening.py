@@ -1,4 +1,4 @@
-"""Opening a module: what fails then fails its stream, like anything that the module does later."""
+"""Opening of modules: an error while opening fails the module's stream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.errors import NotAModule
 from penstock.pull.protocol import BatchRead, Read
 
 if TYPE_CHECKING:
-    from penstock.pull.module import Module
+    from penstock.pull.module_context import Module
 
 
 def opened(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
-    """The `read` of a new module; of one that cannot be opened, one that fails as the opening did."""
+    """Return the `read` of a new module, or one that fails with the error of opening it."""
     try:
         found = open(*of)
         if callable(found):  # pyright: ignore[reportUnnecessaryComparison]
@@ -22,7 +22,7 @@ def opened(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> R
         raise NotAModule(
             f"{module.name!r} was opened and has no read: its function returned {type(found).__name__}",
             where=[module.location],
-            why="A source or a transformer is what answers read(abort, answer).",
+            why="Sources and transformers answer calls of read(abort, answer).",
             fix="return the function read(abort, answer)",
         )
     except Exception as error:

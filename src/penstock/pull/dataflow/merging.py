@@ -1,4 +1,4 @@
-"""Streams of streams: flatten, cat, merge."""
+"""Streams of streams: `flatten`, `cat`, `merge`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import DONE, Answer, Ask, Done, Ending, Failed, Value, ending
-from penstock.pull.dataflow.module import Module
-from penstock.pull.dataflow.pieces import Running, Source, Transformer
+from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.modules import Running, Source, Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End, attach_close_error
@@ -17,9 +17,9 @@ Asks = Stream[Ask]
 
 
 async def working(module: Module, requests: Requests, work: Callable[[Asks], Running]) -> None:
-    """Have `work(asks)` answer all asks, one after the other, until the stream is stopped.
+    """Run `work(asks)` to answer all asks, one after another, until the stream is stopped.
 
-    Then that thread goes on no more; what the module reads from is stopped, last opened first.
+    Then the thread is not resumed, and the module's inputs are stopped, last opened first.
     """
     port: Port[Ask] = Port()
     worker = module.thread(work(Stream(port.tail)))
@@ -32,7 +32,7 @@ async def working(module: Module, requests: Requests, work: Callable[[Asks], Run
 
 
 async def stop_all(module: Module, cause: Ending | End) -> Ending:
-    """Stop all inputs one after the other, last opened first. How they ended: by the first error, if any."""
+    """Stop all inputs one after another, last opened first. Returns the first error, or done."""
     first = ending(cause)
     for edge in reversed(module.reading):
         answer: Any = await edge.stop(cause)
@@ -44,9 +44,9 @@ async def stop_all(module: Module, cause: Ending | End) -> Ending:
 
 
 async def pass_on(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[Ask, Answer]:
-    """Answer asks, from `ask` on, by what `await answered()` gives, as long as it is values.
+    """Answer asks, from `ask` on, with the values of `await answered()`.
 
-    The ask that has no answer yet, and what came instead of a value.
+    Returns the ask left without an answer, and the message that was not a value.
     """
     while isinstance(answer := await answered(), Value):
         ask.answer.bind(answer)
@@ -55,7 +55,7 @@ async def pass_on(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[As
 
 
 def flatten() -> Transformer:
-    """What each value contains, in order: a source of this form, or a collection. One level only.
+    """Concatenate the contents of each value: a source of this form, or a collection. One level only.
 
     An error of an inner source aborts upstream. An abort stops the inner source first.
 
@@ -85,7 +85,7 @@ def flatten() -> Transformer:
 
 
 def cat(sources: Iterable[Source]) -> Source:
-    """The values of one source after the other. Each is opened when the one before is done.
+    """Concatenate the values of several sources. Each is opened when the one before is done.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> pull(cat([values([1, 2]), values([3])]), collect()).run()
@@ -107,7 +107,7 @@ def cat(sources: Iterable[Source]) -> Source:
 
 
 def merge(*sources: Source) -> Source:
-    """The values of all sources in the order in which they come: each has a reader, and all send to one port.
+    """Merge the values of all sources as they arrive: each has a reader, and all send to one port.
 
     From the first ask on each source is asked ahead, for one value or for as many as its window, and again
     when one of them is given. One that fails fails the others with its error at once; what was read ahead
@@ -139,7 +139,7 @@ _Came = tuple["_Reader", Value | Done]
 
 
 class _Reader:
-    """Reads one source: `ask` is for whoever gives its values, `read` sends them, and done, to a port."""
+    """Reader of one source: `ask` is called by the consumer, `read` sends values and the end to a port."""
 
     def __init__(self, edge: Edge, port: Port[_Came]) -> None:
         self._edge = edge
@@ -165,7 +165,7 @@ class _Reader:
 
 
 async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None:
-    """Answer asks by what came, in order; by done when all readers have come to the end."""
+    """Answer asks with arrivals in order, and with done once all readers have ended."""
     ask, left = await asks.next(), len(readers)
     for reader in readers:
         reader.ask_ahead()

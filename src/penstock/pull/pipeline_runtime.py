@@ -1,8 +1,8 @@
-"""The runtime of pipelines: the one trampoline, timers, tasks.
+"""Runtime of pipelines: a trampoline, timers and tasks.
 
-No answer reaches a module while another of its functions runs: it waits in a queue,
-and the outermost frame works the queue off. So a million synchronous values need no
-stack, no module is entered twice, and no module has to loop around its own reads.
+Answers are queued, and the outermost frame works the queue off. No module is called while another of its
+functions runs, so modules need no loops around their own reads, and a million synchronous values need no
+stack.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Job = tuple[Callable[..., object], tuple[Any, ...]]
 
 DEEPEST = 30
-"""Requests that may stand on the stack within each other; further ones wait in the queue."""
+"""Limit on nested requests on the stack; further ones are queued."""
 
 _SLICE = 0.005
-"""Seconds of work between two turns of the event loop's other tasks."""
+"""Seconds of work before yielding to other tasks of the event loop."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if one does."""
+    """Return the event loop running in this thread, if any."""
     if "asyncio" not in sys.modules:
         return None
     import asyncio
@@ -42,15 +42,15 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class Cancellable(Protocol):
-    """A timer or a task."""
+    """Timer or task that can be cancelled."""
 
     def cancel(self) -> object: ...
 
 
 class Runtime:
-    """One thread's queue of what is to happen, and its event loop where modules wait for something outside.
+    """Event queue of one thread, with an event loop if modules wait for outside events.
 
-    `post` is for modules and edges; `enter` for everything that comes from outside: event loop, user code.
+    `post` is for modules and edges; `enter` is for calls from outside: the event loop, user code.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -64,27 +64,27 @@ class Runtime:
         self._resumes = False
         self._tasks: dict[_Task, None] = {}
         self.replay = ""
-        """How to have the same order of events again, where the runtime has chosen it."""
+        """Instructions to reproduce the order of events, if the runtime chose it."""
         self.outstanding = 0
-        """How many timers, tasks and threads will still bring something."""
+        """Number of outstanding timers, tasks and threads."""
         self.when_idle: Callable[[], object] | None = None
-        """Called where nothing is left to wait for, in a loop of its own; and where something `escaped`."""
+        """Called when the runtime's own loop has nothing left to wait for, or an exception `escaped`."""
         self.escaped: BaseException | None = None
-        """What came out of a call of the event loop, which would only log it."""
+        """Exception that escaped from a call of the event loop, which would only log it."""
 
     # -- the trampoline -------------------------------------------------------------------------
 
     def post(self, lane: object, call: Callable[..., object], *args: Any) -> None:
-        """Have `call(*args)` happen, after what was posted before on the same lane.
+        """Queue `call(*args)`, after everything posted before on the same lane.
 
-        lane: what must keep its order among itself; here all that is posted does.
+        lane: calls of one lane keep their order; this runtime keeps the order of all.
         """
         self._queue.append((call, args))
         if not self._busy:
             self.work()
 
     def descend(self, lane: object, call: Callable[..., object], *args: Any) -> None:
-        """Have `call(*args)` happen: now where the stack allows it and nothing waits, else from the queue."""
+        """Call `call(*args)` now if the stack is shallow and the queue empty, otherwise queue it."""
         if self._busy and self._depth < DEEPEST and not self._queue:
             self._depth += 1
             try:
@@ -95,13 +95,13 @@ class Runtime:
             self.post(lane, call, *args)
 
     def enter(self, call: Callable[..., object], *args: Any) -> None:
-        """`call(*args)` from outside of the pipeline, and all that follows from it.
+        """Run `call(*args)` from outside the pipeline, and process all that follows.
 
-        Raises `WrongThread` in another thread than that which the pipeline works in.
+        Raises `WrongThread` in a thread other than the pipeline's.
         """
         if get_ident() != self._thread:
             raise WrongThread(
-                "a pipeline is told something from a thread other than its own",
+                "a pipeline is called from a thread other than its own",
                 where=[SourceLocation.of_caller()],
                 why="Two threads would work on it at once, and nothing would wake it.",
                 fix="loop.call_soon_threadsafe(...) with its loop; or pushable(thread_safe=True)",
@@ -109,23 +109,23 @@ class Runtime:
         self.post(None, call, *args)
 
     def move_here(self) -> None:
-        """The pipeline works in this thread from now on."""
+        """Bind the pipeline to this thread."""
         self._thread = get_ident()
 
     def prepare(self, call: Callable[..., object], *args: Any) -> None:
-        """Have `call(*args)` happen when `work` is called next."""
+        """Queue `call(*args)` for the next `work`."""
         self._busy = True
         self.post(None, call, *args)
         self._busy = False
 
     def at_rest(self, call: Callable[..., object], *args: Any) -> None:
-        """Have `call(*args)` happen when all that is left waits for something outside."""
+        """Queue `call(*args)` for when only outside events remain to wait for."""
         self._last.append((call, args))
         if not self._busy:
             self.work()
 
     def _take_last(self) -> bool:
-        """Queue the next thing that waited for the rest; whether there was one."""
+        """Queue the next call that waits for rest. Returns whether there was one."""
         if not self._last:
             return False
         call, args = self._last.popleft()
@@ -133,7 +133,7 @@ class Runtime:
         return True
 
     def work(self) -> None:
-        """Work the queue off; within an event loop, let its other tasks have their turn now and then."""
+        """Process the queue; within an event loop, yield to its other tasks regularly."""
         self._busy = True
         queue, depth = self._queue, self._depth
         self._depth = 0
@@ -151,15 +151,15 @@ class Runtime:
         finally:
             self._busy = False
             self._depth = depth
-        self.look_if_idle()
+        self.check_idle()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing will happen by itself any more: a shared loop may always bring something."""
+        """Whether no further event can occur; a shared loop may always bring one."""
         return self._own_loop and not self.outstanding and not self._queue
 
-    def look_if_idle(self) -> None:
-        """Something that was waited for has gone: nothing else may be left."""
+    def check_idle(self) -> None:
+        """Check for idleness after a pending event is gone."""
         if self.when_idle is not None and self.idle:
             self.when_idle()
 
@@ -176,20 +176,20 @@ class Runtime:
             self.in_loop(self.work)
 
     def in_loop(self, call: Callable[..., object], *args: Any) -> None:
-        """A call by the event loop: what escapes from it is raised where the run is waited for."""
+        """Run a call made by the event loop; an escaping exception is raised to whoever waits for the run."""
         try:
             call(*args)
         except BaseException as error:
             self.escape(error)
 
     def escape(self, error: BaseException) -> None:
-        """Have this raised where the run is waited for."""
+        """Record an exception to raise to whoever waits for the run."""
         self.escaped = self.escaped if self.escaped is not None else error
         if self.when_idle is not None:
             self.when_idle()
 
     def raise_escaped(self) -> None:
-        """Raise what escaped from a call of the event loop, once."""
+        """Raise the recorded exception, once."""
         error, self.escaped = self.escaped, None
         if error is not None:
             raise error
@@ -198,9 +198,9 @@ class Runtime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop; one of its own is made when the first module needs one.
+        """Return the event loop, creating one when the first module needs it.
 
-        Raises `LoopRunsAlready` where that could not be run.
+        Raises `LoopRunsAlready` if another one is running in this thread.
         """
         if self._loop is None:
             import asyncio
@@ -210,7 +210,7 @@ class Runtime:
         return self._loop
 
     def check_no_loop_runs(self) -> None:
-        """Raises `LoopRunsAlready` where an event loop runs in this thread."""
+        """Raise `LoopRunsAlready` if an event loop runs in this thread."""
         if running_loop() is not None:
             raise LoopRunsAlready(
                 "the pipeline waits for something outside, and an event loop is running already",
@@ -220,7 +220,7 @@ class Runtime:
             )
 
     def adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Go on in this event loop. Raises `LoopRunsAlready` for a pipeline that waits in another one."""
+        """Continue in this event loop. Raises `LoopRunsAlready` for a pipeline that waits in another one."""
         if self._loop is None:
             self._loop, self._own_loop = loop, False
         elif self._loop is not loop:
@@ -232,7 +232,7 @@ class Runtime:
 
     @property
     def is_shared(self) -> bool:
-        """Whether its event loop is that of others."""
+        """Whether the event loop belongs to somebody else."""
         return not self._own_loop
 
     @property
@@ -240,19 +240,19 @@ class Runtime:
         return self._loop is not None
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Return the time of a monotonic clock in seconds."""
         return time.monotonic() if self._loop is None else self._loop.time()
 
     def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
-        """Have `call(*args)` happen after so many seconds, unless the timer is cancelled."""
+        """Start a timer that runs `call(*args)` after so many seconds."""
         return _Timer(self, seconds, call, args)
 
     def spawn(
         self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
     ) -> Cancellable:
-        """Run a coroutine beside everything else, and have `answer(error, result)` happen when it is done.
+        """Run a coroutine as a task, and call `answer(error, result)` when it is done.
 
-        A task that is cancelled here answers nothing; one that somebody else cancels (`asyncio.run` cancels
+        A task cancelled through this handle gives no answer. One cancelled elsewhere (`asyncio.run` cancels
         all there are when it ends) answers `CallCancelled`.
         """
         task = _Task(self, coroutine, answer)
@@ -260,11 +260,11 @@ class Runtime:
         return task
 
     def task_done(self, task: _Task) -> None:
-        """Told by a task."""
+        """Handle the end of a task. Called by the task."""
         self._tasks.pop(task, None)
 
     async def tasks_over(self, seconds: float | None) -> None:
-        """Wait until cancelled tasks have cleaned up, so many seconds at most."""
+        """Wait until cancelled tasks have cleaned up, for a limited number of seconds."""
         import asyncio
 
         tasks = [task.task for task in self._tasks if task.cancelled]
@@ -272,14 +272,14 @@ class Runtime:
             await asyncio.wait(tasks, timeout=seconds)
 
     def expect(self) -> Callable[..., None]:
-        """Announce a call from another thread: `resume(call, *args)`, to be used once and from any thread."""
+        """Announce a call from another thread; returns `resume(call, *args)` for one use by any thread."""
         loop = self.loop
         self.outstanding += 1
         used = False
 
         def arrive(call: Callable[..., object], args: tuple[Any, ...]) -> None:
             nonlocal used
-            if not used:  # a second use would count something else out
+            if not used:  # a second use would miscount
                 used = True
                 self.outstanding -= 1
                 self.in_loop(self.enter, call, *args)
@@ -288,13 +288,13 @@ class Runtime:
             try:
                 loop.call_soon_threadsafe(arrive, call, args)
             except RuntimeError:
-                if not loop.is_closed():  # else nobody waits for the thread any more
+                if not loop.is_closed():  # otherwise nobody waits for the thread any more
                     raise
 
         return resume
 
     def close(self) -> None:
-        """End the event loop, if it is the runtime's own."""
+        """Close the event loop if the runtime owns it."""
         if self._own_loop and self._loop is not None:
             loop, self._loop = self._loop, None
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -303,7 +303,7 @@ class Runtime:
 
 
 class _Timer:
-    """A call that will happen; `cancel` takes it back. Raises `BadOption` for no number of seconds."""
+    """Pending call that can be cancelled. Raises `BadOption` for no number of seconds."""
 
     def __init__(
         self, runtime: Runtime, seconds: float, call: Callable[..., object], args: tuple[Any, ...]
@@ -331,7 +331,7 @@ class _Timer:
 
 
 class _Task:
-    """A coroutine that runs; `cancel` takes back its answer too."""
+    """Running coroutine; `cancel` also suppresses its answer."""
 
     def __init__(
         self,
@@ -355,13 +355,11 @@ class _Task:
         self._runtime.task_done(self)
         error = cancelled_elsewhere() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Exception):
-            if not isinstance(
-                error, KeyboardInterrupt | SystemExit
-            ):  # those the event loop has raised already
+            if not isinstance(error, KeyboardInterrupt | SystemExit):  # already raised by the event loop
                 self._runtime.escape(error)
-            error = _ended_by(error)  # the module must not wait for its answer
+            error = _ended_by(error)  # so that the module does not wait for its answer
         if self.cancelled:
-            self._runtime.look_if_idle()
+            self._runtime.check_idle()
         else:
             self._runtime.enter(self._answer, error, None if error is not None else task.result())
 
@@ -378,7 +376,7 @@ def _ended_by(error: BaseException) -> CallCancelled:
 
 
 def cancelled_elsewhere() -> CallCancelled:
-    """The error of a task that somebody else than the pipeline has cancelled."""
+    """Build the error for a task cancelled by somebody other than the pipeline."""
     return CallCancelled(
         "a task of the pipeline was cancelled by somebody else",
         why="Nobody but the pipeline knows what waits for it; asyncio.run() cancels all tasks that are left.",

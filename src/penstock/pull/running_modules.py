@@ -1,18 +1,18 @@
-"""What handles of the user's reach: the modules at work, in all runs."""
+"""Registry of a user handle's running modules across all runs, and the handle that aborts them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from penstock.pull.module import Module
+from penstock.pull.module_context import Module
 from penstock.pull.protocol import End
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """One item for each module at work, forgotten when that has ended or its run was given up."""
+    """One item per running module, removed when the module ends or its run is abandoned."""
 
     def __init__(self) -> None:
         self._items: dict[_Entry[T], T] = {}
@@ -40,14 +40,14 @@ class _Entry(Generic[T]):
 
 
 class AbortHandle:
-    """Stops modules from outside of their pipelines, for good: those that begin later are stopped at once."""
+    """Handle that permanently stops modules from outside their pipelines, including later ones."""
 
     def __init__(self) -> None:
         self.cause: End | None = None
         self.at_work: Registry[Callable[[End], object]] = Registry()
 
     def abort(self, error: Exception | None) -> None:
-        """Stop all modules, without an error as an abort does. Only the first call counts."""
+        """Stop all modules, with `error` or, without one, as an abort. Only the first call counts."""
         if self.cause is None:
             self.cause = error or True
             for stop in self.at_work:
