@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import BadCase
-from penstock.testing.conformance import functions, run_file
-from penstock.testing.conformance.fields import Fields
-from penstock.testing.conformance.functions import NotAFunction, function_of
+from penstock.testing.conformance import case_functions, run_file
+from penstock.testing.conformance.case_format import Fields
+from penstock.testing.conformance.case_functions import NotAFunction, function_of
 from tests.golden import assert_golden
 
 TEXTS = Path(__file__).parent / "bad_files"
@@ -247,7 +247,7 @@ def test_a_function_that_is_more_than_a_function_is_refused(text: str) -> None:
 
 
 def test_the_function_of_a_text_is_what_the_text_says() -> None:
-    tree = ast.parse(Path(functions.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(case_functions.__file__).read_text(encoding="utf-8"))
     table = next(node.value for node in tree.body if isinstance(node, ast.AnnAssign))
     assert isinstance(table, ast.Dict)
     for text, function in zip(table.keys, table.values, strict=True):
@@ -259,5 +259,5 @@ def test_the_function_of_a_text_is_what_the_text_says() -> None:
 def test_cases_may_use_further_functions_that_a_program_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotAFunction):
         function_of("lambda x: x + 77")
-    monkeypatch.setitem(functions.FUNCTIONS, "lambda x: x + 77", lambda x: x + 77)
+    monkeypatch.setitem(case_functions.FUNCTIONS, "lambda x: x + 77", lambda x: x + 77)
     assert function_of("  lambda x: x + 77")(1) == 78

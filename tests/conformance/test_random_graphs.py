@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from penstock.testing.conformance.fields import Fields
+from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.tick_cases import read_case, run_case
 from tests.conformance import naive
 from tests.conformance.random_graphs import STATELESS, graphs

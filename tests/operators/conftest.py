@@ -16,7 +16,7 @@ from penstock.spark.refusals import check_runs_on_spark
 from penstock.testing import Backend, InProcess
 from penstock.testing.oracle import NotOfBags
 from penstock.testing.tick_oracle import TickOracle
-from penstock.testing.ticks import TickInput
+from penstock.testing.tick_tables import TickInput
 from tests.random_flows.cases import Accumulated, Case
 from tests.spark.tasks_in_process import InProcessTasks
 

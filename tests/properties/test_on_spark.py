@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock import io
 from penstock.spark import run
 from penstock.testing import answers
-from penstock.testing.ticks import check_consolidated
+from penstock.testing.tick_tables import check_consolidated
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts
 
 pytestmark = pytest.mark.spark

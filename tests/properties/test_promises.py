@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock import Engine
 from penstock.analysis import analyse
 from penstock.testing.oracle import answers
-from penstock.testing.ticks import check_consolidated
+from penstock.testing.tick_tables import check_consolidated
 from tests.properties.effort import examples
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts, with_every_stream_watched
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
 from penstock.testing.tick_oracle import TickOracle
-from penstock.testing.ticks import check_consolidated
+from penstock.testing.tick_tables import check_consolidated
 from tests.properties.effort import examples
 from tests.properties.test_state import restarted
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts

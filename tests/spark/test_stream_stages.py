@@ -15,7 +15,7 @@ import penstock as ps
 from penstock import Engine, Flow, col
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.placing.stages import StagePlan, cut
-from penstock.testing.ticks import check_consolidated
+from penstock.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import InProcessTasks

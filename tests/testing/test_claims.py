@@ -14,9 +14,8 @@ from penstock.errors import BrokenClaim
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.lattice import Max, Merging, SetUnion
 from penstock.testing import check_claims
-from penstock.testing.claim_rows import pools
+from penstock.testing.claim_examples import find_list, pools
 from penstock.testing.claims import try_claims
-from penstock.testing.counterexamples import find_list
 from tests.cli.conftest import Run
 from tests.golden import assert_golden
 

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.testing import InProcess, check_ticks
-from penstock.testing.ticks import read_table
+from penstock.testing.tick_tables import read_table
 
 
 class Item(NamedTuple):

@@ -1,10 +1,10 @@
-"""Tools for tests of flows: tick tables, claims, an oracle, checks of pull-stream modules.
+"""Test tools for flows: tick tables, claims, an oracle, and checks of pull-stream modules.
 
 Imported by themselves: `penstock.testing.strategies`, which needs Hypothesis; `penstock.testing.compute`, a
 simulation of served views; `penstock.testing.conformance`, the runner of `penstock conform`.
 """
 
-from penstock.testing import oracle_folds as oracle_folds  # what folds mean is registered with the oracle
+from penstock.testing import oracle_folds as oracle_folds  # registers folds with the oracle
 from penstock.testing.claims import check_claims
 from penstock.testing.lattice_laws import check_lattice
 from penstock.testing.oracle import answers
@@ -22,7 +22,7 @@ from penstock.testing.pull import (
     reference_transformer,
 )
 from penstock.testing.show import show
-from penstock.testing.ticks import Backend, InProcess, check_ticks
+from penstock.testing.tick_tables import Backend, InProcess, check_ticks
 
 __all__ = [
     "Backend",

@@ -1,7 +1,7 @@
-"""The claims of a flow, each run as a property test on rows of the type that it is about.
+"""Property tests of the claims in a flow, on example rows of their types.
 
-Of a fold: `commutative`, `idempotent`, `monotone`. Of a lattice: its laws. Nothing
-is run but the functions themselves, on short lists of small rows.
+Folds claim `commutative`, `idempotent`, `monotone`; lattices claim their laws. Only the claimed functions
+run, on short lists of small rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from penstock.flow.operators.reduce_keyed import ReduceKeyed
 from penstock.flow.operators.state import State
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.lattice import Lattice, Max
-from penstock.testing.claim_rows import Pool, pools
-from penstock.testing.counterexamples import EXAMPLES, Outcome, find_list
+from penstock.testing.claim_examples import EXAMPLES, Outcome, Pool, find_list, pools
 from penstock.testing.lattice_laws import LAWS, check_law
 from penstock.testing.oracle_folds import item_of
 
@@ -39,11 +38,11 @@ GivenRows: TypeAlias = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a claim.
+    """Result of testing a claim.
 
-    operator: name of the operator. claim: "commutative", or the lattice that is claimed to be one.
-    examples: on how many lists of rows, or values, it was seen to hold.
-    broken:   the counterexample, if there is one.
+    operator: name of the operator. claim: "commutative", or the name of the claimed lattice.
+    examples: number of lists of rows, or values, on which it held.
+    broken:   the counterexample, if any.
     """
 
     operator: str
@@ -60,11 +59,11 @@ class Tried:
 
 
 def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> list[Tried]:
-    """Run every claim of a flow as a property test; what came of each.
+    """Test every claim of a flow as a property test, and return the results.
 
     rows:     for operators by name, rows of their input as users see them, the simplest
-              first, where those that fit the row type will not do.
-    examples: how many lists of rows are tried for a claim.
+              first, if generated ones are unsuitable.
+    examples: number of lists of rows per claim.
 
     Raises `BrokenClaim` with a small counterexample for the first claim that does not hold.
 
@@ -84,7 +83,7 @@ def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = E
 
 
 def try_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> Iterator[Tried]:
-    """As `check_claims`, one claim after the other, broken ones among them."""
+    """Test claims one after another like `check_claims`, yielding broken ones too."""
     graph = flow.graph()
     for node in graph.nodes:
         site = Site(graph, node, (rows or {}).get(node.name), examples)
@@ -93,7 +92,7 @@ def try_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXA
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An operator whose claims are tried: where it stands, and rows that were given for it."""
+    """Operator with claims, its position in the flow, and example rows given for it."""
 
     graph: FlowGraph
     node: Node
@@ -102,13 +101,13 @@ class Site:
 
     @property
     def schema(self) -> Schema:
-        """Of the input."""
+        """Schema of the input."""
         return self.graph.nodes[self.node.inputs[0]].schema
 
     def pools(self, item: Expr | None, keys: Keys = ()) -> list[Pool]:
-        """What a function gets of the rows of one key, the simplest first.
+        """Group the function's inputs for the rows of one key into pools, simplest first.
 
-        The values of one pool are such as one function may take.
+        One function can take all values of a pool.
         """
         found = [self.given] if self.given is not None else pools(self.schema)
         if item is not None:
@@ -117,7 +116,7 @@ class Site:
         return [self._of_one_key(rows, keys) for rows in found] if keys else list(found)
 
     def _of_one_key(self, rows: Pool, keys: Keys) -> Pool:
-        """The rows, all with the key columns of the first."""
+        """Give all rows the key columns of the first."""
         inside, seen = from_user(self.schema, what="rows"), to_user(self.schema)
         names = {expr.name for _, expr in keys if isinstance(expr, Column)}
         kept = [name in names for name in self.schema.names]
@@ -133,7 +132,7 @@ class Site:
 
 @singledispatch
 def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
-    """Try the claims of an operator; most make none."""
+    """Test the claims of an operator; most make none."""
     yield from ()
 
 
@@ -142,10 +141,10 @@ def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A folding function with what it begins with, called on lists of items.
+    """Folding function with its initial value, applied to lists of items.
 
-    first: makes what it begins with anew; None where that is the first item.
-    inside: from what is accumulated to how it stands in rows.
+    first: creates the initial value; None if that is the first item.
+    inside: converts the accumulated value to its form in rows.
     """
 
     function: Callable[..., Any]
@@ -154,7 +153,7 @@ class Folded:
     site: Site = field(repr=False)
 
     def of(self, items: Items) -> Any:
-        """What is accumulated of the items, as it stands in a row."""
+        """Fold the items, and return the accumulated value in its form in rows."""
         rest = list(items)
         accumulated = rest.pop(0) if self.first is None else self.first()
         for item in rest:
@@ -170,7 +169,7 @@ def _first(init: object, schema: Schema) -> Callable[[], Any]:
         return lambda: None
     (row,) = from_user(schema, what="init")([init])
     seen = to_user(schema)
-    # From the row each time: a function may alter what it is given.
+    # Converted from the row each time, because a function may modify its argument.
     return lambda: seen(row)
 
 
@@ -184,7 +183,7 @@ def _try_claim(claim: str, folded: Folded, kinds: list[Pool]) -> Tried:
     node, tried = folded.site.node, 0
 
     def refuting(items: Items) -> tuple[Items, Items] | None:
-        """Of two lists that must come to the same (or the second to no less), the first that do not."""
+        """Return the first pair of lists that violates the claimed relation."""
         nonlocal tried
         for before, after in variants(items):
             one, other = Outcome.of(folded.of, before), Outcome.of(folded.of, after)

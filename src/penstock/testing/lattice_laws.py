@@ -1,4 +1,4 @@
-"""The laws of lattices, each tried on values until some refute it."""
+"""Laws of lattices, tested on values until a counterexample is found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from penstock.errors import BrokenClaim, Step
 from penstock.lattice import Lattice
-from penstock.testing.counterexamples import EXAMPLES, Outcome, find_list
+from penstock.testing.claim_examples import EXAMPLES, Outcome, find_list
 
 Sides: TypeAlias = tuple[tuple[str, Outcome], tuple[str, Outcome]]
 """Two calls that must come to the same, each as it is written and what it came to."""
@@ -17,9 +17,11 @@ _MERGES = 40
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """broken: what is said of a lattice that breaks it.
-    values: how many values it speaks of.
-    sides:  from the lattice and so many values to the two calls.
+    """Law of a lattice.
+
+    broken: its description in an error.
+    values: number of values it relates.
+    sides:  maps the lattice and the values to the two calls to compare.
     """
 
     broken: str
@@ -28,8 +30,11 @@ class Law:
 
 
 def check_lattice(lattice: Lattice, values: Collection[Any], *, examples: int = EXAMPLES) -> None:
-    """Try the laws of a lattice: merging is associative, commutative and idempotent, the bottom
-    changes nothing, and the order is that of the merge.
+    """Test the laws of a lattice: merging is associative, commutative and idempotent, and bottom is neutral.
+
+    The order must agree with merging.
+
+    The order must agree with merging.
 
     values:   some values of the lattice, the simplest first; merges of them are tried too.
     examples: on how many combinations of them each law is tried.
@@ -53,7 +58,7 @@ def check_lattice(lattice: Lattice, values: Collection[Any], *, examples: int = 
 def check_law(
     lattice: Lattice, law: Law, values: Sequence[Any], examples: int, where: tuple[Step, ...] = ()
 ) -> int:
-    """Try one law; how many examples came to a value on both sides. Raises `BrokenClaim`."""
+    """Test one law, and return the number of examples with a value on both sides. Raises `BrokenClaim`."""
     tried = 0
 
     def refutes(some: list[Any]) -> bool:
@@ -70,7 +75,7 @@ def check_law(
 
 
 def _merges(lattice: Lattice, values: Sequence[Any]) -> list[Any]:
-    """Values that come of merging two."""
+    """List the merges of two values."""
     pairs = ((one, other) for at, one in enumerate(values) for other in values[:at])
     merged = (Outcome.of(lattice.merge, *pair) for pair, _ in zip(pairs, range(_MERGES), strict=False))
     return [outcome.value for outcome in merged if outcome.error is None]

@@ -1,9 +1,8 @@
-"""What a flow means, computed from scratch: no increments, no engine, no cleverness.
+"""Oracle: the results of a flow recomputed from scratch, without increments or an engine.
 
-A bag is a `Counter` of rows. Given the whole input of every source, each
-operator's output bag follows from its input bags by the sentence in the
-operator's docstring. Engines are right when what they have emitted so far adds
-up to this. Keep it stupid: whoever doubts an answer must be able to check it here.
+A bag is a `Counter` of rows. Given the whole input of every source, each operator's output bag follows from
+its input bags by the definition in the operator's docstring. An engine is correct if its outputs so far add
+up to this. Keep it simple, so that every answer can be verified by reading it.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ Bag: TypeAlias = Counter[Row]
 
 
 def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
-    """What each sink holds once all of `inputs` has come: rows of the inside form, with counts.
+    """Compute the contents of each sink for all of `inputs`: internal rows with counts.
 
-    inputs: per source, rows and how often they are there; never less than 0 times.
+    inputs: per source, rows with their multiplicities, never negative.
     Raises `EvaluationError` where an expression does, `NoFixpoint` where a loop has none.
     """
     bags = node_bags(graph, inputs)
@@ -59,9 +58,9 @@ def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[s
 
 
 def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list[Bag]:
-    """The output bag of every node, by node id.
+    """Compute the output bag of every node, by node id.
 
-    Only a feedback reads a node written after it. It starts empty, everything is
+    Only a feedback reads a later node. It starts empty, everything is
     computed again and again, and when nothing changes any more that is the answer.
 
     Raises `NotOfBags` for an operator that answers each tick for itself: its answers
@@ -88,14 +87,14 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
 
 
 def bag_of(rows: Mapping[Row, int]) -> Bag:
-    """The rows that are there. Raises `NotOfBags` where one has negative multiplicity: it may come yet."""
+    """Return the rows as a bag. Raises `NotOfBags` for negative multiplicities, which may be temporary."""
     if any(count < 0 for count in rows.values()):
         raise NotOfBags("a row has been taken back before it came")
     return Counter({row: count for row, count in rows.items() if count})
 
 
 def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
-    """An expression as a function of one row."""
+    """Convert an expression to a function of one row."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
     scope = Scope(schema, variables, {})
     source = f"lambda {', '.join(variables)}: {lower(expr, scope)}"
@@ -118,18 +117,20 @@ _Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
 
 
 class NotOfBags(Exception):
-    """There is no bag to answer of: a row is taken back before it comes, or an operator reads more out of
-    its input than what it adds up to, its ticks or the order of rows."""
+    """Raised if bags do not determine the answer.
+
+    Either a row is retracted before it is inserted, or an operator depends on ticks or on the order of rows.
+    """
 
 
 def reads_ticks(operator: Operator) -> bool:
-    """Whether the rows that an operator gives depend on ticks, and not only their order."""
+    """Whether the output of an operator depends on ticks, beyond their order."""
     return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
 
 
 @singledispatch
 def answer_of_bags(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
-    """The output bag of an operator, given the schemas and bags of its inputs. Raises `NotOfBags`."""
+    """Compute the output bag of an operator from the schemas and bags of its inputs. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of bags")
 
 
@@ -140,7 +141,7 @@ def _sink(operator: Sink, node: Node, inputs: _Inputs) -> Bag:
 
 @answer_of_bags.register
 def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
-    # Once nothing is pending, later is now.
+    # Once nothing is pending, deferred rows have arrived.
     return inputs[0][1]
 
 
@@ -305,7 +306,7 @@ def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
     out: Bag = Counter()
     for rows in groups.values():
         rows.sort(key=rank)
-        # Sorts are stable: the least important order first, the most important last.
+        # Sorts are stable, so sort by the least significant column first.
         for ordering in reversed(operator.by):
             value = function_of(ordering.expr, schema)
             rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)

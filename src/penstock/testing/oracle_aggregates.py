@@ -1,4 +1,4 @@
-"""What each aggregate function means, from all values of a group at once."""
+"""Oracle of aggregate functions, from all values of a group at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Arguments: TypeAlias = Sequence[tuple[Any, ...]]
 
 
 def rank(value: Any) -> Any:
-    """What values are ordered by: nulls first, NaN greatest, rows and lists from the left."""
+    """Return the sort key of a value: nulls first, NaN greatest, rows and lists from the left."""
     if value is None:
         return (0,)
     if isinstance(value, float):
@@ -41,9 +41,9 @@ def rank(value: Any) -> Any:
 
 @singledispatch
 def answer_of(aggregation: Aggregation, result: DataType, rows: _Arguments) -> Any:
-    """The answer for a group.
+    """Compute an aggregate of a group.
 
-    rows: per row of the group, the values of `aggregation.arguments()`; at least one row.
+    rows: the values of `aggregation.arguments()` for each row of the group; at least one row.
     """
     raise NotImplementedError(f"the oracle does not know {type(aggregation).__name__}")
 
@@ -75,10 +75,10 @@ def _mean(aggregation: Mean, result: DataType, rows: _Arguments) -> Any:
 
 
 def _rounded(values: list[Any], parts: int, result: DataType) -> Any:
-    """The exact sum divided by `parts`, rounded once to the type `result`."""
+    """Divide the exact sum by `parts`, rounded once to the type `result`."""
     special = [v for v in values if isinstance(v, float) and not math.isfinite(v)]
     if special:
-        # Infinities of both signs have no sum, NaN has none with anything.
+        # Infinities of both signs, and anything with NaN, sum to NaN.
         return special[0] if all(v == special[0] for v in special) else NAN
     exact = sum((Fraction(v) for v in values), Fraction(0)) / parts
     if result == FLOAT64:

@@ -1,6 +1,6 @@
-"""What folds, lattices and thresholds mean, from scratch.
+"""Oracle of folds, lattices and thresholds, from scratch.
 
-Of a fold that does not claim `commutative=True` a bag does not tell the answer.
+A bag does not determine the result of a fold without `commutative=True`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Inputs = Sequence[tuple[Schema, Bag]]
 
 
 def items_by_key(schema: Schema, bag: Bag, keys: Keys, item: Expr | None) -> Iterator[tuple[Row, list[Any]]]:
-    """Per key what functions get of its rows, as users see it."""
+    """Group the items passed to functions by key, as users see them."""
     seen = to_user(schema) if item is None else item_of(item, schema)
     parts = [function_of(expr, schema) for _, expr in keys]
     groups: dict[Row, list[Any]] = {}
@@ -45,7 +45,7 @@ def items_by_key(schema: Schema, bag: Bag, keys: Keys, item: Expr | None) -> Ite
 
 
 def item_of(item: Expr, schema: Schema) -> Callable[[Row], Any]:
-    """The function from a row to the value of an expression, as users see it."""
+    """Return the function from a row to the value of an expression, as users see it."""
     typed, value = check(item, schema), function_of(item, schema)
     seen = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
     return lambda row: seen((value(row),))
@@ -54,7 +54,7 @@ def item_of(item: Expr, schema: Schema) -> Callable[[Row], Any]:
 def folded(
     function: Callable[..., Any], claims: Claims, accumulated: Schema, init: object, items: list[Any]
 ) -> Row:
-    """What is accumulated, as it stands in a row. Raises `NotOfBags` where the order may matter."""
+    """Fold items to the accumulated value in its form in rows. Raises `NotOfBags` if the order may matter."""
     if not claims.commutative:
         raise NotOfBags("the function may read the order of rows")
     inside = from_user(accumulated, what="values")
@@ -68,7 +68,7 @@ def folded(
 
 
 def reduced(function: Callable[..., Any], claims: Claims, accumulated: Schema, items: list[Any]) -> Row:
-    """As `folded`, beginning with the first item."""
+    """Fold items like `folded`, starting with the first item."""
     first, *rest = items
     return folded(function, claims, accumulated, lambda: first, rest)
 
@@ -125,7 +125,7 @@ def _lattice_fold(operator: LatticeFold, node: Node, inputs: Inputs) -> Bag:
 
 @answer_of_bags.register
 def _at_least(operator: AtLeast, node: Node, inputs: Inputs) -> Bag:
-    # What has come so far is there still, as it only grows.
+    # All previous rows are still present, because the input only grows.
     [(schema, bag)] = inputs
     value = schema.position(operator.column)
     assert value is not None

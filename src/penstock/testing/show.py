@@ -1,4 +1,4 @@
-"""Show what a small flow answers: for docstrings and for trying things out."""
+"""`show`: print the results of a small flow, for docstrings and experiments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.flow.stream import Stream
 
 
 def show(build: Callable[..., Stream[Any, Any, Any, Any]], **inputs: Sequence[Any]) -> None:
-    """Print the changes of `build(*streams)` when `inputs` come in one tick, one change a line.
+    """Print the changes of `build(*streams)` for `inputs` in one tick, one change per line.
 
-    build:  from streams, one per input and in their order, the stream to be shown.
+    build:  maps the input streams, in order, to the stream to show.
     inputs: rows of each source, of the type of the first. Where the first is a
             `Change`, all are, and the source is a table.
 
@@ -56,7 +56,7 @@ def _print_changes(changes: Changes) -> None:
 
 
 def _text(row: Any) -> str:
-    """Rows as their columns, without the name of their class, which is often made up."""
+    """Format a row as its columns, without its class name."""
     names = getattr(row, "_fields", None)
     if names is None:
         return repr(row)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the rows of a schema.
+"""Hypothesis strategies for rows of a schema.
 
 Values are few, so that rows meet, and include the awkward ones: null, NaN, -0.0, the empty text.
 
@@ -35,7 +35,7 @@ from penstock.expr.types import (
 
 @singledispatch
 def values(type_: DataType) -> st.SearchStrategy[Any]:
-    """Values of a column type, as users give them."""
+    """Generate values of a column type, as users give them."""
     raise NotImplementedError(f"no random values of {type_}")
 
 
@@ -52,7 +52,7 @@ def _int(type_: DataType) -> st.SearchStrategy[Any]:
 
 @values.register
 def _float(type_: Float64Type) -> st.SearchStrategy[Any]:
-    # 0.1, 0.2, 1e16 tell a float sum that depends on the order; inf and NaN one that cannot take back.
+    # 0.1, 0.2, 1e16 reveal order-dependent float sums; inf and NaN reveal sums that cannot retract.
     return st.sampled_from([0.0, -0.0, 0.1, 0.2, -1.5, 1e16, float("nan"), float("inf"), float("-inf")])
 
 
@@ -93,12 +93,12 @@ def _struct(type_: StructType) -> st.SearchStrategy[Any]:
 
 
 def cells(field: Field) -> st.SearchStrategy[Any]:
-    """Values of a column, with nulls where it may have them."""
+    """Generate values of a column, with nulls if nullable."""
     return st.none() | values(field.type) if field.nullable else values(field.type)
 
 
 def rows(schema: Schema) -> st.SearchStrategy[Any]:
-    """Rows of a schema, as users give them to a source.
+    """Generate rows of a schema, as users give them to a source.
 
     >>> import penstock as ps
     >>> numbers = ps.Flow("drawn").source("numbers", int)

@@ -1,10 +1,9 @@
-"""What a flow means tick by tick, computed from scratch: for operators that answer each tick for itself.
+"""Oracle per tick: the results of a flow recomputed from scratch, for operators that answer each tick anew.
 
-Most operators are functions of all rows so far (`oracle`): what they give in a
-tick is the difference to the tick before. The others are told what came in this
-tick, beside what is there by now, and each says in a line what it gives. Bags
-have no order, so operators that read it are not known here (`NotOfBags`). Nor are
-loops within a tick that hold operators of this kind.
+Most operators are functions of all rows so far (`oracle`): their output in a tick is the difference to the
+tick before. The others get the rows of this tick beside all present rows, and each states its output in a
+line. Bags have no order, so operators that read the order are unsupported (`NotOfBags`), as are loops within
+a tick that contain operators of this kind.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of,
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An input of an operator.
+    """Input of an operator.
 
-    changes: per tick so far, this one last, rows with counts, below 0 for what went.
+    changes: per tick so far, this one last, rows with counts, negative for retractions.
     """
 
     schema: Schema
@@ -48,21 +47,21 @@ class Read:
 
     @property
     def now(self) -> Bag:
-        """What is there by the end of this tick."""
+        """Return the rows present at the end of this tick."""
         return bag_of(_sum(self.changes))
 
     @property
     def came(self) -> Bag:
-        """The changes of this tick."""
+        """Return the changes of this tick."""
         return self.changes[-1]
 
     def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
-        """The rows that an operator with this lifetime answers from."""
+        """Return the rows that an operator with this lifetime reads."""
         return self.schema, bag_of(self.came) if lifetime is Lifetime.TICK else self.now
 
 
 class TickOracle:
-    """A flow that is answered again in each tick."""
+    """Flow recomputed in each tick."""
 
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
@@ -72,9 +71,9 @@ class TickOracle:
         self._past: list[list[Bag]] = [[] for _ in graph.nodes]
 
     def tick(self, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
-        """The changes at every sink, given those at the sources: rows with counts.
+        """Compute the changes at every sink from those at the sources: rows with counts.
 
-        Raises `NotOfBags` for a flow with an operator that is not known here.
+        Raises `NotOfBags` for a flow with an unsupported operator.
         """
         before = [_sum(changes) for changes in self._past]
         now: list[Bag] = [Counter() for _ in self._graph.nodes]
@@ -93,7 +92,7 @@ class TickOracle:
         return {name: self._past[node][-1] for name, node in self._graph.sinks.items()}
 
     def _holds(self, node: Node, before: Sequence[Bag], now: Sequence[Bag]) -> Bag:
-        """All that a node has given by the end of this tick."""
+        """Return all output of a node by the end of this tick."""
         reads = [
             Read(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
             for i in node.inputs
@@ -113,13 +112,13 @@ def _sum(bags: Sequence[Bag]) -> Bag:
 
 
 def _difference(after: Bag, before: Bag) -> Bag:
-    rows = {*after, *before}  # of counters, | would leave out what is below 0
+    rows = {*after, *before}  # Counter's | would drop negative counts.
     return Counter({row: after[row] - before[row] for row in rows if after[row] != before[row]})
 
 
 @singledispatch
 def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
-    """What an operator that answers each tick for itself gives in a tick. Raises `NotOfBags`."""
+    """Compute the output in a tick of an operator that answers each tick anew. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 

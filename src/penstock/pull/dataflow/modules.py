@@ -71,7 +71,7 @@ class Transformer:
     def of(
         cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
     ) -> Transformer:
-        """Create a transformer from a thread function that reads requests and writes to its input edge."""
+        """Create a transformer from a thread function, which reads `requests` and uses the edge above."""
         location = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge) -> Edge:

@@ -1,14 +1,15 @@
-"""A seeded simulation of controllers, replicas and the links between them.
+"""Seeded simulation of controllers, replicas and the links between them.
 
-`Simulation(seed).run()` makes a schedule: writes, reads, views that come and go, messages that wait, links
-that are cut, processes that are killed at any step. After every step it is compared with what is right. A
-seed that fails can be run again: `python -m penstock.testing.compute SEED --trace`.
+`Simulation(seed).run()` generates a schedule: writes, reads, views created and dropped, delayed messages,
+links cut, processes killed at any step. After every step the state is checked against the expected one. To
+repeat a
+failing seed: `python -m penstock.testing.compute SEED --trace`.
 
-The views are some that try everything, or those of the user: `Simulation(seed, recipes={"totals":
+The views are built-in ones that cover everything, or the user's: `Simulation(seed, recipes={"totals":
 Recipe(flow, key=("shop",))})`.
 """
 
-from penstock.testing.compute.readers import Violation
+from penstock.testing.compute.reader_checks import Violation
 from penstock.testing.compute.recipes import Recipe
 from penstock.testing.compute.simulation import Simulation
 

@@ -1,4 +1,4 @@
-"""Run schedules by their seeds: `python -m penstock.testing.compute [--trace] SEED [SEED_AFTER_THE_LAST]`."""
+"""Command line of the simulation: `python -m penstock.testing.compute [--trace] SEED [END]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.testing.compute.simulation import Simulation
 
 
 def main() -> int:
-    """Exit code: how many schedules failed, at most 1."""
+    """Run the schedules of the given seeds. Returns 1 if any of them failed."""
     parser = argparse.ArgumentParser(prog="python -m penstock.testing.compute", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("end", type=int, nargs="?")

@@ -1,4 +1,4 @@
-"""Everything that can happen in one step of a simulation, with how often it does."""
+"""Actions of a simulation step, with their weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Action: TypeAlias = "Callable[[Simulation], None]"
 
 
 def of_users(act: Callable[[Simulation, Controller], None]) -> Action:
-    """Something that needs a controller; without one nothing happens."""
+    """Wrap an action that needs a controller; without one, nothing happens."""
 
     def action(world: Simulation) -> None:
         if world.controller is not None:
@@ -42,7 +42,7 @@ def _work(world: Simulation) -> None:
 
 
 def _cut(world: Simulation) -> None:
-    """One end of a link notices that it is cut; the other at its next chance, or much later."""
+    """Cut a link at one end. The other end notices at its next chance, or much later."""
     if world.links:
         link = world.random.choice(world.links)
         world.note(f"  {link}")
@@ -54,7 +54,7 @@ def _cut(world: Simulation) -> None:
 
 
 def _notice(world: Simulation) -> None:
-    """An end of a link whose other end is gone notices it."""
+    """Let an end of a link notice that the other end is gone."""
     for link in list(world.links):
         if not link.replica_side_open and world.random.random() < 0.5:
             link.tell_controller()
@@ -155,4 +155,4 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
 
 
 def void(_: object) -> None:
-    """The answer is of no interest."""
+    """Ignore an answer."""

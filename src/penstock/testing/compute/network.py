@@ -1,4 +1,4 @@
-"""Processes of replicas, and links: they keep the order of messages, delay them, and are cut."""
+"""Replica processes, and links that keep messages in order, delay them, and can be cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_FLIGHT = 8
 
 
 class Process:
-    """A process of a replica. `link`: the connection that it serves; None while there is none."""
+    """Process of a replica. `link`: the connection it serves, or None."""
 
     def __init__(self, name: str, make: Callable[[Process], Replica]) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class Process:
         self.replica = make(self)
 
     def accept(self, link: Link) -> None:
-        """What the server of a replica does with a new stream. Raises `StaleEpoch`."""
+        """Handle a new connection as a replica's server does. Raises `StaleEpoch`."""
         greatest = self.replica.greatest_epoch
         if greatest is not None and link.connection.epoch <= greatest:
             raise StaleEpoch(
@@ -47,7 +47,7 @@ class Process:
 
 
 class Link:
-    """One connection: messages under way in both directions, and what each end knows of its end."""
+    """Connection with the messages in flight in both directions, and the state of both ends."""
 
     def __init__(self, connection: ReplicaConnection, process: Process) -> None:
         self.connection = connection
@@ -56,7 +56,7 @@ class Link:
         self.up: deque[bytes] = deque()
         self.controller_side_open = True
         self.replica_side_open = True
-        # Whatever the two check themselves, all that is said is judged on both sides.
+        # All messages are checked on both sides, in addition to the ends' own checks.
         self._said_by_controller = ControllerStages()
         self._said_by_replica = ReplicaStages()
 
@@ -68,7 +68,7 @@ class Link:
         return self.connection.epoch
 
     def send_commands(self) -> list[Command]:
-        """The controller writes what it has to say, as far as the link takes it."""
+        """Send the controller's pending commands, up to the link's capacity."""
         if not self.controller_side_open or len(self.down) >= IN_FLIGHT:
             return []
         if self.connection.over:
@@ -82,7 +82,7 @@ class Link:
         return commands
 
     def deliver_command(self) -> Command | None:
-        """The oldest command reaches the replica, if it still listens."""
+        """Deliver the oldest command to the replica, if it still listens."""
         if not self.down or not self.replica_side_open:
             return None
         command = command_from_bytes(self.down.popleft())
@@ -91,7 +91,7 @@ class Link:
         return command
 
     def send_responses(self) -> list[Response]:
-        """The replica writes what it has to say; to nobody where this is not its connection any more."""
+        """Send the replica's pending responses; drop them if this is no longer its connection."""
         if self.process.link is not self or not self.replica_side_open or len(self.up) >= IN_FLIGHT:
             return []
         responses = self.process.replica.responses()
@@ -101,7 +101,7 @@ class Link:
         return responses
 
     def deliver_response(self) -> Response | None:
-        """The oldest response reaches the controller, if it still listens."""
+        """Deliver the oldest response to the controller, if it still listens."""
         if not self.up or not self.controller_side_open or self.connection.over:
             return None
         response = response_from_bytes(self.up.popleft())
@@ -110,14 +110,14 @@ class Link:
         return response
 
     def tell_controller(self) -> None:
-        """The controller notices that the link is cut."""
+        """Let the controller notice that the link is cut."""
         if self.controller_side_open:
             self.controller_side_open = False
             self.up.clear()
             self.connection.failed(ConnectionBroken("the link was cut", address=self.process.name))
 
     def tell_replica(self) -> None:
-        """The replica notices that the link is cut."""
+        """Let the replica notice that the link is cut."""
         if self.replica_side_open:
             self.replica_side_open = False
             self.down.clear()

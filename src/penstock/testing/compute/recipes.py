@@ -1,4 +1,4 @@
-"""What a simulation is about: views by their recipes, the collections that they read, and rows to write."""
+"""Workload of a simulation: recipes of views, the collections they read, and rows to write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DrawRow: TypeAlias = Callable[[random.Random], Any]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A view of a simulation.
+    """View to simulate.
 
     flow: with one sink; or its plan, or a function that builds it. Its sources are other views of the
         simulation, or collections, by name.
@@ -61,10 +61,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view, ready to be made.
+    """View ready to be created.
 
-    positions: of its key columns. reads: all of its sources. draw_key: values of the key columns, as they
-        stand in rows.
+    positions: of its key columns. reads: all of its sources. draw_key: draws values of the key columns,
+        in their form in rows.
     """
 
     name: str
@@ -79,7 +79,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection that views read. draw: a row of it, as it is stored."""
+    """Collection read by views. draw: draws a row in stored form."""
 
     name: str
     schema: Schema
@@ -91,7 +91,7 @@ class Collection:
 class Workload:
     """All views and collections of a simulation, by name.
 
-    allow_callables: whether flows may hold Python functions.
+    allow_callables: whether flows may contain Python functions.
     """
 
     views: Mapping[str, View]
@@ -100,8 +100,11 @@ class Workload:
 
     @classmethod
     def of(cls, recipes: Mapping[str, Recipe], *, allow_callables: bool = False) -> Workload:
-        """Raises what making the views raises: `NotServable`, `CallableRefused`, `AlreadyThere`,
-        `UnknownColumn`, ...; and `BadInput` for recipes that do not fit each other."""
+        """Build a workload from recipes.
+
+        Raises the errors of creating the views (`NotServable`, `CallableRefused`, `AlreadyThere`,
+        `UnknownColumn`, ...), and `BadInput` for inconsistent recipes.
+        """
         if not recipes:
             raise _unfit(
                 "no recipe, so there is nothing to simulate",
@@ -119,7 +122,7 @@ class Workload:
         return found
 
     def missing(self, there: list[str]) -> list[str]:
-        """The views that can be made where some are there: those that read nothing else."""
+        """List the missing views that can be created, given the existing ones."""
         return [
             name
             for name, view in self.views.items()
@@ -127,17 +130,17 @@ class Workload:
         ]
 
     def make(self, controller: Controller, name: str, *, keep: int, into: str | None) -> str:
-        """Ask a controller for a view; its id."""
+        """Create a view on a controller, and return its id."""
         view = self.views[name]
         for source in view.reads:
             collection = self.collections.get(source.name)
-            # Made with the view it would be a table, and refused to views that need rows to stay.
+            # Created with the view it would be a table, which views over append streams cannot read.
             if collection is not None and collection.append_only and not source.append:
                 controller.create_collection(collection.name, collection.schema, append_only=True)
         return controller.create_view(name, view.plan, key=view.key, keep=keep, into=into)
 
     def _rehearse(self) -> None:
-        """Make all views once: what a controller refuses is refused before anything is simulated."""
+        """Create all views once, so that refused ones are reported before the simulation."""
         with closing(ControllerState.open(":memory:")) as state:
             controller = Controller(
                 state,
@@ -162,12 +165,12 @@ class Workload:
 
 
 def kept(view: str) -> str:
-    """The name of the collection that the changes of a view are written to, where they are."""
+    """Return the name of the collection that records a view's changes, if any."""
     return f"{view}_kept"
 
 
 def drawn(of: Field, random: random.Random) -> Any:
-    """A value of a column, out of few."""
+    """Draw a value of a column from a few."""
     if of.nullable and random.random() < 0.2:
         return None
     return _value(of.type, random)
@@ -205,7 +208,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
         flow = decode(flow, allow_callables=allow_callables)
     elif not isinstance(flow, Flow):
         flow = flow()
-    servable(flow)  # here errors have the user's lines, which plans know by name alone
+    servable(flow)  # Errors here have the user's source lines; plans only have names.
     graph = flow.graph()
     if len(graph.sinks) != 1:
         raise NotServable(
@@ -218,7 +221,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
     (node,) = graph.sinks.values()
     schema = graph.nodes[node].schema
     key = tuple(recipe.key)
-    # Columns that are not there are refused with the view.
+    # Unknown columns are refused with the view.
     positions = tuple(at for column in key if (at := schema.position(column)) is not None)
     positions = positions or tuple(range(len(schema.fields)))
     keys = Schema(tuple(schema.fields[at] for at in positions))
@@ -228,7 +231,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
 
 
 def _draws(recipes: Mapping[str, Recipe], collections: set[str]) -> dict[str, DrawRow]:
-    """How rows are drawn, by collection. Raises `BadInput` for what is none, or drawn in two ways."""
+    """Collect the row generators by collection. Raises `BadInput` for invalid or conflicting ones."""
     found: dict[str, DrawRow] = {}
     for view, recipe in recipes.items():
         for name, draw in recipe.rows.items():

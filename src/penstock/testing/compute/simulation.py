@@ -1,4 +1,4 @@
-"""The simulated world: one controller at a time, replicas, links, a store, and users who watch all of it."""
+"""Simulated world: one controller at a time, replicas, links, a store, and users who check everything."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
+from penstock.testing.compute.default_views import default_workload
+from penstock.testing.compute.expected_views import Truth
 from penstock.testing.compute.network import Link, Process
-from penstock.testing.compute.readers import Violation
+from penstock.testing.compute.reader_checks import Violation
 from penstock.testing.compute.recipes import Recipe, Workload
-from penstock.testing.compute.trace import Trace
-from penstock.testing.compute.truth import Truth
+from penstock.testing.compute.simulation_trace import Trace
 from penstock.testing.compute.users import Users
-from penstock.testing.compute.views import default_workload
 
 SETTLING_ROUNDS = 2000
 """How long a world without failures may take until nothing is left to do."""
@@ -32,13 +32,13 @@ _databases = itertools.count()
 
 
 class Simulation:
-    """A schedule made from a seed. The same seed makes the same schedule, in every process.
+    """Schedule generated from a seed. The same seed gives the same schedule in every process.
 
-    steps:   how many random actions, before failures stop and everything must come to rest.
-    recipes: the views, by name; None: some that try everything.
-    allow_callables: whether their flows may hold Python functions. Each replica calls its own copies.
-    trace: all that has happened, in order: actions with their time, what users asked and were told, messages
-        as they were sent and as they arrived. Equal traces are equal runs.
+    steps:   number of random actions, before failures stop and everything must settle.
+    recipes: the views, by name; None for the default ones.
+    allow_callables: whether flows may contain Python functions. Each replica calls its own copies.
+    trace: all events in order: actions with their time, requests and answers of users, messages
+        as sent and as received. Equal traces are equal runs.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Simulation:
         self._left: dict[str, Process] = {}
         self.links: list[Link] = []
         self._plans = Plans(allow_callables)
-        # As long as one connection is open, the database is there: it is what a disk would be.
+        # An open connection keeps the in-memory database alive, in place of a disk.
         self._state = f"file:penstock-simulation-{next(_databases)}?mode=memory&cache=shared"
         self._disk = sqlite3.connect(self._state, uri=True)
         self.start_controller()
@@ -78,7 +78,7 @@ class Simulation:
             self.add_replica(f"r{len(self.processes)}")
 
     def run(self) -> None:
-        """Make the schedule, then let everything come to rest. Once. Raises `Violation`."""
+        """Run the schedule, then let everything settle. Call once. Raises `Violation`."""
         try:
             self._make_schedule()
             self.come_to_rest()
@@ -111,7 +111,7 @@ class Simulation:
         self.trace.note(*said)
 
     def check(self) -> None:
-        """What must hold after every step, beyond what those who read have checked."""
+        """Check the invariants after a step, beyond the checks of readers."""
         if self.controller is not None:
             self.controller.check()
         for process in self.processes.values():
@@ -124,7 +124,7 @@ class Simulation:
         return self.now
 
     def _some_settings(self) -> Settings:
-        """Quick with what is slow in life, so that it happens here."""
+        """Draw settings with short delays, so that slow events occur in the simulation."""
         choice = self.random.choice
         return Settings(
             keep=choice([0, 1_000, 10_000]),
@@ -138,7 +138,7 @@ class Simulation:
         )
 
     def start_controller(self) -> None:
-        """A controller from what the one before has left."""
+        """Start a controller on the state of the previous one."""
         connection = sqlite3.connect(self._state, uri=True, isolation_level=None)
         self._durable = ControllerState.on(connection, self._state)
         self.controller = Controller(
@@ -154,7 +154,7 @@ class Simulation:
         self.note(f"  a controller of epoch {self.controller.epoch}")
 
     def supersede_controller(self) -> None:
-        """Another controller starts on the same state, while the one before goes on without knowing it."""
+        """Start another controller on the same state, while the previous one continues unaware."""
         if self.controller is None:
             return
         self.stale = self.controller
@@ -164,7 +164,7 @@ class Simulation:
         self.start_controller()
 
     def kill_controller(self) -> None:
-        """All that it had not written down is gone. The other ends of its links do not know it yet."""
+        """Kill the controller, losing its memory. The other ends of its links do not know yet."""
         if self.controller is None:
             return
         for link in self.links:
@@ -175,7 +175,7 @@ class Simulation:
         self.users.forget_controller()
 
     def add_replica(self, name: str) -> None:
-        """A replica that the controller knows, and its process."""
+        """Add a replica and its process to the controller."""
         assert self.controller is not None
         self.controller.add_replica(name, f"{name}:1")
         if name in self._left and self.random.random() < 0.5:
@@ -184,7 +184,7 @@ class Simulation:
             self.start_process(name)
 
     def drop_replica(self, name: str) -> None:
-        """The controller is told to forget it. Its process is left alone for a while, as it would be."""
+        """Remove a replica from the controller. Its process keeps running for a while."""
         assert self.controller is not None
         self.controller.drop_replica(name)
         for link in self.links:
@@ -214,14 +214,14 @@ class Simulation:
         self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]
     ) -> InProcessRuntime:
         store = MemoryCollections(self._shared)
-        # A timer that stands still would never end a slice; one that jumps ends each after its first piece.
+        # A stopped timer would never end a slice; one that jumps ends each slice after its first step.
         timer = itertools.count().__next__
         return InProcessRuntime(
             config, wake, collections=store, clock=self.clock, timer=timer, plans=self._plans
         )
 
     def kill_process(self, name: str) -> None:
-        """Its memory is gone; the controller does not know it yet."""
+        """Kill a replica's process, losing its memory. The controller does not know yet."""
         process = self.processes[name]
         if process is not None:
             for link in self.links:
@@ -235,7 +235,7 @@ class Simulation:
     # -- what is under way ------------------------------------------------------------
 
     def connect(self, controller: Controller | None) -> None:
-        """Make the connections that a controller wants now."""
+        """Open the connections that a controller wants."""
         if controller is None:
             return
         for name, _ in controller.due():
@@ -247,7 +247,7 @@ class Simulation:
             try:
                 connection = controller.connected(name)
             except StaleEpoch:
-                continue  # it is told by its own state that there is another
+                continue  # its own state shows that another controller took over
             self._open(Link(connection, process))
 
     def _open(self, link: Link) -> None:
@@ -263,17 +263,17 @@ class Simulation:
         self.note(f"  {link} is connected")
 
     def send(self, link: Link, *, down: bool) -> None:
-        """One end of a link writes what it has to say, as far as the link takes it."""
+        """Send one end's pending messages on a link, up to its capacity."""
         for message in link.send_commands() if down else link.send_responses():
             self.note(f"  {link} {'takes' if down else 'gives'}", message)
 
     def work(self, process: Process) -> None:
-        """A replica does one step of work."""
+        """Do one step of work on a replica."""
         busy = process.replica.step(0.0)
         self.note(f"  {process.name} works{', and has more to do' if busy else ''}")
 
     def deliver(self, link: Link, *, down: bool) -> None:
-        """One message of a link reaches its end."""
+        """Deliver one message of a link."""
         try:
             message = link.deliver_command() if down else link.deliver_response()
         except ProtocolViolation as error:
@@ -287,7 +287,7 @@ class Simulation:
     # -- the end ----------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
-        """No failures any more: what was asked is answered, and each replica by itself says what is right."""
+        """Stop failures, and check that all requests are answered and each replica alone is correct."""
         self.note("failures stop")
         if self.controller is None:
             self.start_controller()
@@ -311,8 +311,11 @@ class Simulation:
         self._until(lambda: not self.users.unrest())
 
     def _readers_come_back(self) -> None:
-        """It was quiet for longer than any view keeps its past; then its readers are away for a moment, maybe
-        with the controller, and the next write comes before they are back."""
+        """Disconnect readers briefly after a long quiet period, and let them resume.
+
+        The quiet period is longer than any view keeps its history. The controller may restart too, and the
+        next write arrives before the readers are back.
+        """
         self.now += 5_000
         self.everything_moves()
         assert self.controller is not None
@@ -341,7 +344,7 @@ class Simulation:
         return [name for name in self.processes if name not in connected]
 
     def everything_moves(self) -> None:
-        """Each message arrives, each process does one step of work."""
+        """Deliver every message, and do one step of work on each process."""
         assert self.controller is not None
         self.now += 50
         self.note(f"at {self.now}")
@@ -356,7 +359,7 @@ class Simulation:
                 self.work(process)
         for link in self.links:
             self.send(link, down=False)
-            # A connection that has fallen behind meanwhile is over: what is under way reaches nobody.
+            # A connection that fell behind meanwhile is closed, and its messages in flight are lost.
             while link.up and link.controller_side_open and not link.connection.over:
                 self.deliver(link, down=False)
         self.forget_closed_links()

@@ -1,4 +1,4 @@
-"""Those who write and read, and notice whatever is wrong."""
+"""Simulated users who write and read, and check every answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from penstock.compute.errors import (
     UpperMismatch,
 )
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.testing.compute.readers import CopyWatch, PeekWatch, SubscriptionWatch, Violation
+from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
 from penstock.testing.compute.recipes import Workload, kept
-from penstock.testing.compute.trace import shown
-from penstock.testing.compute.truth import Truth
+from penstock.testing.compute.simulation_trace import shown
 
 
 @dataclass
 class Pending:
-    """A group of writes between its beginning and its end."""
+    """Group of writes between its start and its end."""
 
     write: Write
     rows: dict[str, list[Counted]]
@@ -35,9 +35,9 @@ class Pending:
 
 @dataclass
 class Users:
-    """All users together. They survive the controller; what they had asked it does not.
+    """All users of a simulation. They survive the controller; their open requests do not.
 
-    note: is told of all that they ask, write, and are told.
+    note: records all their requests, writes and answers.
     """
 
     workload: Workload
@@ -58,7 +58,7 @@ class Users:
     acknowledgements: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def forget_controller(self) -> None:
-        """It is gone, and with it what was asked. A write under way may have happened or not."""
+        """Drop all requests of a lost controller. A write in flight may or may not have happened."""
         self.peeks = [watch for watch in self.peeks if watch.answer is not None]
         for watch in self.subscriptions:
             watch.abandoned = True
@@ -66,7 +66,7 @@ class Users:
         self.writing = None
 
     def meet_controller(self) -> None:
-        """There is another one: from now on who comes back to it has as long as the view keeps its past."""
+        """Start the time limit for readers to reconnect to a new controller."""
         for watch in self.subscriptions:
             if watch.abandoned and watch.left_at is None:
                 watch.left_at = self.now()
@@ -80,7 +80,7 @@ class Users:
             self.note(f"  at {self.writing.write.time}", rows)
 
     def append(self, controller: Controller, store: Collections) -> bool:
-        """Make the write that has begun durable; whether there was one."""
+        """Make the started write durable. Returns whether there was one."""
         if self.writing is None or self.writing.appended:
             return False
         try:
@@ -105,7 +105,7 @@ class Users:
             self.writing = None
 
     def write_by_stale(self, controller: Controller, store: Collections) -> None:
-        """A write by a controller that has been superseded: it may happen, but is never acknowledged."""
+        """Write through a superseded controller: it may happen, but is never acknowledged."""
         rows = self._some_rows()
         try:
             write = controller.begin_write(rows)
@@ -180,7 +180,7 @@ class Users:
     def ask(
         self, controller: Controller, view: str, *, replica: str | None = None, at: int | None = None
     ) -> None:
-        """A peek, whose answers are watched."""
+        """Peek at a view, and watch the answers."""
         name, (positions, keys) = view, self._some_keys(view)
         if view in self.kept and replica is None and self.random.random() < 0.3:
             name, positions, keys = self.kept[view], (), None
@@ -198,7 +198,7 @@ class Users:
                 raise
 
     def _watched(self, what: str, see: Callable[[Truth, Any], None]) -> Callable[[Any], None]:
-        """What is called with an answer or an event: it is noted, then seen."""
+        """Return a callback that records and checks an answer or event."""
 
         def tell(said: Any) -> None:
             self.note(f"  {what} is told", said)
@@ -207,15 +207,15 @@ class Users:
         return tell
 
     def _known(self, staleness: int | None) -> int:
-        """The last write that an answer must know of: by when it was acknowledged, not by its time."""
+        """Return the last write an answer must reflect, by time of acknowledgement."""
         if staleness is None:
             return self.acknowledged
-        # What was there exactly so long ago will do.
+        # The contents at exactly that age are sufficient.
         until = self.now() - staleness
         return max((time for at, time in self.acknowledgements if at < until), default=0)
 
     def _some_keys(self, view: str) -> tuple[tuple[int, ...], tuple[Row, ...] | None]:
-        """Where the key columns stand, and keys to ask for; or all rows."""
+        """Draw keys to look up with the positions of their columns; or all rows."""
         if self.random.random() < 0.5:
             return (), None
         positions = self.workload.views[view].positions
@@ -223,7 +223,7 @@ class Users:
         return positions, keys
 
     def _some_key(self, view: str) -> Row:
-        """A key, perhaps of a row that was there when last a write was acknowledged."""
+        """Draw a key, possibly of an existing row."""
         made = self.workload.views[view]
         rows = self.truth.view(view, self.acknowledged)
         if rows and self.random.random() < 0.5:
@@ -240,13 +240,13 @@ class Users:
             controller.cancel_peek(watch.uuid)
 
     def subscribe(self, controller: Controller, replica: str | None = None) -> None:
-        """A subscription, whose events are watched."""
+        """Subscribe to a view, and watch the events."""
         if not self.views:
             return
         view = self.random.choice(self.views)
         as_of = self.random.choice([None, self.acknowledged, max(0, self.acknowledged - 50)])
         snapshot = as_of is None or self.random.random() < 0.5
-        # The first batch goes beyond the as-of: of one that the controller chooses, no more is needed.
+        # The first batch extends beyond the as-of; nothing more is required of one chosen by the controller.
         watch = SubscriptionWatch(view, as_of or 0, snapshot, replica is not None)
         self.note(f"  to {view} from {as_of}, snapshot {snapshot}, of {replica}")
         deliver = self._watched(f"a subscription to {view}", watch.delivered)
@@ -260,7 +260,7 @@ class Users:
         self.subscriptions.append(watch)
 
     def resume(self, controller: Controller) -> None:
-        """Those who were away for no longer than the view keeps its past go on where they were."""
+        """Resume the subscriptions that were away for less than the view's history."""
         for left in list(self.subscriptions):
             if left.left_at is None or self.now() - left.left_at >= self.keeps[left.view]:
                 continue
@@ -279,7 +279,7 @@ class Users:
         self.subscriptions.append(watch)
 
     def leave(self, controller: Controller) -> None:
-        """All who are subscribed are away for a moment."""
+        """Disconnect all subscriptions for a moment."""
         for watch in self.subscriptions:
             if not (watch.ended or watch.abandoned):
                 self.note(f"  {watch.id} to {watch.view}")
@@ -287,7 +287,7 @@ class Users:
                 watch.left_at = self.now()
 
     def copy(self, controller: Controller, replica: str | None) -> None:
-        """A copy, whose answer is watched."""
+        """Copy a view to a file, and watch the answer."""
         if self.views:
             watch = CopyWatch(self.random.choice(self.views), self.acknowledged, replica is not None)
             self.note(f"  of {watch.view}, by {replica}")
@@ -312,7 +312,7 @@ class Users:
     # -- the end ----------------------------------------------------------------------
 
     def unrest(self) -> str:
-        """What is still owed to somebody; empty where nothing is."""
+        """Describe the answers still owed to users; empty if none."""
         waiting = [watch.view for watch in self.peeks if watch.answer is None]
         behind = [
             watch.view

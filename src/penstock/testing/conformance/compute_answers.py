@@ -1,5 +1,4 @@
-"""Compute cases about what is said of frontiers and rows: by one replica, by its workers, by several
-replicas."""
+"""Compute cases about frontiers and rows reported by a replica, its workers, or several replicas."""
 
 from __future__ import annotations
 
@@ -28,6 +27,7 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.subscription_merge import undelivered
 from penstock.compute.worker_responses import Partitioned
+from penstock.testing.conformance.case_format import Fields, shown
 from penstock.testing.conformance.compute_commands import Run, differs, must_assert
 from penstock.testing.conformance.compute_notation import (
     InWords,
@@ -36,13 +36,12 @@ from penstock.testing.conformance.compute_notation import (
     shown_frontier,
     uuid_of,
 )
-from penstock.testing.conformance.fields import Fields, shown
 
 _KINDS = ("write", "input", "output")
 
 
 def read_frontier(case: Fields) -> Run:
-    """Whether a frontier may be reported after another; what is told of an export that is dropped."""
+    """Read a case on whether a frontier may follow another, or on the report for a dropped export."""
     given, then = case.object("given"), case.object("then")
     asked = found_frontier("new frontier", case.text("when"))
     if asked is not None and isinstance(given.value("reported"), list):
@@ -63,8 +62,11 @@ def _dropped(case: Fields, given: Fields, then: Fields, name: str) -> Run:
 
 
 def read_partition(case: Fields) -> Run:
-    """Workers say `given.input`, pairs of a worker and what it says; `then.emitted` is said for each. Or
-    several such, where each worker speaks once and what is said at last counts."""
+    """Read a case on merging the responses of workers.
+
+    Workers send `given.input`, pairs of a worker and its response; `then.emitted` is the result of each. A
+    case may hold several of these, in which each worker responds once and only the last result counts.
+    """
     then = case.object("then")
     if isinstance(case.value("given"), list):
         return _each_in_turn(case, then)
@@ -99,8 +101,11 @@ def _each_in_turn(case: Fields, then: Fields) -> Run:
 
 
 def read_delivery(case: Fields) -> Run:
-    """Replicas send `given.input`: name, lower, upper, updates as [time, row, weight]; `then.emitted` is
-    delivered for each, from `subscribe frontier` on."""
+    """Read a case on delivering the batches of replicas.
+
+    Replicas send `given.input`: name, lower, upper, updates as [time, row, weight]. `then.emitted` is
+    delivered for each, from `subscribe frontier` on.
+    """
     given, then = case.object("given"), case.object("then")
     if "subscribe frontier" not in given or "input" not in given:
         raise InWords
@@ -118,7 +123,7 @@ def read_delivery(case: Fields) -> Run:
 
 
 class _Asked(Enum):
-    """What workers answer, of which each has words of its own."""
+    """Responses of workers to one request, each with its own notation."""
 
     PEEK = "a peek"
     SUBSCRIPTION = "a subscription"
@@ -136,8 +141,10 @@ _OF: Mapping[str, _Asked] = {
 
 
 def _responses(case: Fields, said: Sequence[Any]) -> list[Response]:
-    """What workers say, all of one thing: an `Error` is of what the others answer, of a peek where there are
-    only errors."""
+    """Read the responses of workers, all of one kind.
+
+    An `Error` takes the kind of the other responses; it belongs to a peek if there are only errors.
+    """
     words = [each[0] for each in said if isinstance(each, list) and each]
     asked = sorted({_OF[word] for word in words if word in _OF}, key=lambda each: each.value)
     if len(asked) > 1:
@@ -149,7 +156,7 @@ def _responses(case: Fields, said: Sequence[Any]) -> list[Response]:
 
 
 def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> Response:
-    """What a worker says: an object with frontiers by kind, or an array of a name and what it says."""
+    """Read one response: an object with frontiers by kind, or an array of a name and its contents."""
     if isinstance(said, dict):
         frontiers = cast("dict[str, Any]", said)
         return Frontiers(id, **{kind: frontier_of(frontiers[kind]) for kind in frontiers})
@@ -177,7 +184,7 @@ def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> 
 
 
 def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch:
-    """A batch of updates, as they are or as `{"Ok": updates}`; or `{"Err": text}`."""
+    """Read a batch of updates, plain or as `{"Ok": updates}`; or `{"Err": text}`."""
     if isinstance(updates, dict):
         given = Fields(cast("object", updates), case.case, "the updates of a batch")
         given.only("Ok", "Err")
@@ -191,7 +198,7 @@ def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch
 
 
 def _problem(case: Fields, text: object) -> Problem:
-    """An error with a text. That of a size that is exceeded stands for our class of it."""
+    """Build an error from its text. A text on an exceeded size maps to our class."""
     if not isinstance(text, str):
         raise case.bad(f"the text of an error is {shown(text)}")
     size = _SIZE.fullmatch(text)
@@ -206,12 +213,12 @@ def _size_code(size: re.Match[str]) -> str:
 
 
 def _emitted(expected: list[Any], found: list[Response | None]) -> str:
-    """Compares what comes out, as the case writes it. A text of an error stands for its class and limit."""
+    """Compare the output with the case. An error text stands for its class and limit."""
     return differs("emitted", [_expected(e) for e in expected], [_shown(response) for response in found])
 
 
 def _expected(value: Any) -> Any:
-    """What should come out, with texts of errors in the form of `_shown_problem`."""
+    """Return the expected output, with error texts in the form of `_shown_problem`."""
     match value:
         case ["Error", str(text)]:
             return ["Error", _expected_problem(text)]
@@ -229,7 +236,7 @@ def _expected_problem(text: str) -> Any:
 
 
 def _shown_problem(problem: Problem) -> Any:
-    """Its text; of a size that is exceeded the class and the limit, which comes last in each text of ours."""
+    """Format an error as its text; for an exceeded size, as class and limit."""
     if problem.code in (ResultTooLarge.code, TotalResultTooLarge.code):
         return [problem.code, int(re.findall(r"\d+", problem.message)[-1])]
     return problem.message

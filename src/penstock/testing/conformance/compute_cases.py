@@ -1,7 +1,7 @@
 """Cases of the compute protocol: `given`, `when`, `then`, of many kinds.
 
-Where all three say what they mean in data, the case is run against the pure logic of Penstock. The others
-describe the behaviour of processes in words. They are told apart, and are not run.
+Cases whose three parts are data run against the pure logic of Penstock. The others describe the behaviour of
+processes in words; they are counted separately and not run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from penstock.testing.conformance.case_format import Fields, Kind
 from penstock.testing.conformance.compute_answers import read_delivery, read_frontier, read_partition
 from penstock.testing.conformance.compute_commands import Run, read_history, read_reconciliation
 from penstock.testing.conformance.compute_notation import InWords
@@ -19,13 +20,11 @@ from penstock.testing.conformance.compute_times import (
     read_readiness,
     read_schedule,
 )
-from penstock.testing.conformance.fields import Fields
-from penstock.testing.conformance.kind import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeCase:
-    """run: what is wrong, empty if nothing is; None for a case in words."""
+    """Case of the compute protocol. run: returns the problem, empty if none; None for a case in words."""
 
     run: Run | None
 

@@ -1,4 +1,4 @@
-"""Compute cases about sequences of commands: histories and what a replica keeps when it is told another."""
+"""Compute cases about command sequences: histories, and reconciliation of a replica."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.compute.history import History, reduced
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.reconciliation import ReconciliationPlan, compatible, reconcile
+from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_notation import (
     InWords,
     Notation,
@@ -17,13 +18,12 @@ from penstock.testing.conformance.compute_notation import (
     frontier_of,
     instance,
 )
-from penstock.testing.conformance.fields import Fields
 
 Run = Callable[[], str]
 
 
 def read_history(case: Fields) -> Run:
-    """`given.commands` are reduced, or lose their peeks; `then.commands` come out, or an assertion fails."""
+    """Read a case on reducing `given.commands`; `then.commands` is the result, or an assertion fails."""
     given, then = case.object("given"), case.object("then")
     if "storage_upper" in given:
         return _uppers(case)
@@ -41,8 +41,10 @@ def read_history(case: Fields) -> Run:
 
 
 def read_reconciliation(case: Fields) -> Run:
-    """A replica that was told `installed_history` is told `new_commands`; or whether two configurations of
-    an instance agree."""
+    """Read a case on reconciliation: a replica with `installed_history` receives `new_commands`.
+
+    Or whether two configurations of an instance agree.
+    """
     if isinstance(case.value("given"), list):
         return _configurations(case)
     given, then = case.object("given"), case.object("then")
@@ -97,7 +99,7 @@ def _uppers(case: Fields) -> Run:
 
 
 def _import_named(name: str) -> str:
-    """The collection of `replayed source_imports.s1.upper`."""
+    """Return the collection in `replayed source_imports.s1.upper`."""
     return name.removeprefix("replayed source_imports.").removesuffix(".upper")
 
 
@@ -114,7 +116,7 @@ def _without_peeks(commands: list[Command]) -> list[Command]:
 
 
 def must_assert(act: Callable[[], object]) -> str:
-    """What is wrong with something that must fail as a bug of its caller; empty where it does."""
+    """Check that a call fails with an assertion. Returns the problem, empty if it does."""
     try:
         act()
     except AssertionError:
@@ -123,5 +125,5 @@ def must_assert(act: Callable[[], object]) -> str:
 
 
 def differs(name: str, expected: Any, found: Any) -> str:
-    """What was expected and found; empty where they are equal."""
+    """Describe the difference between expected and found; empty if equal."""
     return "" if expected == found else f"{name}: expected {expected}, found {found}"

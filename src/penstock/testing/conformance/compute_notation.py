@@ -1,4 +1,4 @@
-"""The notation of compute cases: frontiers, commands and responses as JSON.
+"""Notation of compute cases: frontiers, commands and responses as JSON.
 
 A frontier is an antichain: `[5]`, or `[]` for the end. A command is an array of its name and what it says.
 A dataflow is `{"exports": [...], "as_of": [...], "imports": [...], "plan": text}`, perhaps with `"subscribe":
@@ -42,15 +42,15 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.testing.conformance.fields import Fields, shown
+from penstock.testing.conformance.case_format import Fields, shown
 
 
 class InWords(Exception):
-    """The case says what no program can read, or what this protocol has in another form."""
+    """Raised for a case in words, or with a notion that this protocol expresses otherwise."""
 
 
 def frontier_of(value: object) -> Frontier:
-    """`[5]`, `[]`. Raises ValueError for what is none."""
+    """Parse a frontier: `[5]`, `[]`. Raises ValueError for anything else."""
     match value:
         case [int(time)]:
             return Frontier(time)
@@ -61,7 +61,7 @@ def frontier_of(value: object) -> Frontier:
 
 
 def found_frontier(pattern: str, text: str) -> Frontier | None:
-    """The frontier that follows `pattern`, a regular expression, in a text; None where it does not occur."""
+    """Find the frontier that follows the regular expression `pattern` in a text; None without a match."""
     found = re.search(pattern + r"\s*(\[\d*\])", text)
     return None if found is None else frontier_of(json.loads(found.groups()[-1]))
 
@@ -74,9 +74,9 @@ def shown_frontier(frontier: Frontier | None) -> list[int] | None:
 
 @dataclass(slots=True)
 class Notation:
-    """Reads the commands of one case.
+    """Reader for the commands of one case.
 
-    settings: for each name of a setting in the case, ours that it stands for.
+    settings: maps setting names of the case to ours.
     """
 
     case: Fields
@@ -89,7 +89,10 @@ class Notation:
         self.settings = {name: name if name in _SETTINGS else next(free, "") for name in named}
 
     def commands(self, values: list[Any]) -> list[Command]:
-        """Raises `BadCase` for what is no command, `InWords` for what this protocol says otherwise."""
+        """Read commands.
+
+        Raises `BadCase` for invalid ones, `InWords` for those that this protocol expresses otherwise.
+        """
         return [self.command(value) for value in values]
 
     def command(self, value: object) -> Command:
@@ -125,14 +128,14 @@ class Notation:
             return None
         if name in _SETTINGS:
             return given.number(name)
-        # As text, in which 1 and true, and what was never given, are different values.
+        # As text, which distinguishes 1, true and missing values.
         value = json.dumps(given.value(name), sort_keys=True)
         if value not in self._values:
             self._values.append(value)
         return self._values.index(value)
 
     def commands_differ(self, name: str, expected: Sequence[Command], found: Sequence[Command]) -> str:
-        """What was expected and found, in few words; empty where they are equal."""
+        """Describe the difference between expected and found commands; empty if equal."""
         if list(expected) == list(found):
             return ""
         told = ["; ".join(map(self._shown, commands)) or "nothing" for commands in (expected, found)]
@@ -158,18 +161,18 @@ class Notation:
                 return type(command).__name__
 
     def _given(self, name: str, value: int) -> str:
-        """The value of a setting, as the case gives it."""
+        """Return the value of a setting in the notation of the case."""
         return str(value) if name in _SETTINGS else self._values[value]
 
     def fields(self, value: object, name: str, *only: str) -> Fields:
-        """The fields of what a command says; of these names, if some are given."""
+        """Read the fields of a command, with these names if given."""
         found = Fields(value, self.case.case, name)
         if only:
             found.only(*only)
         return found
 
     def dataflow(self, described: object) -> Dataflow:
-        """A dataflow from its description. Raises `BadCase`, ValueError."""
+        """Read the description of a dataflow. Raises `BadCase`, ValueError."""
         given = self.fields(
             described,
             "CreateDataflow",
@@ -192,7 +195,7 @@ class Notation:
 
 
 def _settings_named(value: object) -> Iterator[str]:
-    """The names of the settings that `UpdateConfiguration` is given anywhere in a case, in order."""
+    """List the setting names of all `UpdateConfiguration` commands of a case, in order."""
     match value:
         case ["UpdateConfiguration", dict() as settings]:
             yield from cast("dict[str, Any]", settings)
@@ -210,7 +213,7 @@ _SETTINGS = tuple(f.name for f in fields(Parameters))
 
 
 def dataflow(exports: list[Export], imports: list[str], plan: str = "", as_of: object = (0,)) -> Dataflow:
-    """A dataflow with these exports. imports: ids of collections (with an s) and indexes."""
+    """Create a dataflow with these exports. imports: ids of collections (beginning with s) and indexes."""
     at = frontier_of(list(cast("tuple[int, ...]", as_of)))
     return Dataflow(
         Plan(plan.encode()),
@@ -226,7 +229,7 @@ def uuid_of(name: str) -> bytes:
 
 
 def instance(notation: Notation, config: object = None) -> CreateInstance:
-    """`{"logging": {"interval": ms}, "expiration_offset": ms or null}`."""
+    """Read `{"logging": {"interval": ms}, "expiration_offset": ms or null}`."""
     given = notation.fields(config or {}, "CreateInstance")
     given.only("logging", "expiration_offset")
     logging = notation.fields(given.value("logging", {}), "CreateInstance.logging", "interval")

@@ -1,5 +1,4 @@
-"""Compute cases about times: as-ofs, when a dataflow may begin and has caught up, who could take over,
-epochs."""
+"""Compute cases about times: as-of selection, hydration, scheduling, readiness and epochs."""
 
 from __future__ import annotations
 
@@ -35,6 +34,7 @@ from penstock.compute.protocol.dataflow import (
 )
 from penstock.compute.protocol.responses import Frontiers
 from penstock.compute.readiness import Lagging, Progress, Readiness, readiness
+from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_commands import Run, differs
 from penstock.testing.conformance.compute_notation import (
     InWords,
@@ -44,11 +44,14 @@ from penstock.testing.conformance.compute_notation import (
     frontier_of,
     shown_frontier,
 )
-from penstock.testing.conformance.fields import Fields
 
 
 def read_as_of(case: Fields) -> Run:
-    """Collections with [since, upper], dataflows as [export, inputs], perhaps read policies by index."""
+    """Read a case on as-of selection.
+
+    Collections are given with [since, upper], dataflows as [export, inputs], perhaps with read policies by
+    index.
+    """
     given, then = case.object("given"), case.object("then")
     storage = given.value("storage(since,upper)")
     bounds = {id: Bounds(Frontier(since), _upper(upper)) for id, (since, upper) in storage.items()}
@@ -86,8 +89,10 @@ def _policy(case: Fields, text: str) -> ReadPolicy:
 
 
 def read_hydration(case: Fields) -> Run:
-    """Whether something is hydrated; or what a limiter lets through: `commands`, or with some exports
-    hydrating and others in the queue."""
+    """Read a case on hydration, or on a limiter of hydrating dataflows.
+
+    A limiter is given `commands`, or some exports hydrating and others in the queue.
+    """
     if isinstance(case.value("given"), list):
         return _hydrated(case)
     given, then = case.object("given"), case.object("then")
@@ -97,7 +102,7 @@ def read_hydration(case: Fields) -> Run:
         return lambda: differs("forwarded", expected, _through(given, commands)[1])
     hydrating, queue = given.texts("hydrating", []), given.texts("queue", [])
     if queue and not hydrating:
-        hydrating = ("u0",)  # something that is not named takes the place that the queue waits for
+        hydrating = ("u0",)  # an unnamed export occupies the slot that the queue waits for
     before = [c for text in (*hydrating, *queue) for c in _created_and_scheduled(text)]
     return lambda: _limited(case, then, _through(given, before, max(len(hydrating), 1))[0])
 
@@ -111,7 +116,7 @@ def _through(
 
 
 def _created_and_scheduled(text: str) -> list[Command]:
-    """`u1`, or `u1 as_of [5]`."""
+    """Parse `u1`, or `u1 as_of [5]`."""
     id = text.split()[0]
     as_of = found_frontier("as_of", text) or START
     return [CreateDataflow(dataflow([IndexExport(id, "out")], []).at(as_of)), Schedule(id)]
@@ -152,7 +157,7 @@ def _hydrated(case: Fields) -> Run:
 
 
 def read_schedule(case: Fields) -> Run:
-    """`U as_of`, `input S upper`: whether U may begin, before and after `S upper -> [..]`."""
+    """Read `U as_of`, `input S upper`: whether U may start, before and after `S upper -> [..]`."""
     given, then = case.object("given"), case.object("then")
     as_ofs = [name for name in given if name.endswith(" as_of")]
     inputs = [name for name in given if re.fullmatch(r"input \w+ upper", name)]
@@ -166,8 +171,10 @@ def read_schedule(case: Fields) -> Run:
 
 
 def read_readiness(case: Fields) -> Run:
-    """A reference and one or more targets; `result` is Ready, Lagging(by), Unhydrated, and perhaps what
-    makes it Ready."""
+    """Read a case on comparing targets with a reference.
+
+    `result` is Ready, Lagging(by) or Unhydrated, optionally with the condition for Ready.
+    """
     given, then = case.object("given"), case.object("then")
     reference, targets, allowed = _reference(given), _targets(given), given.value("allowed_lag")
     result = then.text("result")
@@ -216,7 +223,7 @@ def _named(state: Readiness) -> str:
 
 
 def read_epochs(case: Fields) -> Run:
-    """Pairs of epochs [controller, replica], and how they compare."""
+    """Read pairs of epochs [controller, replica], and their expected order."""
     given = case.value("given")
     if not isinstance(given, list):
         raise InWords

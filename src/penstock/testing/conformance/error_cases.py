@@ -1,4 +1,4 @@
-"""Cases of errors: graphs that must be refused when they are built, and why."""
+"""Error cases: graphs that must be refused when built, and why."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from penstock.analysis import analyse
 from penstock.errors import CycleThroughBlockingInput
-from penstock.testing.conformance.build import build
-from penstock.testing.conformance.checks import CYCLE, Fault, fault_of, is_rotation
-from penstock.testing.conformance.description import GraphDescription, read_graph
-from penstock.testing.conformance.fields import Fields
-from penstock.testing.conformance.kind import Kind
+from penstock.testing.conformance.case_format import Fields, Kind
+from penstock.testing.conformance.flow_builder import build
+from penstock.testing.conformance.graph_description import GraphDescription, read_graph
+from penstock.testing.conformance.graph_faults import CYCLE, Fault, fault_of, is_rotation
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCase:
-    """kind: of the error. at: the nodes at fault. cycle: of a cycle its nodes; empty where none is told."""
+    """Graph with its expected error.
+
+    kind: of the error. at: the nodes at fault. cycle: its nodes, if given.
+    """
 
     graph: GraphDescription
     kind: str
@@ -43,9 +45,9 @@ def run_case(case: ErrorCase) -> str:
 
 
 def _built(graph: GraphDescription, at: frozenset[str]) -> str:
-    """What is wrong if a flow can be made of a graph that has no order to run in.
+    """Check that no flow can be built from a graph without an execution order. Returns the problem.
 
-    The other kinds of errors are of the notation; no flow can be written that has them.
+    The other kinds of errors concern the notation; no flow with them can be written.
     """
     try:
         analyse(build(graph, at).graph())

@@ -1,4 +1,4 @@
-"""Operators of cases that fold rows into values, remember them, or put them in order."""
+"""Case operators that fold, remember or order rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.lattice import Merging
-from penstock.testing.conformance.site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
-from penstock.testing.conformance.values import carried, frozen, picked_up
+from penstock.testing.conformance.case_values import carried, frozen, picked_up
+from penstock.testing.conformance.operator_site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
 
 
 def _fold(site: Site) -> Outputs:
@@ -28,13 +28,13 @@ def _reduced(site: Site) -> Rows:
 
 
 def _fold_no_replay(site: Site) -> Outputs:
-    """The value in the first tick and in ticks with input."""
+    """Emit the value in the first tick and in ticks with input."""
     first = site.flow.initialize().map(lambda _: (), returns=object)
     return _when(_any_row(site.input).union(first), site.shown(_folded(site)))
 
 
 def _reduce_no_replay(site: Site) -> Outputs:
-    """The value in ticks with input."""
+    """Emit the value in ticks with input."""
     return _when(_any_row(site.input), site.shown(_reduced(site)))
 
 
@@ -43,7 +43,7 @@ def _any_row(stream: Rows) -> Rows:
 
 
 def _when(condition: Rows, value: Rows) -> Rows:
-    """The first row of `value` in ticks in which `condition` has one."""
+    """Emit the first row of `value` in ticks in which `condition` has one."""
     once = condition.unique(lifetime="tick")
     both = once.cross_singleton(value, lifetime="tick", suffix="_shown")
     return both.map(lambda row: row[1], returns=object)
@@ -94,14 +94,14 @@ def _lattice_reduce(site: Site) -> Outputs:
 
 
 def _grown(site: Site, least: Mapping[Any, Any]) -> Rows:
-    """The value of all rows, under one key."""
+    """Emit the value of all rows, under one key."""
     rows = site.input.map(lambda row: ((), row), returns=object)
     values = grown(site, rows, least, site.carrying("fn"), site.lifetime())
     return values.map(lambda pair: pair[1], returns=object)
 
 
 def _lattice_fold_batch(site: Site) -> Outputs:
-    """All since the last signal as one value, in the tick of a signal."""
+    """Emit the value of all rows since the last signal, in the tick of a signal."""
     released = site.at("input").defer_signal(site.at("signal"))
     init, function = site.carrying("init"), site.carrying("fn")
     value = in_order(released).fold(init, function, lifetime="tick", returns=object)
@@ -116,7 +116,7 @@ def _state(site: Site) -> Outputs:
 
 
 def _sort(site: Site) -> Outputs:
-    # Null goes first.
+    # Nulls first.
     return site.input.sort(lambda row: (row is not None, row), lifetime="tick")
 
 
@@ -137,7 +137,7 @@ def _enumerate(site: Site) -> Outputs:
 
 
 def _persist_mut(site: Site) -> Outputs:
-    """("persist", row) keeps, ("delete", row) forgets all its copies."""
+    """Keep rows: ("persist", row) adds one, ("delete", row) removes all its copies."""
 
     def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
         word, row = command
@@ -147,7 +147,7 @@ def _persist_mut(site: Site) -> Outputs:
 
 
 def _persist_mut_keyed(site: Site) -> Outputs:
-    """("persist", key, row) keeps, ("delete", key) forgets all of the key."""
+    """Keep rows by key: ("persist", key, row) adds one, ("delete", key) removes all of the key."""
 
     def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
         word, key, *row = command

@@ -1,4 +1,4 @@
-"""Operators of cases that bring two streams together: by key, by place, as products."""
+"""Case operators that combine two streams: by key, by position, as products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import penstock as ps
 from penstock.lattice import Merging
-from penstock.testing.conformance.site import (
+from penstock.testing.conformance.operator_site import (
     Outputs,
     Pair,
     Rows,
@@ -24,12 +24,12 @@ _SUFFIX = "_other"
 
 
 def _tuples(stream: Rows) -> Rows:
-    """Rows of two columns as pairs."""
+    """Convert rows of two columns to pairs."""
     return stream.map(lambda row: (row[0], row[1]), returns=object)
 
 
 def _joined(stream: Rows) -> Rows:
-    """Rows of key, left value, right value as (key, (left, right))."""
+    """Convert rows of key, left value, right value to (key, (left, right))."""
     return stream.map(lambda row: (row[0][0], (row[1], row[2])), returns=object)
 
 
@@ -69,19 +69,19 @@ def _anti_join(site: Site) -> Outputs:
 def _difference(site: Site) -> Outputs:
     if site.lifetimes != ("static", "static"):
         return site.at("pos").difference(site.at("neg"), lifetime=site.lifetimes)
-    # Each row is its own key.
+    # Use each row as its own key.
     rows = site.at("pos").map(lambda row: Pair((row,), row), returns=Pair)
     return _without(site, rows).map(lambda row: row[1], returns=object)
 
 
 def _without(site: Site, rows: Rows) -> Rows:
-    """The pairs whose key is not held back; where all so far are shown, in the order in which they came."""
+    """Emit the pairs whose key is not excluded; if all so far are shown, in order of arrival."""
     held_back, on = keys(site.at("neg")), ps.left.key == ps.right.value
     if site.lifetimes != ("static", "static"):
         return rows.anti_join(held_back, on=on, lifetime=site.lifetimes)
-    if site.on_cycle:  # nothing on a cycle can wait to be sorted, nor take back what it showed
+    if site.on_cycle:  # On a cycle, rows can neither wait to be sorted nor be retracted.
         return rows.every_tick().anti_join(held_back, on=on, lifetime=("tick", "static"))
-    # A table has no order, and copies in it are one. Pairs that are numbered have one, and differ.
+    # A table has no order and no duplicates. Numbered pairs are ordered and distinct.
     numbered = in_order(rows).enumerate(index="number")
     left = numbered.anti_join(held_back, on=on).every_tick().sort("number", lifetime="tick")
     return left.map(lambda row: Pair(row[1], row[2]), returns=Pair)
@@ -106,7 +106,7 @@ def _zip_longest(site: Site) -> Outputs:
 
 
 def _aggregated(site: Site, port: str) -> Rows:
-    """One row per key of an input that an argument says how to fold; a static one as changes."""
+    """Fold an input by the function of an argument, one row per key; a static one as changes."""
     stream, functions = pairs(site.at(port)), site.node.arguments[port]
     lifetime: Any = site.lifetime(int(port))
     function = carrying_function(functions["fn"])
@@ -118,7 +118,7 @@ def _aggregated(site: Site, port: str) -> Rows:
 
 
 def _merged(site: Site, port: str) -> Rows:
-    """One row per key of an input whose values grow in a lattice; a static one as changes."""
+    """Merge an input whose values grow in a lattice, one row per key; a static one as changes."""
     function, lifetime = carrying_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
     rows = pairs(site.at(port))
     return rows.lattice_reduce(Merging(None, function), per="key", value="value", lifetime=lifetime)
@@ -136,7 +136,7 @@ def _joining(
             one, other = left(site, "0"), right(site, "1")
             both = one.join(other, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)
             return _joined(site.shown_if_both(both))
-        # An aggregate takes back, which nothing on a cycle can: it is shown in each tick instead.
+        # An aggregate retracts rows, which is impossible on a cycle, so emit it in each tick instead.
         one, other = _shown(left, site, "0"), _shown(right, site, "1")
         return _joined(one.join(other, on="key", lifetime="tick", suffix=_SUFFIX))
 
@@ -144,7 +144,7 @@ def _joining(
 
 
 def _shown(side: Callable[[Site, str], Rows], site: Site, port: str) -> Rows:
-    """What a side shows in each tick, on a cycle."""
+    """Emit the contents of an input in each tick, on a cycle."""
     if side is not _merged:
         return site.shown(side(site, port), int(port))
     function = carrying_function(site.node.arguments[port]["fn"])

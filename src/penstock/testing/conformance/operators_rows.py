@@ -1,12 +1,12 @@
-"""Operators of cases that go row by row, fan out and in, or see rows another time."""
+"""Case operators that work row by row, fan out and in, or defer rows to another tick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.testing.conformance.site import Outputs, Rows, Site, in_order
-from penstock.testing.conformance.values import frozen
+from penstock.testing.conformance.case_values import frozen
+from penstock.testing.conformance.operator_site import Outputs, Rows, Site, in_order
 
 
 def _source(site: Site) -> Outputs:
@@ -57,7 +57,7 @@ def _same(site: Site) -> Outputs:
 
 
 def _inspect(site: Site) -> Outputs:
-    # What it saw is what leaves at this place; a function of the case would only look at it.
+    # Its input is its output; a function of the case would only observe it.
     return site.input.inspect(site.node.arguments.get("fn", lambda _: None))
 
 
@@ -71,7 +71,7 @@ def _union(site: Site) -> Outputs:
 
 def _partition(site: Site) -> Outputs:
     function = site.node.arguments["fn"]
-    # A function may name a port by its number; ends of edges are text.
+    # A function may return a port as a number; ports of edges are text.
     return site.input.partition(lambda row: _port(function(row)), site.node.arguments["ports"])
 
 
@@ -119,7 +119,7 @@ def _defer_signal(site: Site) -> Outputs:
 
 
 def _next_stratum(site: Site) -> Outputs:
-    # A barrier: all of the first stream of a chain comes before any of the second, which has nothing.
+    # A barrier: all of a chain's first stream precedes its second, which is empty.
     return site.input.chain(site.flow.null(object))
 
 

@@ -1,7 +1,7 @@
-"""Cases of pull-streams: traces, and how two sets of rules judge them.
+"""Pull-stream cases: traces, with the rules they break in two profiles.
 
-Cases of another kind than `trace` describe the behaviour of a module in words. They are told
-apart, and are not run.
+Cases of another kind than `trace` describe the behaviour of a module in words. They are counted separately
+and not run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import cast
 from penstock.errors import BadTrace
 from penstock.pull.rules.checker import Profile, check
 from penstock.pull.rules.trace import Layer, Trace, parse
-from penstock.testing.conformance.fields import Fields
-from penstock.testing.conformance.kind import Kind
+from penstock.testing.conformance.case_format import Fields, Kind
 
 _LABELS: Mapping[Profile, tuple[str, str]] = {
     "spec": ("valid", "spec_violations"),
@@ -25,7 +24,7 @@ _LABELS: Mapping[Profile, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PullCase:
-    """trace: None for a case in words. broken: the rules that it breaks, by profile."""
+    """Case of a trace. trace: None for a case in words. broken: the expected broken rules by profile."""
 
     trace: Trace | None
     broken: Mapping[Profile, frozenset[str]] = field(default_factory=lambda: dict[Profile, frozenset[str]]())

@@ -1,4 +1,4 @@
-"""Runs the cases of a file, one after the other."""
+"""Runner of conformance files, one case after another."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.errors import BadCase, PenstockError
+from penstock.testing.conformance.case_format import AnyKind, Fields, Outcome, shown
 from penstock.testing.conformance.compute_cases import COMPUTE
 from penstock.testing.conformance.error_cases import ERRORS
-from penstock.testing.conformance.fields import Fields, shown
-from penstock.testing.conformance.kind import AnyKind, Outcome
-from penstock.testing.conformance.propagation import PROPAGATION
+from penstock.testing.conformance.propagation_cases import PROPAGATION
 from penstock.testing.conformance.pull_cases import PULL
 from penstock.testing.conformance.tick_cases import TICKS
 
@@ -33,7 +32,7 @@ def run_file(
 
     on_outcome: called after each case.
 
-    A case in words is not run, and told apart. A case that does not fit its format fails,
+    A case in words is not run, and counted separately. A case that does not fit its format fails,
     and says what is wrong with it; the others run. Raises `BadCase` for an unknown kind,
     and for a file that cannot be read or is no such array.
     """
@@ -53,7 +52,7 @@ def _run(kind: AnyKind, number: int, value: object) -> Outcome:
         name = Fields(value, name).text("name")
         case = kind.read(Fields(value, name))
         return Outcome(name, in_words=True) if kind.in_words(case) else Outcome(name, kind.run(case))
-    except Exception as error:  # one case that fails, however it does, must not hide the others
+    except Exception as error:  # A failing case must not hide the others.
         text = error.what if isinstance(error, PenstockError) else str(error)
         text = " ".join(text.split()).removeprefix(f"case {name!r}: ")
         return Outcome(name, f"{type(error).__name__}: {text}")

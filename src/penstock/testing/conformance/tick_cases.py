@@ -1,4 +1,4 @@
-"""Cases of ticks: a graph, what enters it per tick, and what each of its outputs must see per tick."""
+"""Tick cases: a graph, its input per tick, and the expected output per tick."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.testing.conformance.build import build
-from penstock.testing.conformance.checks import fault_of
-from penstock.testing.conformance.description import GraphDescription, read_graph, rows_of
-from penstock.testing.conformance.fields import Fields, shown
-from penstock.testing.conformance.kind import Kind
-from penstock.testing.conformance.values import ORDERS, comparable, differences
+from penstock.testing.conformance.case_format import Fields, Kind, shown
+from penstock.testing.conformance.case_values import ORDERS, comparable, differences
+from penstock.testing.conformance.flow_builder import build
+from penstock.testing.conformance.graph_description import GraphDescription, read_graph, rows_of
+from penstock.testing.conformance.graph_faults import fault_of
 
 RowsByName = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class TickCase:
-    """ticks: what each tick brings, per source. expected: what each shows, per output; left out: nothing.
+    """Case of ticks. ticks: input per source. expected: output per tick; omitted outputs are empty.
 
-    ends_at_tick: after how many ticks nothing starts another one; None: that is not asked.
+    ends_at_tick: number of ticks after which no further tick starts; None if not specified.
     """
 
     graph: GraphDescription
@@ -75,12 +74,14 @@ def run_case(case: TickCase) -> str:
 
 
 def _run(case: TickCase) -> list[RowsByName]:
-    """What each tick showed. Where the case says when it ends, ticks go on while deferred rows start one."""
+    """Run the ticks, and return their output. If the case specifies its end, deferred rows start further
+    ticks.
+    """
     engine = Engine(build(case.graph, case.outputs))
     found = [_tick(engine, rows) for rows in case.ticks]
     if case.ends_at_tick is not None:
         if not found:
-            found.append(_tick(engine, {}))  # one tick always runs
+            found.append(_tick(engine, {}))  # At least one tick runs.
         while engine.pending and len(found) <= case.ends_at_tick:
             found.append(_tick(engine, {}))
     return found

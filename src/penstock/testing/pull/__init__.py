@@ -1,8 +1,8 @@
-"""Tests of pull-streams: virtual time, random order, reference modules, checks of any module."""
+"""Test tools for pull-streams: virtual time, random order, reference modules, checks of any module."""
 
-from penstock.testing.pull.checks import check_sink, check_source, check_transformer
+from penstock.testing.pull.module_checks import check_sink, check_source, check_transformer
 from penstock.testing.pull.random_runtime import RandomRuntime
-from penstock.testing.pull.reference import (
+from penstock.testing.pull.reference_modules import (
     Seen,
     SinkCase,
     SourceCase,

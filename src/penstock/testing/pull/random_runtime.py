@@ -1,4 +1,4 @@
-"""RandomRuntime: runs pipelines in an order that a seed chooses, the same for the same seed."""
+"""`RandomRuntime`: run pipelines in a random order determined by a seed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TIME_BETWEEN = 0.02
 
 
 class RandomRuntime(VirtualRuntime):
-    """A `VirtualRuntime` that does what is to be done in a random order.
+    """`VirtualRuntime` that processes events in a random order.
 
-    What was posted on one lane keeps its order: the answers of an edge, the requests of an edge,
-    calls from the user's code, timers that are due. Everything else may overtake: another edge, the
-    start and the end of a task.
+    Events posted on one lane keep their order: the answers of an edge, the requests of an edge,
+    calls from user code, due timers. All other events may overtake each other: those of another edge,
+    the start and the end of a task.
 
     seed: chooses the order. The same seed with the same pipeline does everything in the same order;
           where threads, processes or sockets take part, as far as these are quick.
@@ -67,7 +67,7 @@ class RandomRuntime(VirtualRuntime):
         return _RandomTask(self, coroutine, answer)
 
     def overtaking(self, call: Callable[..., object], *args: Any) -> None:
-        """Have `call(*args)` happen at some time, in no order with anything else."""
+        """Queue `call(*args)` without any order relative to other events."""
         self._put(object(), call, args)
 
     def _put(self, lane: object, call: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -78,7 +78,7 @@ class RandomRuntime(VirtualRuntime):
         jobs.append((call, args))
 
     def _take(self) -> Job:
-        """The next thing of a random lane."""
+        """Return the next event of a random lane."""
         ready = self._ready
         at = self._random.randrange(len(ready))
         lane = ready[at]
@@ -105,7 +105,7 @@ class RandomRuntime(VirtualRuntime):
             self._depth = depth
 
     def _meanwhile(self) -> None:
-        """Tasks and the clock go on beside the pipeline, now and then."""
+        """Let tasks and the clock advance now and then beside the pipeline."""
         if self._turning:
             return
         if self._virtual is not None and self._random.random() < _TASKS_BETWEEN:
@@ -119,12 +119,12 @@ class RandomRuntime(VirtualRuntime):
         return bool(self._ready)
 
     def _fire(self, timer: Any) -> None:
-        # A real clock goes on between two calls of `later`: timers do not overtake each other.
+        # A real clock advances between two calls of `later`, so timers do not overtake each other.
         self._put("timers", timer.fire, ())
 
 
 class _RandomTask:
-    """A coroutine that begins some time, and whose end is told some time."""
+    """Coroutine that starts, and whose end is reported, at a random time."""
 
     def __init__(
         self,

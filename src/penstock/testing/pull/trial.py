@@ -1,4 +1,4 @@
-"""Trial: one run of a module under test, in one order, and what is wrong with it."""
+"""Trial: one run of a module under test in one order, with the problems found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile, check
 from penstock.testing.pull.random_runtime import RandomRuntime
-from penstock.testing.pull.reference import Seen
+from penstock.testing.pull.reference_modules import Seen
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 C = TypeVar("C")
@@ -24,10 +24,10 @@ FIRST_SEED = 0
 
 
 class ModuleFailed(AssertionError):
-    """A module under test did something wrong.
+    """Raised when a module under test misbehaves.
 
-    rule: the number of the rule that it broke, where it is one of the protocol; else a word for it.
-    parameters: what the modules around it did. trace: at its edges.
+    rule: the number of the broken protocol rule; otherwise a word for the problem.
+    parameters: of the modules around it. trace: at its edges.
     seed: of the order; None for the usual one.
     """
 
@@ -42,7 +42,7 @@ class ModuleFailed(AssertionError):
 
 @dataclass(eq=False)
 class Trial:
-    """A run of a pipeline around the module under test. left: timers and tasks after its end."""
+    """Run of a pipeline around the module under test. left: timers and tasks after its end."""
 
     parameters: str
     seed: int | None
@@ -53,13 +53,13 @@ class Trial:
     wrong: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def break_(self, rule: str, text: str) -> None:
-        """Note that something is wrong."""
+        """Record a problem."""
         self.wrong.append((rule, text))
 
     def judge_trace(
         self, profiles: Collection[Profile], *, one_to_one: bool = False, except_for: Collection[str] = ()
     ) -> None:
-        """The rules that the trace breaks."""
+        """Check the trace against the rules."""
         trace = self.recorder.trace()
         for profile in profiles:
             for violation in check(trace, profile, one_to_one=one_to_one):
@@ -67,7 +67,7 @@ class Trial:
                     self.break_(violation.rule, f"{violation.sentence}\n  {violation}")
 
     def judge_run(self) -> None:
-        """Whether it has finished, and left nothing behind."""
+        """Check that the run is finished and left nothing behind."""
         if self.escaped is not None:
             self.break_("escaped", f"{self.escaped!r} was raised through the runtime")
         elif not self.run.finished:
@@ -78,7 +78,7 @@ class Trial:
             self.break_("left", f"{self.left} timers or tasks are left after the end")
 
     def judge_answers(self, seen: Seen) -> None:
-        """Whether each request of the reference sink was answered once, in order."""
+        """Check that each request of the reference sink was answered once, in order."""
         for request, answers in seen.answers.items():
             if len(answers) != 1:
                 self.break_("answers", f"request {request} was answered {len(answers)} times")
@@ -88,7 +88,7 @@ class Trial:
     def judge_values(
         self, values: Sequence[Any], expected: Sequence[Any], *, whole: bool, ordered: bool = True
     ) -> None:
-        """Whether these values, or the first of them where it is not the whole stream, were to come."""
+        """Check the values received: all expected ones, or a prefix if the stream was stopped."""
         if ordered:
             right = list(values) == list(expected[: len(values)])
         else:
@@ -98,7 +98,7 @@ class Trial:
             self.break_("values", f"{list(values)} came instead of {some}{list(expected)}")
 
     def raise_(self) -> None:
-        """Raise the first thing that is wrong, if there is one."""
+        """Raise the first problem, if any."""
         if self.wrong:
             rule, text = self.wrong[0]
             raise ModuleFailed(
@@ -113,7 +113,7 @@ class Trial:
 def try_out(
     pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
 ) -> Trial:
-    """Run a pipeline until it has finished or nothing more happens. seed: of the order, or None."""
+    """Run a pipeline until it is finished or stuck. seed: of the order, or None."""
     runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
     run = Run(runtime, window=window)
     trial = Trial(parameters, seed, recorder, run)
@@ -140,9 +140,9 @@ def try_out(
 def seeded(
     cases: Sequence[C], more: Sequence[C], seeds: int, seed: int | None
 ) -> Iterator[tuple[C, int | None]]:
-    """Cases to try, with the seed of the order: all in the usual one, then one of `more` for each seed.
+    """Yield the cases to try with seeds: all in the usual order, then one of `more` for each seed.
 
-    seed: only this one.
+    seed: only this seed.
     """
     if seed is not None:
         yield more[seed % len(more)], seed
@@ -154,5 +154,5 @@ def seeded(
 
 
 def described(end: End | type[Exception] | None) -> str:
-    """An end as a failure shows it."""
+    """Format an end for a failure message."""
     return "no end" if end is None else "done" if end is True else repr(end)

@@ -1,13 +1,101 @@
-"""VirtualRuntime: runs pipelines in virtual time, so that an hour of waiting takes none."""
+"""`VirtualRuntime`: run pipelines in virtual time, so that an hour of waiting takes none."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+import selectors
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar
 
 from penstock.pull.pipeline_runtime import Runtime
-from penstock.testing.pull.virtual_loop import VirtualLoop
+
+R = TypeVar("R")
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Event loop with a virtual clock: it runs everything that is ready, and stops instead of waiting.
+
+    clock: the virtual time in seconds, by which timers of the loop fire.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._watching = _Watching(self)
+        self._jobs = 0
+        self.next_timer: float | None = None
+        """Seconds until the next timer of the loop, as of when it stopped; None where there is none."""
+        super().__init__(self._watching)
+        self._own_files = len(self._watching.get_map())
+
+    def time(self) -> float:
+        return self._clock()
+
+    def turn(self) -> None:
+        """Run everything that is ready or becomes ready, without advancing the clock."""
+        self.next_timer = None
+        self.run_forever()
+
+    def idle(self, timeout: float | None) -> None:
+        """Handle an idle loop. timeout: seconds until the next timer."""
+        self.next_timer = timeout
+        self.stop()
+
+    # -- what the clock does not rule -----------------------------------------------------------
+
+    @property
+    def waits_for_outside(self) -> bool:
+        """Whether files, sockets, processes or threads may bring events."""
+        return self._jobs > 0 or len(self._watching.get_map()) > self._own_files
+
+    def wait_outside(self, seconds: float) -> bool:
+        """Wait in real time. Returns whether an outside event arrived."""
+        return bool(self._watching.wait(seconds))
+
+    def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, executor: Executor | None, func: Callable[..., R], *args: Any
+    ) -> asyncio.Future[R]:
+        self._jobs += 1
+        future: asyncio.Future[R] = super().run_in_executor(executor, func, *args)  # pyright: ignore
+        future.add_done_callback(self._job_done)
+        return future
+
+    def _job_done(self, _future: asyncio.Future[Any]) -> None:
+        self._jobs -= 1
+
+    def shut(self) -> None:
+        """Close the loop and its remaining tasks."""
+        self._watching.real_time = True
+        left = asyncio.all_tasks(self)
+        for task in left:
+            task.cancel()
+        if left:
+            self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.run_until_complete(self.shutdown_asyncgens())
+        self.run_until_complete(self.shutdown_default_executor())
+        self.close()
+
+
+class _Watching(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+    """Selector that detects when the loop is about to wait: it polls with a timeout other than 0."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.real_time = False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.real_time:
+            return super().select(timeout)
+        found = super().select(0)
+        if not found and timeout != 0:
+            self._loop.idle(timeout)
+        return found
+
+    def wait(self, seconds: float) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(seconds)
+
 
 GRACE = 0.02
 """Real seconds that threads, processes and sockets are given before virtual time goes on without them."""
@@ -20,12 +108,12 @@ ENDING = 1.0
 
 
 class VirtualRuntime(Runtime):
-    """A `Runtime` in the usual order, whose clock goes on only when there is nothing else to do.
+    """`Runtime` in the usual order whose clock advances only when nothing else is left to do.
 
-    passing: whether the clock goes on by itself, to the next timer, until nothing waits any more;
+    passing: whether the clock advances by itself to the next timer until nothing is waiting;
              else only by `advance` and `pass_to_next`.
              It is an attribute too, and may be changed at any time.
-    after_each: called after each thing that happens: for invariants.
+    after_each: called after each event, to check invariants.
 
     `Pipeline.start(runtime)` runs the pipeline as far as it goes; then ask `Run.result()`.
     """
@@ -44,10 +132,10 @@ class VirtualRuntime(Runtime):
     # -- the order of things --------------------------------------------------------------------
 
     def work(self) -> None:
-        """Do what there is to do; let time pass, where it passes by itself."""
+        """Process all events, and let time pass if it passes by itself."""
         self._drain()
         if self._turning:
-            return  # called by a task: the loop goes on behind it
+            return  # Called by a task: the loop continues after it.
         while self._turn() or (self.passing and self.pass_to_next()):
             self._drain()
 
@@ -66,7 +154,7 @@ class VirtualRuntime(Runtime):
             self._depth = depth
 
     def _turn(self) -> bool:
-        """Run the tasks that are ready. Whether the pipeline has something to do now."""
+        """Run the tasks that are ready. Returns whether the pipeline has events to process."""
         if self._virtual is None or self._turning:
             return False
         busy, self._busy = self._busy, False
@@ -83,7 +171,7 @@ class VirtualRuntime(Runtime):
         return True
 
     def _waiting(self) -> bool:
-        """Whether something is in the queue."""
+        """Whether the queue holds events."""
         return bool(self._queue)
 
     # -- time -----------------------------------------------------------------------------------
@@ -99,7 +187,7 @@ class VirtualRuntime(Runtime):
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, with all that happens meanwhile."""
+        """Let so many seconds pass, processing all events meanwhile."""
         until = self.time + seconds
         while True:
             due = self._next_due()
@@ -109,7 +197,7 @@ class VirtualRuntime(Runtime):
         self.time = until
 
     def pass_to_next(self) -> bool:
-        """Let time pass until something happens; False where nothing will."""
+        """Let time pass until an event occurs. Returns False if none will."""
         due = self._next_due()
         seconds = self._patience(due)
         if self._virtual is not None and seconds and self._virtual.wait_outside(seconds):
@@ -129,7 +217,7 @@ class VirtualRuntime(Runtime):
         due = self._next_timer()
         if self._virtual is not None:
             while self._turn():
-                pass  # a thread has brought something, and what followed may have made a task ready
+                pass  # A thread delivered an event, which may have made a task ready.
             due = self._next_timer()
             wait = self._virtual.next_timer
             if wait is not None:
@@ -137,7 +225,7 @@ class VirtualRuntime(Runtime):
         return due
 
     def _go_to(self, due: float) -> None:
-        """Let the clock go on, and do what is due then."""
+        """Advance the clock, and process the due events."""
         self._due(due)
         self._drain()
         self._turn()
@@ -160,10 +248,10 @@ class VirtualRuntime(Runtime):
         return self._virtual
 
     def _patience(self, due: float | None) -> float:
-        """Real seconds to wait for what the clock does not rule, before it goes on to what is due."""
+        """Return the real seconds to wait for outside events before advancing to the next timer."""
         if self._expected > 0 or (self._virtual is not None and self._virtual.waits_for_outside):
             return PATIENCE if due is None else GRACE
-        # A task may wait for the end of a process: no file tells of that.
+        # A task may wait for the end of a process, which no file signals.
         return ENDING if due is None and self.outstanding > 0 else 0.0
 
     def expect(self) -> Callable[..., None]:
@@ -178,12 +266,12 @@ class VirtualRuntime(Runtime):
 
     @property
     def left(self) -> int:
-        """How many timers, tasks and threads are left, those aside that are about to be cancelled."""
+        """Number of remaining timers, tasks and threads, except those being cancelled."""
         self._turn()
         return self.outstanding
 
     def close(self) -> None:
-        """End its event loop."""
+        """Close its event loop."""
         if self._virtual is not None:
             loop, self._virtual, self._loop = self._virtual, None, None
             loop.shut()
@@ -196,7 +284,7 @@ class VirtualRuntime(Runtime):
 
 
 class _VirtualTimer:
-    """A call that will happen; `cancel` takes it back."""
+    """Pending call that can be cancelled."""
 
     def __init__(self, runtime: Runtime, call: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""check_source, check_transformer, check_sink: any module, between neighbours that do all they may do."""
+"""`check_source`, `check_transformer`, `check_sink`: test any module between all permitted neighbours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.protocol import End, Read
 from penstock.pull.rules.checker import Profile
 from penstock.pull.rules.trace import Answer, Request, RequestPort
-from penstock.testing.pull.combinations import batching_cases, mixed, profiles_for, sink_cases, source_cases
-from penstock.testing.pull.reference import Seen, SinkCase, SourceCase, reference_sink, source_of
+from penstock.testing.pull.reference_cases import (
+    batching_cases,
+    mixed,
+    profiles_for,
+    sink_cases,
+    source_cases,
+)
+from penstock.testing.pull.reference_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
 from penstock.testing.pull.trial import Trial, described, seeded, try_out
 
 Expected = Callable[[list[int]], Sequence[Any]]
@@ -32,7 +38,7 @@ def check_source(
     seeds: int = 200,
     seed: int | None = None,
 ) -> int:
-    """Try a source with every combination of what a sink may do, then in `seeds` random orders.
+    """Test a source with every combination of sink behaviour, then in `seeds` random orders.
 
     make:     a new source, or a new function `read(abort, answer)`, for each run.
     expected: its values, `ordered` or in any order; None: any. Of a stopped stream, the first.
@@ -50,7 +56,7 @@ def check_source(
     """
     runs = 0
     if end is not True:
-        # Its own failure may come before it hears of that of the sink, and is then the first cause.
+        # Its own failure may precede that of the sink, and is then the first cause.
         except_for = {*except_for, "P7"}
     batching = batching_cases(endless=endless)
     few = sink_cases(all=False, endless=endless) + batching
@@ -94,7 +100,7 @@ def check_transformer(
     seeds: int = 200,
     seed: int | None = None,
 ) -> int:
-    """Try a transformer with every combination of what a source and a sink may do, then in random orders.
+    """Test a transformer with every combination of source and sink behaviour, then in random orders.
 
     make:       a new transformer, or a new function from the `read` upstream to its own, for each run.
     one_to_one: it makes one value of each value.
@@ -113,7 +119,7 @@ def check_transformer(
     """
     runs = 0
     if fails != ():
-        # Its own failure may come before it hears of that of the sink, and is then the first cause.
+        # Its own failure may precede that of the sink, and is then the first cause.
         except_for = {*except_for, "P7"}
     batching = batching_cases(endless=endless)
     few = list(product(source_cases(all=False), sink_cases(all=False, endless=endless) + batching))
@@ -145,7 +151,7 @@ def _judge_transformer_end(
     recovers: bool,
     fails: type[Exception] | tuple[type[Exception], ...],
 ) -> None:
-    """The stream ends as upstream did, or as the transformer or the sink has stopped it."""
+    """Check that the stream ends as upstream did, or as the transformer or the sink stopped it."""
     end, failed = seen.end, _failed_above(trial, "TI")
     if seen.stopped:
         fits = end in (True, above.end, below.by) or (below.indicates and end is None)
@@ -169,7 +175,7 @@ def check_sink(
     seeds: int = 200,
     seed: int | None = None,
 ) -> int:
-    """Try a sink with every combination of what a source may do, then in random orders.
+    """Test a sink with every combination of source behaviour, then in random orders.
 
     make:    a new sink, or a new function of the `read` upstream, for each run.
     result:  from the values of the stream (1, 2, 3, ... or none) to the result of the run; None: any.
@@ -216,7 +222,7 @@ def _judge_result(
         elif partial is not None and run.error is above.end and run.partial != partial(values):
             trial.break_("partial", f"{run.partial!r} was kept instead of {partial(values)!r}")
     elif run.error is not None:
-        # A source that has failed, and was told to stop before the sink knew, answers with its error.
+        # A failed source that was stopped before the sink knew answers with its error.
         if run.error is not above.end and not isinstance(run.error, fails):
             trial.break_("end", f"the run failed with {run.error!r}")
     elif result is not None and run.result() != result(values):
@@ -224,7 +230,7 @@ def _judge_result(
 
 
 def _failed_above(trial: Trial, asks: RequestPort) -> bool:
-    """Whether the source has failed before the module told it to stop. asks: where the module asks."""
+    """Whether the source failed before the module stopped it. asks: whether the module asks."""
     for event in trial.recorder.events:
         if isinstance(event, Request) and event.port == asks and event.terminates:
             return False

@@ -1,4 +1,4 @@
-"""What the reference modules do around a module under test: all combinations of their parameters."""
+"""Parameter combinations of the reference modules around a module under test."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TypeVar
 
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile
-from penstock.testing.pull.reference import SinkCase, SourceCase
+from penstock.testing.pull.reference_modules import SinkCase, SourceCase
 
 C = TypeVar("C")
 
 
 class SourceError(Exception):
-    """What a reference source fails with."""
+    """Failure of a reference source."""
 
 
 class SinkError(Exception):
-    """What a reference sink fails a stream with."""
+    """Failure of a stream by a reference sink."""
 
 
 _AFTERWARDS: tuple[tuple[End | None, ...], ...] = ((), (None, None), (True, True))
 
 
 def source_cases(*, all: bool) -> list[SourceCase]:
-    """Sources of 0, 1 and 3 values. all: also with each way to treat asks that pend."""
+    """List sources of 0, 1 and 3 values. all: also with each treatment of pending asks."""
     found: list[SourceCase] = []
     for count, fails in product((0, 1, 3), (False, True)):
         end: End = SourceError("the source failed") if fails else True
@@ -40,9 +40,9 @@ def source_cases(*, all: bool) -> list[SourceCase]:
 
 
 def sink_cases(*, all: bool, endless: bool = False) -> list[SinkCase]:
-    """Sinks that stop never or after 0, 1 and 3 values, in each way.
+    """List sinks that stop never or after 0, 1 and 3 values, in each way.
 
-    all: the whole product; else what comes after the end only for some. endless: none that never stops.
+    all: the whole product; otherwise requests after the end only for some. endless: only sinks that stop.
     """
     found = list(_stopping(all))
     if not endless:
@@ -63,7 +63,7 @@ def _stopping(all: bool) -> Iterator[SinkCase]:
 
 
 def batching_cases(*, endless: bool = False) -> list[SinkCase]:
-    """Sinks that ask for two values at once. endless: none that never stops."""
+    """List sinks that ask for two values at once. endless: only sinks that stop."""
     found = [] if endless else [SinkCase(batch=2)]
     for after, fails, waits in product((0, 1, 3), (False, True), (True, False)):
         by: End = SinkError("the sink failed") if fails else True
@@ -72,16 +72,16 @@ def batching_cases(*, endless: bool = False) -> list[SinkCase]:
 
 
 def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
-    """The profiles by which a module can be judged beside a sink that does this.
+    """List the profiles by which a module can be judged beside this sink.
 
     The documentation allows one request at a time, one stop that waits for its confirmation, and
-    nothing after an end: where a stop may cross the end, it says nothing.
+    nothing after an end. It does not cover a stop that may cross the end.
     """
     kept = case.concurrency == 1 and case.waits and not case.indicates and not case.afterwards
     return [profile for profile in profiles if profile != "docs" or kept]
 
 
 def mixed(cases: list[C]) -> list[C]:
-    """The same in another order, always the same one: so that a few seeds meet cases of all kinds."""
+    """Shuffle deterministically, so that a few seeds cover cases of all kinds."""
     random.Random(0).shuffle(cases)
     return cases

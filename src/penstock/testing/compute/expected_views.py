@@ -1,4 +1,4 @@
-"""What every view must hold at every time: computed from scratch out of all writes, and kept stupid."""
+"""Expected contents of every view at every time, recomputed from all writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.testing.tick_oracle import TickOracle
 
 
 class Truth:
-    """The writes that the store has taken, and what follows from them."""
+    """Durable writes, and the contents that follow from them."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -22,17 +22,17 @@ class Truth:
         self._known: dict[tuple[str, int], Bag | None] = {}
 
     def wrote(self, time: int, writes: Mapping[str, list[tuple[Row, int]]]) -> None:
-        """A write that is durable, whoever knows of it."""
+        """Record a durable write."""
         self.times.append(time)
         for name, rows in writes.items():
             self.updates[name] += [(row, time, weight) for row, weight in rows]
 
     def last_before(self, time: int) -> int:
-        """The last write at or before a time."""
+        """Return the time of the last write at or before a time."""
         return max(at for at in self.times if at <= max(time, 0))
 
     def collection(self, name: str, time: int) -> Bag:
-        """The rows of a collection at a time."""
+        """Return the rows of a collection at a time."""
         bag: Bag = Counter()
         for row, at, weight in self.updates[name]:
             if at <= time:
@@ -40,12 +40,12 @@ class Truth:
         return Counter({row: count for row, count in bag.items() if count})
 
     def fails_by(self, name: str, time: int) -> bool:
-        """Whether a view has no rows at some time up to that: who has met that time goes no further."""
+        """Whether a view has failed at or before a time; a failed view does not recover."""
         return any(self.view(name, at) is None for at in self.times if at <= time)
 
     def view(self, name: str, time: int) -> Bag | None:
-        """The rows of a view at a time; None where it has none, because it fails by a row."""
-        # Nothing happens between two writes, so the last one before it says it all.
+        """Return the rows of a view at a time, or None if it fails on a row."""
+        # Contents only change with writes, so the last write before the time is decisive.
         time = self.last_before(time)
         if (name, time) not in self._known:
             self._known[name, time] = self._computed(name, time)
@@ -60,10 +60,10 @@ class Truth:
                 return None
             inputs[source] = bag
         try:
-            # All rows in one tick: how they are cut makes no difference to what is served.
+            # All rows in one tick, since the division into ticks does not affect the result.
             (bag,) = TickOracle(graph).tick(inputs).values()
         except (AssertionError, NoFixpoint, NotOfBags):
             raise
-        except Exception:  # an expression that fails, or whatever a function of the user's raises
+        except Exception:  # a failing expression, or an exception of a user's function
             return None
         return Counter({row: count for row, count in bag.items() if count})

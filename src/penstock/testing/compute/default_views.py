@@ -1,5 +1,4 @@
-"""The views that are simulated where no others are given: joins, aggregates of aggregates, recursion, views
-of views, and some that fail by a row."""
+"""Default views of a simulation: joins, nested aggregates, recursion, views of views, and failing views."""
 
 from __future__ import annotations
 
@@ -15,28 +14,28 @@ from penstock.testing.compute.recipes import Recipe, Workload
 
 
 class Item(NamedTuple):
-    """A row of a table: its rows come and go."""
+    """Row of a table, inserted and deleted."""
 
     key: int
     value: int
 
 
 class Edge(NamedTuple):
-    """A row that only comes."""
+    """Row of an append-only collection."""
 
     source: int
     target: int
 
 
 class Total(NamedTuple):
-    """A row of the view "totals"."""
+    """Row of the view "totals"."""
 
     key: int
     total: int
 
 
 class Share(NamedTuple):
-    """A row of the view "shares"."""
+    """Row of the view "shares"."""
 
     key: int
     share: int
@@ -88,7 +87,7 @@ def _priced() -> Flow:
 
 def _shares() -> Flow:
     flow = ps.Flow("shares")
-    # One row in sixteen has no share: it divides by zero.
+    # One row in sixteen fails by dividing by zero.
     flow.sink("out", flow.table("prices", Item).select(key=col.key, share=12 // (6 - col.key - col.value)))
     return flow
 
@@ -115,5 +114,5 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 @cache
 def default_workload() -> Workload:
-    """The views of `RECIPES`. Made once: most simulations are of them."""
+    """Return the views of `RECIPES`, built once because most simulations use them."""
     return Workload.of(RECIPES)

@@ -1,4 +1,4 @@
-"""The trace of a simulation: all that happens, line by line, the same in every process for one seed."""
+"""Trace of a simulation: all events as lines, identical in every process for one seed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from penstock.errors import PenstockError
 
 
 class Trace(list[str]):
-    """The lines so far."""
+    """Lines of a trace."""
 
     def note(self, *said: object) -> None:
-        """Add a line: texts as they are, everything else as `shown`, with spaces between."""
+        """Add a line of space-separated values: texts as they are, everything else as `shown`."""
         self.append(" ".join(each if isinstance(each, str) else shown(each) for each in said))
 
 
 def shown(value: object) -> str:
-    """A value as text: no addresses, sets in order, messages without what they leave at its default.
+    """Format a value as text, without addresses, with sorted sets and without default fields.
 
     >>> shown((Frontier(3), frozenset({"b", "a"}), b"\\x01"))
     "([3], {'a', 'b'}, 01)"
@@ -59,7 +59,7 @@ def _default(field: Field[Any]) -> object:
 
 
 def _identity(plan: Plan) -> str:
-    """Of what the plan says; functions are left out, which are pickled in another way by each process."""
+    """Return the identity of a plan without its functions, whose pickles differ between processes."""
     body = plan_pb2.Body.FromString(plan.body)
     body.ClearField("functions")
     return sha256(body.SerializeToString(deterministic=True)).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""From the description of a graph to a flow, through what users write flows with.
+"""Builder of flows from the graph of a case, using the public API.
 
 A stream of a case is a stream of `object`; the ticks of the flow are given. A
 cycle is closed by a feedback that keeps duplicates: rows go round as often as they come.
@@ -13,9 +13,9 @@ from typing import Any
 from penstock.errors import BadCase
 from penstock.flow.flow import Flow
 from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
-from penstock.testing.conformance.checks import on_cycles
-from penstock.testing.conformance.description import EdgeDescription, GraphDescription
-from penstock.testing.conformance.site import Rows, Site
+from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription
+from penstock.testing.conformance.graph_faults import on_cycles
+from penstock.testing.conformance.operator_site import Rows, Site
 
 BUILDERS: Mapping[str, Callable[[Site], Any]] = {
     **operators_rows.BUILDERS,
@@ -26,9 +26,9 @@ BUILDERS: Mapping[str, Callable[[Site], Any]] = {
 
 
 def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
-    """The flow of a graph without faults, with a sink per output.
+    """Build the flow of a valid graph, with a sink per output.
 
-    outputs: nodes that have one stream, which leaves the flow; of a sink what enters it.
+    outputs: nodes with a single output stream, or sinks.
 
     Raises what building a flow raises.
     """
@@ -41,14 +41,14 @@ def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """An order in which nodes are built, and the edges that go against it."""
+    """Build order of the nodes, and the edges against that order."""
 
     order: tuple[str, ...]
     back_edges: frozenset[int]
 
 
 def _plan(graph: GraphDescription) -> _Plan:
-    """Depth first, nodes as they are written: an edge to a node that is still open closes a cycle."""
+    """Order nodes depth-first: an edge to an unfinished node closes a cycle."""
     leaving: dict[str, list[tuple[int, str]]] = {name: [] for name in graph.nodes}
     for at, edge in enumerate(graph.edges):
         leaving[edge.source].append((at, edge.target))
@@ -57,7 +57,7 @@ def _plan(graph: GraphDescription) -> _Plan:
     seen: set[str] = set()
     back: set[int] = set()
     entered = {edge.target for edge in graph.edges}
-    # From nodes that nothing enters first: so a cycle is cut where it is entered.
+    # Start at nodes without inputs, so that a cycle is cut where it is entered.
     for start in sorted(graph.nodes, key=lambda name: name in entered):
         if start in seen:
             continue
@@ -82,7 +82,7 @@ def _plan(graph: GraphDescription) -> _Plan:
 
 
 class _Building:
-    """A flow that grows node by node."""
+    """Flow under construction, node by node."""
 
     def __init__(self, flow: Flow, graph: GraphDescription, back_edges: frozenset[int]) -> None:
         self._flow = flow
@@ -93,7 +93,7 @@ class _Building:
         self._feedbacks: list[tuple[Any, EdgeDescription]] = []
 
     def add(self, name: str) -> None:
-        """Build a node. Only after all nodes that feed it, but for those beyond back edges."""
+        """Build a node, after all nodes that feed it except through back edges."""
         inputs: dict[str, list[Rows]] = {}
         for at, edge in enumerate(self._graph.edges):
             if edge.target == name:
@@ -114,18 +114,18 @@ class _Building:
         return feedback
 
     def _from(self, edge: EdgeDescription) -> Rows:
-        # The outputs of a tee may have names, and are one stream all the same.
+        # The outputs of a tee may be named, but are a single stream.
         return self._made.get((edge.source, edge.out)) or self._made[edge.source, ""]
 
     def closed(self, outputs: Iterable[str]) -> Flow:
-        """The whole flow: feedbacks closed, a sink per output, and an end for what leads nowhere."""
+        """Complete the flow: close feedbacks, and add a sink per output and for loose ends."""
         for feedback, edge in self._feedbacks:
             feedback.close(self._from(edge))
         for name in outputs:
             if (name, "") not in self._made:
                 raise BadCase(f"the output {name!r} has several streams, and none without a name")
             self._flow.sink(name, self._made[name, ""])
-        # Where all that is made goes round, one end at least must be, or nothing runs.
+        # If all streams lead into cycles, at least one sink is needed for anything to run.
         ends = [stream for (name, _), stream in self._made.items() if not self._graph.out_of(name)]
         for stream in ends or [*self._made.values()][-1:]:
             stream.null()

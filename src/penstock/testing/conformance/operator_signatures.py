@@ -1,4 +1,4 @@
-"""What the format knows of each operator: its ports, arguments and lifetimes, and which inputs block."""
+"""Signatures of case operators: ports, arguments, lifetimes and blocking inputs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.testing.conformance.description import NodeDescription
+from penstock.testing.conformance.graph_description import NodeDescription
 
 LIFETIMES = ("tick", "static")
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """Ends without names, at least `least` and at most `most` of them (None: any number)."""
+    """Unnamed ports, at least `least` and at most `most` of them (None: unlimited)."""
 
     least: int
     most: int | None
@@ -21,21 +21,21 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Ends with these names, each to be connected exactly once."""
+    """Ports with these names, each connected exactly once."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Ends 0, 1, 2, ... without gaps, at least `least` of them."""
+    """Ports 0, 1, 2, ... without gaps, at least `least` of them."""
 
     least: int
 
 
 @dataclass(frozen=True, slots=True)
 class NamedByArgument:
-    """Ends with the names that the argument `argument` lists."""
+    """Ports with the names listed by the argument `argument`."""
 
     argument: str = "ports"
 
@@ -48,10 +48,12 @@ PAIR = Named(("0", "1"))
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """arguments, optional: names of arguments that must and that may be given.
-    lifetimes: how many may be given at most. allowed: which of them it knows.
+    """Signature of an operator.
+
+    arguments, optional: names of required and optional arguments.
+    lifetimes: maximum number of lifetimes. allowed: permitted lifetimes.
     blocking: inputs that must be complete before the operator answers.
-    delayed: what enters leaves in a later tick.
+    delayed: whether input leaves in a later tick.
     """
 
     inputs: Ends = ONE
@@ -132,7 +134,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "fold_keyed": _blocking("init", "fn", lifetimes=1),
     "reduce_keyed": _blocking("fn", lifetimes=1),
     "scan": Signature(arguments=("init", "fn"), lifetimes=1),
-    # Lattices only grow: their inputs are awaited, and yet may lie on a cycle.
+    # Lattices only grow, so their blocking inputs may still lie on a cycle.
     "lattice_fold": Signature(arguments=("init", "fn"), lifetimes=1),
     "lattice_reduce": Signature(arguments=("fn",), lifetimes=1),
     "lattice_fold_batch": Signature(Named(("input", "signal")), arguments=("init", "fn")),
@@ -154,7 +156,7 @@ SIGNATURES: Mapping[str, Signature] = {
 
 
 def names_of(ends: Ends, node: NodeDescription, used: int) -> tuple[str, ...] | None:
-    """The names of an operator's ends, of which `used` are connected; None where they have none."""
+    """List the names of an operator's ports, of which `used` are connected; None without names."""
     match ends:
         case Named(names):
             return names

@@ -1,7 +1,7 @@
-"""Cases of propagation: a graph of signals, simultaneous values per tick, and what fires with which value.
+"""Propagation cases: a graph of signals, simultaneous values per tick, and the expected outputs.
 
-Every case runs in all three schedules and, event by event and at once, as a replay; it
-comes out well if each of them shows what is expected and activates as often.
+Every case runs in all three schedules, event by event and as a replay. It passes if all of them show the
+expected values and activation counts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any, Literal, cast
 from penstock.engine.engine import Engine
 from penstock.flow.flow import Flow
 from penstock.flow.signal import Signal, lift
-from penstock.testing.conformance.fields import Fields, shown
-from penstock.testing.conformance.functions import NotAFunction, function_of
-from penstock.testing.conformance.kind import Kind
+from penstock.testing.conformance.case_format import Fields, Kind, shown
+from penstock.testing.conformance.case_functions import NotAFunction, function_of
 
 SCHEDULES: tuple[Literal["hybrid", "dynamic", "static"], ...] = ("hybrid", "dynamic", "static")
 ZIP = "zip"
@@ -29,7 +28,7 @@ Fired = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """of: the nodes that it reads. arguments: what else is said of it, by field."""
+    """Node of a signal graph. of: the nodes it reads. arguments: further fields."""
 
     operator: str
     of: tuple[str, ...]
@@ -38,9 +37,10 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class PropagationCase:
-    """events: the values per tick. expected: what fires in each tick, under the keys of the format.
+    """Case of propagation. events: the values per tick. expected: output per tick, under the keys of the
+    format.
 
-    fired: how often nodes are activated over the whole case; not all need to be named.
+    fired: number of activations per node over the whole case; nodes may be omitted.
     """
 
     nodes: Mapping[str, NodeDescription]
@@ -135,7 +135,7 @@ def _key(name: str, node: NodeDescription) -> str:
 
 
 def build(case: PropagationCase) -> Flow:
-    """The flow of a case, with a sink per output."""
+    """Build the flow of a case, with a sink per output."""
     flow = Flow("case", ticks="given")
     made: dict[str, Signal[Any]] = {}
     for name in _in_order(case.nodes):
@@ -146,7 +146,7 @@ def build(case: PropagationCase) -> Flow:
 
 
 def add(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescription) -> None:
-    """Add a node to a flow and to the signals by name, among which are all that it reads."""
+    """Add a node to a flow and to the signals by name, which already contain its inputs."""
     if node.operator == "source":
         made[name] = flow.signal(name, cast("type[Any]", object))
     else:
@@ -154,7 +154,7 @@ def add(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescripti
 
 
 def _in_order(nodes: Mapping[str, NodeDescription]) -> list[str]:
-    """The names of the nodes, each after those that it reads; of a circle none."""
+    """Sort the nodes topologically; nodes on a cycle are omitted."""
     waiting = dict(nodes)
     order: dict[str, None] = {}
     while ready := [name for name, node in waiting.items() if all(read in order for read in node.of)]:
@@ -229,12 +229,12 @@ def _problems(
 
 
 def _shown(name: str, case: PropagationCase, value: Any) -> Any:
-    """A zip shows a list of what it completed, which is one value."""
+    """Convert an output for comparison: a zip's list of completed values is one value."""
     return [value] if case.nodes[name].arguments.get("align") == ZIP else value
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: numbers nearly, true and false only to themselves."""
+    """Compare JSON values: numbers approximately, true and false exactly."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):

@@ -1,13 +1,14 @@
-"""Rows on which users' functions are tried: the same ones in every run, the simplest first."""
+"""Examples for claims: rows to try a function on, and the search for a small counterexample."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import singledispatch
 from itertools import pairwise
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.row_classes import row_class
@@ -47,13 +48,13 @@ _ROWS = 50
 
 
 def pools(schema: Schema) -> Sequence[Pool]:
-    """Rows as users see them. Those of one pool are such as one function may take."""
+    """Group example rows into pools that one function can take, as users see them."""
     kinds = _KINDS if any(_holds_any(f.type) for f in schema.fields) else _KINDS[:1]
     return [rows(schema, kind) for kind in kinds]
 
 
 def rows(schema: Schema, kind: Pool = _INTEGERS) -> Pool:
-    """Rows of a schema. kind: values of columns that may hold anything."""
+    """Generate example rows of a schema. kind: values of columns of any type."""
     cells = [_cells(field, kind) for field in schema.fields]
     if schema.scalar:
         return cells[0]
@@ -68,7 +69,7 @@ def _cells(field: Field, kind: Pool) -> Pool:
     if isinstance(field.type, AnyType):
         return kind
     found = values(field.type, kind)
-    # Not the first: what fails on null is to be told apart from what fails on all.
+    # Not first, so that functions failing on null differ from those that always fail.
     return (*found[:3], None, *found[3:]) if field.nullable else found
 
 
@@ -82,7 +83,7 @@ def _holds_any(type_: DataType) -> bool:
 
 @singledispatch
 def values(type_: DataType, kind: Pool) -> Pool:
-    """Values of a column. kind: values of columns inside it that may hold anything."""
+    """List example values of a column. kind: values of nested columns of any type."""
     raise NotImplementedError(f"no values to try of {type_}")
 
 
@@ -104,7 +105,7 @@ def _bool(type_: BoolType, kind: Pool) -> Pool:
 
 @values.register
 def _float(type_: Float64Type, kind: Pool) -> Pool:
-    # 0.1, 0.2 and 0.3 tell orders of adding apart.
+    # The sum of 0.1, 0.2 and 0.3 depends on the order.
     special = (float("inf"), float("-inf"), float("nan"))
     return (0.0, 1.0, -1.5, 0.1, 0.2, 0.3, 2.0, 10.0, 1e16, *special)
 
@@ -146,3 +147,82 @@ def _list(type_: ListType, kind: Pool) -> Pool:
 @values.register
 def _struct(type_: StructType, kind: Pool) -> Pool:
     return rows(Schema(type_.fields, type_.row_class), kind)
+
+
+T = TypeVar("T")
+EXAMPLES = 1000
+"""How many examples are tried unless said otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of a call: a value, or the exception it raised.
+
+    Values compare as in the engine: NaN equals itself.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *arguments: Any) -> Outcome:
+        try:
+            return cls(function(*arguments))
+        except Exception as error:
+            return cls(error=error)
+
+    def agrees(self, other: Outcome) -> bool:
+        """Whether both outcomes are the same. All exceptions count as the same."""
+        if self.error is not None or other.error is not None:
+            return self.error is not None and other.error is not None
+        return _one_nan(self.value) == _one_nan(other.value)
+
+    def __str__(self) -> str:
+        if self.error is not None:
+            return f"raises {type(self.error).__name__}: {self.error}"
+        return f"is {self.value!r}"
+
+
+def _one_nan(value: Any) -> Any:
+    return "nan" if isinstance(value, float) and value != value else value
+
+
+def find_list(
+    pool: Sequence[T], refutes: Callable[[list[T]], bool], least: int, most: int, count: int = EXAMPLES
+) -> list[T] | None:
+    """Find a short list of simple members of `pool` that refutes a claim, or None after `count` tries.
+
+    pool: simplest first. least, most: limits on the length of a list.
+    """
+    for items in _lists(pool, least, most, count):
+        if refutes(items):
+            return _simplest(pool, items, refutes, least)
+    return None
+
+
+def _lists(pool: Sequence[T], least: int, most: int, count: int) -> Iterator[list[T]]:
+    """Generate lists from simple to complex: from ever more of the pool, and ever longer."""
+    random = Random(0)
+    for at in range(count):
+        reach = min(len(pool), 2 + at * len(pool) // count)
+        longest = least + at * (most - least + 1) // count
+        yield [pool[random.randrange(reach)] for _ in range(random.randint(least, longest))]
+
+
+def _simplest(pool: Sequence[T], items: list[T], refutes: Callable[[list[T]], bool], least: int) -> list[T]:
+    """Minimize a refuting list: no member can be removed or replaced by a simpler one."""
+    while True:
+        for simpler in _simpler(pool, items, least):
+            if refutes(simpler):
+                items = simpler
+                break
+        else:
+            return items
+
+
+def _simpler(pool: Sequence[T], items: list[T], least: int) -> Iterator[list[T]]:
+    if len(items) > least:
+        yield from ([*items[:at], *items[at + 1 :]] for at in range(len(items)))
+    for at, item in enumerate(items):
+        place = next(n for n, member in enumerate(pool) if member is item)
+        yield from ([*items[:at], member, *items[at + 1 :]] for member in pool[:place])

@@ -1,4 +1,4 @@
-"""What those who read must see: one right answer per peek, every time of a subscription once."""
+"""Checks of readers: one correct answer per peek, every time of a subscription exactly once."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from penstock.compute.protocol.responses import (
     Rows,
     Stashed,
 )
-from penstock.testing.compute.trace import shown
-from penstock.testing.compute.truth import Truth
+from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.simulation_trace import shown
 
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
 
 
 class Violation(AssertionError):
-    """The system did what it must never do."""
+    """Raised when the system violates a guarantee."""
 
 
 @dataclass
 class PeekWatch:
-    """One peek of a user, and its answers.
+    """Peek of a user with its answers.
 
-    earliest: the last acknowledged write when it was asked, or how old the answer may be: it must know of it.
-    at:       the time asked for; None: the present.
+    earliest: oldest time the answer may reflect: the last acknowledged write when asked, less the staleness.
+    at:       the requested time; None: the present.
     keys:     wanted values of the key columns, at `positions`; None: all rows.
     targeted: whether it may fail with its replica.
     """
@@ -51,7 +51,7 @@ class PeekWatch:
     answer: PeekAnswer | None = None
 
     def answered(self, truth: Truth, answer: PeekAnswer) -> None:
-        """Called with each answer: there may be one, and it must be right."""
+        """Check an answer: there may be only one, and it must be correct."""
         if self.answer is not None:
             raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
         self.answer = answer
@@ -97,11 +97,11 @@ class PeekWatch:
 
 @dataclass
 class SubscriptionWatch:
-    """One subscription of a user, and what it has seen.
+    """Subscription of a user with the changes seen so far.
 
-    as_of: the first time of it. Without a snapshot it sees what comes after.
+    as_of: its first time. Without a snapshot it receives later changes only.
     targeted: whether it may end with its replica.
-    left_at: since when nobody is connected for it; None: somebody is, or there is no controller.
+    left_at: time of disconnection; None while connected, or without a controller.
     """
 
     view: str
@@ -116,7 +116,7 @@ class SubscriptionWatch:
     id: str = ""
 
     def delivered(self, truth: Truth, event: Batch | DroppedAt) -> None:
-        """Called with each event: batches meet without gap, and add up to the view."""
+        """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
             raise Violation(f"a subscription to {self.view} was told {event} after its end")
         match event:
@@ -169,7 +169,7 @@ class SubscriptionWatch:
 
 @dataclass
 class CopyWatch:
-    """One copy of a user, and its answer.
+    """Copy of a user with its answer.
 
     earliest: the last acknowledged write when it was asked for.
     targeted: whether it may fail with its replica.
@@ -181,7 +181,7 @@ class CopyWatch:
     answer: RowCount | Problem | Dropped | None = None
 
     def answered(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
-        """Called with each answer: there may be one, and it must be right."""
+        """Check an answer: there may be only one, and it must be correct."""
         if self.answer is not None:
             raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
         self.answer = answer
@@ -193,11 +193,11 @@ class CopyWatch:
             case Problem():
                 _check_failed(f"a copy of {self.view}", self, truth, answer)
             case Dropped():
-                pass  # with its view
+                pass  # dropped with its view
 
 
 def _check_failed(what: str, watch: SubscriptionWatch | CopyWatch, truth: Truth, problem: Problem) -> None:
-    """It may end so with the replica that it is for, or with its view."""
+    """Check that a failure is due to the target replica or the view."""
     lost = watch.targeted and problem.code == TargetReplicaLost.code
     failed = problem.code == DataflowFailed.code and truth.fails_by(watch.view, truth.times[-1])
     if not (lost or failed):

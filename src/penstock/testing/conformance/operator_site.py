@@ -1,4 +1,4 @@
-"""Where an operator of a case is to be built: its node, and the streams that reach it."""
+"""Context for building a case operator: its node, and its input streams."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
-from penstock.testing.conformance.description import NodeDescription
-from penstock.testing.conformance.values import carried, frozen, picked_up
+from penstock.testing.conformance.case_values import carried, frozen, picked_up
+from penstock.testing.conformance.graph_description import NodeDescription
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
 Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
@@ -17,7 +17,7 @@ Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
 
 
 class Pair(NamedTuple):
-    """A pair of a case as columns. The key stands in a tuple of its own: there null equals null."""
+    """Pair of a case as columns. The key is wrapped in a tuple, so that null equals null."""
 
     key: object
     value: object
@@ -25,9 +25,10 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """inputs: per input port the streams that enter it, in the order of writing.
+    """Node and input streams of an operator to build.
 
-    on_cycle: whether what it gives may come back to it within the tick.
+    inputs: input streams per port, in the order of writing.
+    on_cycle: whether its output may come back to it within the tick.
     """
 
     flow: Flow
@@ -37,27 +38,27 @@ class Site:
 
     @property
     def input(self) -> Rows:
-        """The stream of the only input."""
+        """Return the stream of the only input."""
         return self.at("")
 
     def at(self, port: str) -> Rows:
-        """The stream of an input port."""
+        """Return the stream of an input port."""
         (stream,) = self.inputs[port]
         return stream
 
     def all_inputs(self) -> list[Rows]:
-        """The streams of every input: numbered ones in their order, before those without a name."""
+        """List all input streams: numbered ones in order, then unnamed ones."""
         ports = sorted(
             self.inputs, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0)
         )
         return [stream for port in ports for stream in self.inputs[port]]
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A function of the case; what it gives is a row."""
+        """Wrap a function of the case so that it returns rows."""
         return rows_function(self.node.arguments[name])
 
     def carrying(self, name: str) -> Callable[..., Any]:
-        """A function of the case that makes what is carried on of what was."""
+        """Wrap a function of the case that updates a carried value."""
         return carrying_function(self.node.arguments[name])
 
     def lifetime(self, port: int = 0) -> Any:
@@ -65,45 +66,45 @@ class Site:
 
     @property
     def lifetimes(self) -> Any:
-        """The lifetimes of the inputs 0 and 1."""
+        """Return the lifetimes of the inputs 0 and 1."""
         return (self.node.lifetime(0), self.node.lifetime(1))
 
     def shown(self, stream: Rows, port: int = 0) -> Rows:
-        """What a static operator of a case shows: all of its answer, in each tick."""
+        """Emit the whole result of a static operator in each tick."""
         return stream.every_tick() if self.lifetime(port) == "static" else stream
 
     def shown_if_both(self, stream: Rows) -> Rows:
-        """Likewise for two inputs. Where one is of the tick, so is the answer."""
+        """Emit the whole result in each tick if both inputs are static; otherwise per tick."""
         return stream.every_tick() if self.lifetimes == ("static", "static") else stream
 
 
 def rows_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function; what it gives is frozen, as rows must be."""
+    """Wrap a function so that its result is frozen, as rows must be."""
     return lambda *arguments: frozen(function(*arguments))
 
 
 def carrying_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of what is carried on, if it has parameters, which may be a list or a dict."""
+    """Wrap a function of a carried value, which may be a list or a dict."""
     return lambda *arguments: carried(function(*map(picked_up, arguments[:1]), *arguments[1:]))
 
 
 def pairs(stream: Rows) -> Rows:
-    """Pairs as rows of a key and a value."""
+    """Convert pairs to rows of a key and a value."""
     return stream.map(lambda pair: Pair((pair[0],), pair[1]), returns=Pair)
 
 
 def keys(stream: Rows) -> Rows:
-    """Keys in the form in which `pairs` has them."""
+    """Convert keys to the form used by `pairs`."""
     return stream.map(lambda key: (key,), returns=object)
 
 
 def unpaired(stream: Rows) -> Rows:
-    """Rows of a key and a value as pairs."""
+    """Convert rows of a key and a value to pairs."""
     return stream.map(lambda row: (row[0][0], row[1]), returns=object)
 
 
 def in_order(stream: Rows) -> Rows:
-    """The stream, for an operator that reads the order of rows: in a case it is given, as the ticks are."""
+    """Declare the stream ordered: in a case the order of rows is given, like the ticks."""
     return stream.assume_ordered()
 
 
@@ -118,12 +119,12 @@ def grown(
     function: Callable[[Any, Any], Any],
     lifetime: Any,
 ) -> Rows:
-    """What merging has made of pairs, per key: once of all that a tick begins with, then when it has grown.
+    """Merge the values of pairs per key: at the start of a tick, then after each growth.
 
-    This is a lattice fold on a cycle, where it waits for nothing and takes nothing back. A
-    static one begins with the values that it has.
+    This is a lattice fold on a cycle, where it neither waits nor retracts. A static one starts
+    with its existing values.
 
-    least: values by key that are there from the start.
+    least: initial values by key.
     """
     tick = site.flow.initialize().every_tick()
     begin, end = (tick.map(lambda _, at=at: at, returns=object) for at in (_BEGIN, _END))

@@ -1,7 +1,7 @@
-"""The reference modules: a source, a transformer and a sink whose parameters cover all such a module may do.
+"""Reference modules: a source, a transformer and a sink with parameters for all permitted behaviour.
 
-The source gives 1, 2, 3, ... and an end. The transformer passes everything on, or stops the stream itself.
-The sink asks, stops when its parameters say so, and remembers every answer.
+The source emits 1, 2, 3, ... and an end. The transformer passes everything on, or stops the stream itself.
+The sink asks, stops as its parameters say, and records every answer.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ by their values, or leaves them to the edge."""
 
 @dataclass(frozen=True, slots=True)
 class SourceCase:
-    """count:  of values. end: what comes after them.
-    sync:    whether it answers at once, or a second after it was asked, one ask after the other.
+    """Parameters of a reference source.
+
+    count:  number of values. end: the end after them.
+    sync:    whether it answers at once, or a second after it was asked, one ask after another.
     pending: see `Pending`; for `sync=False`.
-    confirms_done: whether it confirms an error by done, and not by the same error.
+    confirms_done: whether it confirms an error by done instead of the same error.
     """
 
     count: int
@@ -50,7 +52,7 @@ def reference_source(
     pending: Pending = "ends",
     confirms_done: bool = False,
 ) -> Source:
-    """A source of 1 to `count` and then `end` for ever. Parameters: see `SourceCase`.
+    """Create a source of 1 to `count`, then `end` forever. Parameters: see `SourceCase`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(reference_source(3), collect()).run()
@@ -60,7 +62,7 @@ def reference_source(
 
 
 def source_of(case: SourceCase) -> Source:
-    """The reference source with these parameters."""
+    """Create the reference source with these parameters."""
     return Source.of("reference source", lambda module: _ReferenceSource(module, case).read)
 
 
@@ -86,7 +88,7 @@ class _ReferenceSource:
             self._module.later(1.0, call, *args)  # type: ignore[arg-type]
 
     def _answer_oldest(self) -> None:
-        if self._pending:  # else it was told to stop meanwhile
+        if self._pending:  # otherwise it was stopped meanwhile
             self._answer(self._pending.popleft())
 
     def _answer(self, answer: AnswerTo) -> None:
@@ -108,8 +110,10 @@ class _ReferenceSource:
 
 @dataclass(frozen=True, slots=True)
 class TransformerCase:
-    """stops_at: the ask, from 1, in the place of which it stops upstream; None: it never does.
-    by:       how it stops upstream: True aborts, an exception fails. Downstream is answered what confirms.
+    """Parameters of a reference transformer.
+
+    stops_at: number of the ask (from 1) in place of which it stops upstream; None: never.
+    by:       how it stops upstream: True aborts, an exception fails. Downstream gets the confirmation.
     indicates: whether it does not wait for a confirmation.
     sync:     whether it passes answers on at once, or a second later.
     """
@@ -123,7 +127,7 @@ class TransformerCase:
 def reference_transformer(
     stops_at: int | None = None, by: End = True, *, indicates: bool = False, sync: bool = True
 ) -> Transformer:
-    """A transformer that passes on what comes, or stops upstream. Parameters: see `TransformerCase`.
+    """Create a transformer that passes values on, or stops upstream. Parameters: see `TransformerCase`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abc"), reference_transformer(stops_at=3), collect()).run()
@@ -133,7 +137,7 @@ def reference_transformer(
 
 
 def transformer_of(case: TransformerCase) -> Transformer:
-    """The reference transformer with these parameters."""
+    """Create the reference transformer with these parameters."""
 
     def open(module: Module, edge: Edge) -> Read:
         asked = 0
@@ -165,13 +169,15 @@ def transformer_of(case: TransformerCase) -> Transformer:
 
 @dataclass(frozen=True, slots=True)
 class SinkCase:
-    """stops_after: values that it takes before it stops the stream; None: it never does.
+    """Parameters of a reference sink.
+
+    stops_after: number of values after which it stops the stream; None: never.
     by:        how it stops: True aborts, an exception fails.
     indicates: whether it expects no confirmation.
-    waits:     whether it stops when its asks are answered, or while one more pends.
-    concurrency: how many asks pend at once.
-    batch:     values that it asks for at once; more than 1 with one ask at once only.
-    afterwards: what it requests when the stream has ended: None asks, True aborts, an exception fails.
+    waits:     whether it stops after its asks are answered, or while one is pending.
+    concurrency: number of pending asks.
+    batch:     values per ask; more than 1 only with one pending ask.
+    afterwards: request after the end: None asks, True aborts, an exception fails.
     """
 
     stops_after: int | None = None
@@ -200,10 +206,10 @@ class SinkCase:
 
 @dataclass(eq=False)
 class Seen:
-    """What came to a reference sink.
+    """Everything received by a reference sink.
 
-    values: in the order in which they came. end: the first; None while there is none.
-    answers: of each request, from 1, what came. order: the requests in the order of their answers.
+    values: in order of arrival. end: the first end, or None.
+    answers: by number of the request, from 1. order: the requests in the order of their answers.
     """
 
     values: list[Any] = field(default_factory=list[Any])
@@ -217,7 +223,7 @@ class Seen:
 
 
 def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Sink:
-    """A sink that does what a case says. Its result is the `Seen`, also where the stream has failed.
+    """Create a sink with these parameters. Its result is the `Seen`, also if the stream fails.
 
     >>> from penstock.pull import pull, values
     >>> seen = pull(values("abc"), reference_sink(SinkCase(stops_after=2))).run()
@@ -278,7 +284,7 @@ class _ReferenceSink:
 
     def _ask(self) -> None:
         case, seen = self._case, self._seen
-        # Without waiting, one ask more than is taken; with waiting, none.
+        # Without waiting, one more ask than values taken; with waiting, none.
         most = case.stops_after
         while self._open < case.concurrency and (most is None or len(seen.values) + self._open < most):
             self._request(None, case.batch if most is None else min(case.batch, most - len(seen.values)))

@@ -1,4 +1,4 @@
-"""Tick tables: what goes in and what must come out, as a picture that every engine is held to.
+"""Tick tables: input and expected output per tick as a table, checked on every engine.
 
     tick | due    | paid  | out
     1    | ann 3  |       | + ann 3
@@ -55,10 +55,10 @@ TickInput: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 class Backend(Protocol):
-    """An engine under test."""
+    """Engine under test."""
 
     def changes(self, flow: Flow, ticks: Sequence[TickInput]) -> list[dict[str, list[tuple[Row, int]]]]:
-        """Run the ticks. Per tick and sink what came out: internal rows with their weights.
+        """Run the ticks, and return the changes per tick and sink: internal rows with their weights.
 
         ticks: per tick, rows of append sources and `Change`s of table sources, as
         users see them; a source without rows in a tick may be missing.
@@ -68,7 +68,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """The engine of this process."""
+    """In-process engine."""
 
     def changes(self, flow: Flow, ticks: Sequence[TickInput]) -> list[dict[str, list[tuple[Row, int]]]]:
         engine = Engine(flow)
@@ -84,7 +84,7 @@ class InProcess:
 def check_ticks(
     backend: Backend, build: Callable[[Flow], Stream[Any, Any, Any, Any] | None], table: str
 ) -> None:
-    """Run the flow that `build` writes on `backend`, and compare each tick with `table`.
+    """Run the flow built by `build` on `backend`, and compare each tick with `table`.
 
     build: adds sources and sinks to a new flow; a stream that it returns becomes the
            sink `out`.
@@ -116,9 +116,9 @@ def _compare(where: str, wanted: Bag, changes: list[tuple[Row, int]]) -> None:
 
 
 def check_consolidated(where: str, changes: Sequence[tuple[Row, int]]) -> None:
-    """No change is nothing, and none is contradicted by another of the same tick.
+    """Check that no change has weight 0 or is cancelled by another of the same tick.
 
-    Copies may come one by one where nothing is taken back. Raises `AssertionError`.
+    Copies may come one by one where nothing is retracted. Raises `AssertionError`.
     """
     rows = [row for row, _ in changes]
     assert all(weight for _, weight in changes), f"{where}: a change that is none: {changes}"
@@ -128,14 +128,14 @@ def check_consolidated(where: str, changes: Sequence[tuple[Row, int]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableTick:
-    """One tick of a table: what goes in, and per sink the changes that must come out."""
+    """Tick of a table: its input, and the expected changes per sink."""
 
     inputs: dict[str, list[Any]]
     outputs: dict[str, Bag]
 
 
 def read_table(flow: Flow, table: str) -> list[TableTick]:
-    """The ticks of a table, from tick 1 to the last one named; those not named are empty.
+    """Parse the ticks of a table, from tick 1 to the last one; ticks not mentioned are empty.
 
     Raises `ValueError` for an unknown column, a sink without a column, or a cell that
     does not fit its row type.
@@ -196,7 +196,7 @@ def _value(word: str, field: Field) -> Any:
 
 @singledispatch
 def read_value(type_: DataType, word: str) -> Any:
-    """A word of a cell as a value of a column type."""
+    """Parse a word of a cell as a value of a column type."""
     raise ValueError(f"a tick table cannot hold {type_}: {word}")
 
 

@@ -1,6 +1,6 @@
-"""Functions of cases, by their text. A case names a function that is written here; its text is never run.
+"""Functions of cases, looked up by their text, which is never run.
 
-Cases say what a function is as a Python lambda, so that their files can be read without this one.
+Cases write functions as Python lambdas, so that their files can be read on their own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class NotAFunction(ValueError):
-    """No function has the text. Says so."""
+    """Raised for a text without a known function."""
 
 
 def function_of(text: str) -> Callable[..., Any]:
-    """The function that a text names. Raises `NotAFunction`."""
+    """Return the function for a text. Raises `NotAFunction`."""
     found = FUNCTIONS.get(text.strip())
     if found is None:
         raise NotAFunction(f"{text!r} is none of the functions that cases may use")

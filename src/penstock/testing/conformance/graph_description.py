@@ -1,4 +1,4 @@
-"""The neutral graph of a case, read and not judged: nodes with operators, edges with ports."""
+"""Graph of a case as written, unchecked: nodes with operators, edges with ports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.testing.conformance.fields import Fields, shown
-from penstock.testing.conformance.functions import NotAFunction, function_of
-from penstock.testing.conformance.values import from_json
+from penstock.testing.conformance.case_format import Fields, shown
+from penstock.testing.conformance.case_functions import NotAFunction, function_of
+from penstock.testing.conformance.case_values import from_json
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """A node: its operator's name, its arguments by name, and what it remembers of each input.
+    """Node: its operator's name, its arguments by name, and the lifetime of each input.
 
-    lifetimes: as the case writes them: empty (the default of the format), one for all
+    lifetimes: as written: empty (the default of the format), one for all
     inputs, or one per input in port order.
     """
 
@@ -25,7 +25,7 @@ class NodeDescription:
     lifetimes: tuple[str, ...] = ()
 
     def lifetime(self, port: int = 0) -> str:
-        """What holds for an input, by its number."""
+        """Return the lifetime of an input, by its number."""
         if not self.lifetimes:
             return "tick"
         return self.lifetimes[port if len(self.lifetimes) > 1 else 0]
@@ -33,7 +33,7 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class EdgeDescription:
-    """From an output of a node to an input of another; a port is "" where the case names none."""
+    """Edge from an output of a node to an input of another; an unnamed port is ""."""
 
     source: str
     out: str
@@ -43,22 +43,22 @@ class EdgeDescription:
 
 @dataclass(frozen=True, slots=True)
 class GraphDescription:
-    """nodes: by id, in the order of writing. edges: in the order of writing."""
+    """Graph of a case. nodes: by id, as written. edges: as written."""
 
     nodes: Mapping[str, NodeDescription]
     edges: tuple[EdgeDescription, ...]
 
     def into(self, node: str) -> tuple[EdgeDescription, ...]:
-        """The edges that enter a node."""
+        """List the edges that enter a node."""
         return tuple(e for e in self.edges if e.target == node)
 
     def out_of(self, node: str) -> tuple[EdgeDescription, ...]:
-        """The edges that leave a node."""
+        """List the edges that leave a node."""
         return tuple(e for e in self.edges if e.source == node)
 
 
 def read_graph(case: Fields) -> GraphDescription:
-    """The fields `nodes` and `edges` of a case. Raises `BadCase` for what is no graph at all."""
+    """Read the fields `nodes` and `edges` of a case. Raises `BadCase` for anything but a graph."""
     nodes = case.object("nodes")
     return GraphDescription(
         {name: _node(name, nodes.object(name)) for name in nodes},
@@ -86,12 +86,12 @@ def _lifetimes(fields: Fields) -> tuple[str, ...]:
 
 
 def _argument(fields: Fields, name: str) -> Any:
-    """An argument by its name; of a name that no operator has, as it stands."""
+    """Read an argument by its name; unknown ones are kept as written."""
     return _ARGUMENTS.get(name, Fields.value)(fields, name)
 
 
 def _side(fields: Fields, name: str) -> Mapping[str, Callable[..., Any]]:
-    """The functions of one input."""
+    """Read the functions of one input."""
     side = fields.object(name)
     side.only("init", "fn")
     if "fn" not in side:
@@ -109,7 +109,7 @@ def _function(fields: Fields, name: str) -> Callable[..., Any]:
     except NotAFunction as error:
         raise fields.bad(
             f"{fields.path}.{name}: {error}",
-            "write one of penstock.testing.conformance.functions.FUNCTIONS, or add it there",
+            "write one of penstock.testing.conformance.case_functions.FUNCTIONS, or add it there",
         ) from None
 
 
@@ -125,7 +125,7 @@ _ARGUMENTS: Mapping[str, Callable[[Fields, str], Any]] = {
 
 
 def rows_of(fields: Fields, name: str, items: list[Any]) -> tuple[Any, ...]:
-    """JSON values as rows. Raises `BadCase` for what cannot be one."""
+    """Convert JSON values to rows. Raises `BadCase` for invalid ones."""
     try:
         return tuple(from_json(item) for item in items)
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Values of cases: from JSON to what flows carry, and back to what is compared.
+"""Values of cases: converted from JSON to rows, and back for comparison.
 
-JSON arrays stand for tuples. Sets and maps, which JSON has not, stand as sorted arrays.
+JSON arrays stand for tuples. Sets and maps, which JSON lacks, are sorted arrays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 
 def from_json(value: Any) -> Any:
-    """A JSON value as a row. Raises `ValueError` for an object: nothing says which key is what."""
+    """Convert a JSON value to a row. Raises `ValueError` for an object, whose keys have no meaning."""
     if isinstance(value, list):
         return tuple(from_json(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
@@ -20,7 +20,7 @@ def from_json(value: Any) -> Any:
 
 
 def frozen(value: Any) -> Any:
-    """What a function gave, as a row: hashable, and in the form in which rows are compared."""
+    """Convert a function's result to a row: hashable and comparable."""
     if isinstance(value, str | bytes):
         return value
     if isinstance(value, Mapping):
@@ -34,25 +34,25 @@ def frozen(value: Any) -> Any:
 
 
 class FrozenList(tuple[Any, ...]):
-    """A list that a function carries on, as a row."""
+    """List carried by a function, as a row."""
 
     __slots__ = ()
 
 
 class FrozenMap(tuple[Any, ...]):
-    """A dict that a function carries on, as a row: its pairs in order."""
+    """Dict carried by a function, as a row of sorted pairs."""
 
     __slots__ = ()
 
 
 class FrozenSet(frozenset[Any]):
-    """A set that a function carries on, as a row."""
+    """Set carried by a function, as a row."""
 
     __slots__ = ()
 
 
 def carried(value: Any) -> Any:
-    """What a function carries on from row to row, as a row: lists, dicts and sets can be told again."""
+    """Convert a value that a function carries from row to row, marking lists, dicts and sets."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
         return FrozenMap(_sorted([(carried(k), carried(v)) for k, v in pairs]))
@@ -65,7 +65,7 @@ def carried(value: Any) -> Any:
 
 
 def picked_up(value: Any) -> Any:
-    """What `carried` was given, as a function gets it again: its own copy of lists, dicts and sets."""
+    """Convert a `carried` value back for a function, with its own copy of lists, dicts and sets."""
     if isinstance(value, FrozenMap):
         return {key: picked_up(item) for key, item in value}
     if isinstance(value, tuple):
@@ -75,7 +75,7 @@ def picked_up(value: Any) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """A row in the form in which cases write it: sets as sorted tuples, `True` apart from 1."""
+    """Convert a row to the form used in cases: sets as sorted tuples, `True` distinct from 1."""
     if isinstance(value, frozenset | set):
         return _sorted([comparable(item) for item in cast("Set[Any]", value)])
     if isinstance(value, Mapping | list | tuple):
@@ -89,7 +89,7 @@ def comparable(value: Any) -> Any:
 
 
 class _Truth:
-    """A value that equals itself alone: Python holds `True == 1`, and no NaN equals another."""
+    """Value equal only to itself, since in Python `True == 1` and NaN differs from NaN."""
 
     __slots__ = ("value",)
 
@@ -109,7 +109,7 @@ class _Truth:
 def _sorted(values: list[Any]) -> tuple[Any, ...]:
     try:
         return tuple(sorted(values))
-    except TypeError:  # of several types: any order will do that is the same every time
+    except TypeError:  # of several types: any stable order will do
         return tuple(sorted(values, key=lambda value: (type(value).__name__, repr(value))))
 
 
@@ -133,6 +133,6 @@ ORDERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {"exact": _exact, "multis
 
 
 def differences(order: str, expected: Sequence[Any], found: Sequence[Any]) -> bool:
-    """Whether rows of a tick are other than they should be."""
+    """Describe how the rows of a tick differ from the expected ones."""
     view = ORDERS[order]
     return view([comparable(v) for v in expected]) != view([comparable(v) for v in found])

@@ -1,9 +1,23 @@
-"""A JSON object of a case, read field by field: what does not fit names the case and the field."""
+"""Format of conformance cases: kinds of cases, and field-by-field reading of their JSON.
+
+A kind is a module beside this one that creates a `Kind` from two functions:
+
+    def read_case(fields: Fields) -> PropagationCase: ...
+    def run_case(case: PropagationCase) -> str: ...
+
+    PROPAGATION = Kind(read_case, run_case)
+
+and an entry in `runner.KINDS`. `read_case` validates one JSON object. Missing fields and wrong types raise
+`BadCase`, as all methods of `Fields` do. `run_case` returns "" for a correct outcome, otherwise a short text
+with what was expected and found. An exception counts as a failure of the case. `in_words` tells which cases
+are only described in words and not run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 from penstock.errors import BadCase
 
@@ -11,9 +25,9 @@ _MISSING = object()
 
 
 class Fields:
-    """The fields of a JSON object. case: the name of the case. path: where in it the object stands.
+    """Fields of a JSON object. case: the name of the case. path: location of the object within it.
 
-    Every method raises `BadCase` for a field that is missing (unless it has a
+    Every method raises `BadCase` for a missing field (unless it has a
     default) or of another type.
     """
 
@@ -31,7 +45,7 @@ class Fields:
         return iter(self._fields)
 
     def value(self, name: str, default: Any = _MISSING) -> Any:
-        """Any JSON value."""
+        """Read any JSON value."""
         if name in self._fields:
             return self._fields[name]
         if default is _MISSING:
@@ -42,18 +56,18 @@ class Fields:
         return self._of(name, str, "text", default)
 
     def number(self, name: str, default: Any = _MISSING) -> int:
-        """A whole number."""
+        """Read an integer."""
         return self._of(name, int, "a whole number", default)
 
     def flag(self, name: str, default: Any = _MISSING) -> bool:
         return self._of(name, bool, "true or false", default)
 
     def items(self, name: str, default: Any = _MISSING) -> list[Any]:
-        """An array."""
+        """Read an array."""
         return self._of(name, list, "an array", default)
 
     def texts(self, name: str, default: Any = _MISSING) -> tuple[str, ...]:
-        """An array of texts."""
+        """Read an array of texts."""
         found = self.items(name, default)
         for at, item in enumerate(found):
             if not isinstance(item, str):
@@ -61,21 +75,21 @@ class Fields:
         return tuple(found)
 
     def object(self, name: str) -> Fields:
-        """The fields of an object inside."""
+        """Read the fields of a nested object."""
         return Fields(self.value(name), self.case, self._at(name))
 
     def objects(self, name: str) -> list[Fields]:
-        """An array of objects."""
+        """Read an array of objects."""
         return [Fields(o, self.case, f"{self._at(name)}[{at}]") for at, o in enumerate(self.items(name))]
 
     def only(self, *names: str) -> None:
-        """Raises `BadCase` for a field of another name: a misspelt field must not pass for a left out one."""
+        """Raise `BadCase` for unknown fields, so that a misspelt optional field is not ignored."""
         for name in self._fields:
             if name not in names:
                 raise self.bad(f"{self._at(name)} is no field of this format", f"one of {', '.join(names)}")
 
     def bad(self, what: str, fix: str = "") -> BadCase:
-        """The error for something wrong in this case."""
+        """Build the error for a problem in this case."""
         return BadCase(f"case {self.case!r}: {what}", fix=fix or "correct the file", case=self.case)
 
     def _at(self, name: str) -> str:
@@ -83,7 +97,7 @@ class Fields:
 
     def _of(self, name: str, kind: type, what: str, default: Any) -> Any:
         found = self.value(name, default)
-        # Python takes true and false for numbers.
+        # bool is a subclass of int.
         if found is not default and (
             not isinstance(found, kind) or (kind is int and isinstance(found, bool))
         ):
@@ -92,6 +106,49 @@ class Fields:
 
 
 def shown(value: object, width: int = 60) -> str:
-    """A value in an error, not too long."""
+    """Format a value for an error, shortened."""
     text = repr(value)
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+C = TypeVar("C")
+
+
+def _never(_case: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[C]):
+    """Kind of cases. read: reads a case from its JSON object. run: returns the problem, "" if none.
+
+    in_words: whether a case is only described in words, and not run.
+    """
+
+    read: Callable[[Fields], C]
+    run: Callable[[C], str]
+    in_words: Callable[[C], bool] = _never
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of a case. problem: what was expected and what was found; empty if correct.
+
+    in_words: whether the case is only described in words, and was not run.
+    """
+
+    name: str
+    problem: str = ""
+    in_words: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the case was run with the expected outcome."""
+        return not self.problem and not self.in_words
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.problem)
+
+
+AnyKind = Kind[Any]

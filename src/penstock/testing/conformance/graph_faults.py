@@ -1,4 +1,4 @@
-"""What can be wrong with the graph of a case, by the names that error cases use.
+"""Faults in the graph of a case, by the names used in error cases.
 
 A graph has to pass one group of checks before the next one looks at it: where an
 operator is unknown, nothing can be said of its ports. Within a group the first
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.graph.graph_algorithms import components, is_cyclic, shortest_path, successors
-from penstock.testing.conformance.description import EdgeDescription, GraphDescription, NodeDescription
-from penstock.testing.conformance.signatures import LIFETIMES, SIGNATURES, Ends, Some, names_of
+from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription, NodeDescription
+from penstock.testing.conformance.operator_signatures import LIFETIMES, SIGNATURES, Ends, Some, names_of
 
 CYCLE = "cycle through a blocking input"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """kind: as error cases name it. at: the nodes at fault.
+    """Fault in a graph. kind: as error cases name it. at: the nodes at fault.
 
     cycles: for a cycle through a blocking input the shortest one through each such input,
     as nodes in the order of the stream.
@@ -40,7 +40,7 @@ Found = tuple[str, str, str]
 
 
 def fault_of(graph: GraphDescription) -> Fault | None:
-    """The first thing wrong with a graph; None where all is well."""
+    """Return the first fault of a graph, or None."""
     for check in (_nodes, _arguments, _lifetimes, _ports):
         found = list(check(graph))
         if found:
@@ -121,7 +121,7 @@ def _side(side: str, ends: Ends, node: NodeDescription, used: list[str]) -> Iter
 
 
 def _unnamed_side(side: str, ends: Some, node: NodeDescription, used: list[str]) -> Iterator[Found]:
-    # Of an operator with any number of ends these may have names, which say nothing.
+    # Ports of a variadic operator may have names, which have no meaning.
     if ends.most is not None:
         for name in used:
             if name:
@@ -139,17 +139,17 @@ def _unnamed_side(side: str, ends: Some, node: NodeDescription, used: list[str])
 
 
 def same_tick(graph: GraphDescription) -> list[EdgeDescription]:
-    """The edges whose rows are seen in the tick in which they are sent."""
+    """List the edges whose rows arrive in the tick in which they are sent."""
     return [e for e in graph.edges if not SIGNATURES[graph.nodes[e.target].operator].delayed]
 
 
 def is_blocking(graph: GraphDescription, edge: EdgeDescription) -> bool:
-    """Whether an edge enters an input that must be complete first."""
+    """Whether an edge enters a blocking input."""
     return edge.into in SIGNATURES[graph.nodes[edge.target].operator].blocking
 
 
 def on_cycles(graph: GraphDescription) -> dict[str, int]:
-    """The nodes on cycles within a tick, each with a number that those of one knot of cycles share."""
+    """Map the nodes on cycles within a tick to a number per strongly connected component."""
     ids, links = _links(graph)
     knots = [knot for knot in components(links) if is_cyclic(knot, links)]
     return {ids[n]: at for at, knot in enumerate(knots) for n in knot}
@@ -182,5 +182,5 @@ def _blocking_cycle(graph: GraphDescription) -> Fault | None:
 
 
 def is_rotation(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two cycles are the same, whichever node they begin with."""
+    """Whether two cycles are equal up to their starting node."""
     return len(one) == len(other) and any(one[n:] + one[:n] == other for n in range(len(one)))
