@@ -317,7 +317,7 @@ def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ev
 
 
 def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.compute.controller.peeks.MOST_PENDING", 2)
+    monkeypatch.setattr("penstock.compute.controller.pending_reads.MAX_PENDING", 2)
     world.view()
     uuid, _ = world.peek()
     world.peek()

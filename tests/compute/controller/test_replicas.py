@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.compute.controller import ReplicaState, Settings
-from penstock.compute.controller.backoff import pause
+from penstock.compute.controller.replicas import pause
 from penstock.compute.errors import (
     AlreadyThere,
     BadMessage,

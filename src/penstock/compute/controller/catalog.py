@@ -1,14 +1,32 @@
-"""The catalog: what has a name. Plain data; `durable` keeps it, `names` finds things in it."""
+"""The catalog: collections, views and replicas by id and name.
+
+Plain data: `ddl` changes it, `durable` stores it. Entries are stored as plain values, with schemas in their
+portable form.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.compute.errors import AlreadyThere, UnknownName
+from penstock.compute.errors import AlreadyThere, BadMessage, UnknownName
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.protocol.commands import TimelyConfig
-from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CollectionImport,
+    Dataflow,
+    Export,
+    Id,
+    IndexExport,
+    IndexImport,
+    Plan,
+)
 from penstock.expr.types import Schema
+from penstock.state import codec
+
+_encode = codec.value_encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +41,21 @@ class CollectionEntry:
     schema: Schema
     append_only: bool
     written_by: Id | None = None
+
+    @property
+    def description(self) -> bytes:
+        """The schema in its portable form, which the store keeps with the collection for its readers."""
+        return schema_to_bytes(self.schema)
+
+    def to_bytes(self) -> bytes:
+        """The entry as it is stored."""
+        return _encode((self.id, self.name, self.description, self.append_only, self.written_by))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CollectionEntry:
+        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        id, name, schema, append_only, written_by = codec.decode(data)
+        return cls(id, name, schema_from_bytes(schema), append_only, written_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +87,47 @@ class ViewEntry:
     valid_from: int
     into: MaterializationTarget | None = None
 
+    def dataflow(self, collections: Iterable[Id], as_of: Frontier = START) -> Dataflow:
+        """The dataflow that replicas build for the view. collections: the ids of all collections."""
+        known = set(collections)
+        exports: list[Export] = [IndexExport(self.id, self.sink, self.key)]
+        if self.into is not None:
+            exports.append(CollectionExport(self.into.export, self.sink, self.into.collection))
+        return Dataflow(
+            self.plan,
+            tuple(CollectionImport(source, id) for source, id in self.imports if id in known),
+            tuple(IndexImport(source, id) for source, id in self.imports if id not in known),
+            tuple(exports),
+            as_of,
+            name=self.name,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The entry as it is stored."""
+        plan, schema = (self.plan.body, self.plan.places), schema_to_bytes(self.schema)
+        into = self.into and (self.into.export, self.into.collection)
+        made = (self.imports, self.key, self.keep, self.valid_from, into)
+        return _encode((self.id, self.name, *plan, self.sink, schema, self.append_only, *made))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ViewEntry:
+        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        id, name, body, places, sink, schema, append_only, *made = codec.decode(data)
+        imports, key, keep, valid_from, into = made
+        return cls(
+            id=id,
+            name=name,
+            plan=Plan(body, places),
+            sink=sink,
+            schema=schema_from_bytes(schema),
+            append_only=append_only,
+            imports=tuple((source, read) for source, read in imports),
+            key=tuple(key),
+            keep=keep,
+            valid_from=valid_from,
+            into=None if into is None else MaterializationTarget(*into),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
@@ -62,6 +136,16 @@ class ReplicaEntry:
     name: str
     address: str
     timely: TimelyConfig
+
+    def to_bytes(self) -> bytes:
+        """The entry as it is stored."""
+        return _encode((self.name, self.address, self.timely.runtime, self.timely.workers))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ReplicaEntry:
+        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        name, address, runtime, workers = codec.decode(data)
+        return cls(name, address, TimelyConfig(runtime, workers))
 
 
 @dataclass(slots=True)
@@ -139,3 +223,15 @@ def taken(name: str, why: str) -> AlreadyThere:
     return AlreadyThere(
         f"the name {name!r} is taken", why=why, fix="choose another name, or drop what has it", name=name
     )
+
+
+def check_name(name: str) -> None:
+    """Raises `BadMessage` for what cannot be a name."""
+    if not name or name != name.strip() or not name.isprintable() or len(name) > 200:
+        raise BadMessage(
+            f"{name!r} is no name", fix="letters, digits, and what is easy to type", field="name"
+        )
+    if name.startswith("penstock."):
+        raise BadMessage(
+            f"{name!r} cannot be a name", why="Names that begin with penstock. are ours.", field="name"
+        )

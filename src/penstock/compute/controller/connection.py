@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.pending_reads import Copies, Peeks
+from penstock.compute.controller.subscriptions import Subscriptions
 from penstock.compute.controller.tracking import Kept, Tracking
 from penstock.compute.errors import ComputeError
-from penstock.compute.frontier import END, Frontier
+from penstock.compute.frontier import END
 from penstock.compute.hydration import SequentialHydration
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -39,19 +40,27 @@ from penstock.compute.protocol.responses import (
 )
 
 
-class ReplicaEventHandler(Protocol):
-    """Who is told of what replicas say. `replica` is the name of the one that said it."""
+@dataclass(frozen=True, slots=True)
+class ResponseRouter:
+    """Receivers of what replicas respond, shared by all connections."""
 
-    def advanced(self, replica: str, id: Id, write: Frontier) -> None: ...
-    def stopped(self, id: Id) -> None: ...
-    def answered(self, replica: str, response: PeekResponse) -> None: ...
-    def changed(self, replica: str, response: SubscribeResponse) -> None: ...
-    def copied(self, replica: str, response: CopyToResponse) -> None: ...
-    def target_of(self, command: Peek | CreateDataflow) -> str | None: ...
-    @property
-    def note(self) -> Callable[[str, str], None]: ...
-    @property
-    def lost(self) -> Callable[[ReplicaConnection, ComputeError | None], None]: ...
+    instance: Instance
+    peeks: Peeks
+    subscriptions: Subscriptions
+    copies: Copies
+    note: Callable[[str | None, str], None]
+    lost: Callable[[ReplicaConnection, ComputeError | None], None]
+
+    def target_of(self, command: Peek | CreateDataflow) -> str | None:
+        """The only replica that a command is for, or None for all."""
+        if isinstance(command, Peek):
+            pending = self.peeks.find(command.uuid)
+            return pending.read.target if pending else None
+        for export in command.dataflow.exports:
+            running = self.instance.running.get(export.id)
+            if running is not None:
+                return running.target
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +87,20 @@ class ReplicaConnection:
     def __init__(
         self,
         specifics: Specifics,
-        instance: Instance,
+        router: ResponseRouter,
         kept: Kept,
-        events: ReplicaEventHandler,
         clock: Callable[[], int],
     ) -> None:
         self.wake: Callable[[], None] = _nothing
         self.heard = clock()
         self._clock = clock
+        self._router = router
+        self._instance = instance = router.instance
         self.tracking = Tracking(instance.holds, kept, self._note)
         self.status: dict[Id | None, Status] = {}
         self.says: dict[str, float] = {}
         self.initialized = False
         self._specifics = specifics
-        self._instance = instance
-        self._events = events
         self._reader = instance.outbox.reader(uppers=instance.uppers)
         self._hydration = SequentialHydration()
         self._ready: deque[Command] = deque()
@@ -142,13 +150,13 @@ class ReplicaConnection:
             case Frontiers():
                 self._absorb_frontiers(response)
             case PeekResponse():
-                self._events.answered(self.replica, response)
+                self._router.peeks.on_response(self.replica, response)
             case SubscribeResponse(id, event):
                 if self._knows(id, isinstance(event, DroppedAt) or event.upper == END):
-                    self._events.changed(self.replica, response)
+                    self._router.subscriptions.on_response(self.replica, response)
             case CopyToResponse(id):
                 if self._knows(id, True):
-                    self._events.copied(self.replica, response)
+                    self._router.copies.on_response(self.replica, response)
             case Status(None, _, values):
                 self.says.update(values)
             case Status(id):
@@ -159,7 +167,7 @@ class ReplicaConnection:
         """The stream has ended. A second call does nothing."""
         if not self._closed:
             self.close()
-            self._events.lost(self, error)
+            self._router.lost(self, error)
 
     def close(self) -> None:
         """It is over for the controller: nothing is taken or absorbed any more."""
@@ -213,7 +221,7 @@ class ReplicaConnection:
     def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
         # It may have waited here for long: inputs are kept only for what can still be read of its exports.
         since = self._instance.since(dataflow)
-        if since == END or self._events.target_of(command) not in (None, self.replica):
+        if since == END or self._router.target_of(command) not in (None, self.replica):
             return []
         uppers = self._instance.uppers
         imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in dataflow.collections)
@@ -222,7 +230,7 @@ class ReplicaConnection:
         return [CreateDataflow(dataflow)]
 
     def _peek(self, command: Peek) -> None:
-        if self._events.target_of(command) in (None, self.replica):
+        if self._router.target_of(command) in (None, self.replica):
             self._peeks.add(command.uuid)
             self._ready.append(command)
 
@@ -235,11 +243,11 @@ class ReplicaConnection:
         if not self.tracking.absorb(report):
             return
         if report.write is not None:
-            self._events.advanced(self.replica, report.id, report.write)
+            self._instance.reported(report.id, report.write)
         if report.id not in self.tracking.exports:
             self.status.pop(report.id, None)
         if report.input == END:
-            self._events.stopped(report.id)
+            self._instance.stopped(report.id)
         released = self._hydration.response(report)
         for command in released:
             self._send(command)
@@ -257,7 +265,7 @@ class ReplicaConnection:
         return True
 
     def _note(self, text: str) -> None:
-        self._events.note(self.replica, text)
+        self._router.note(self.replica, text)
 
 
 def _nothing() -> None:

@@ -10,30 +10,24 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.controller.anomalies import Anomalies
-from penstock.compute.controller.building import check_name
-from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, taken
-from penstock.compute.controller.connection import ReplicaConnection
-from penstock.compute.controller.copy_to import Copies, CopyAnswer
+from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, check_name, taken
+from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter
 from penstock.compute.controller.ddl import Names, ViewRequest
-from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.durable import ControllerState, TransientIds
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.peeks import Peeks
-from penstock.compute.controller.reads import Reads
+from penstock.compute.controller.pending_reads import Copies, CopyAnswer, Peeks
+from penstock.compute.controller.reads import Reads, Unanswered
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
-from penstock.compute.controller.response_router import ResponseRouter
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
-from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.controller.status import Anomalies, ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.timestamp_selection import Reading
-from penstock.compute.controller.transient_ids import TransientIds
-from penstock.compute.controller.unanswered import Unanswered
 from penstock.compute.controller.writes import Writes
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.compute.frontier import Frontier, join
@@ -118,7 +112,6 @@ class Controller:
         self._subscriptions = Subscriptions(asked, self._leases, self._note)
         self._copies = Copies(asked)
         self._replicas = Replicas(
-            asked,
             ResponseRouter(asked, self._peeks, self._subscriptions, self._copies, self._note, self._lost),
             epoch=self.epoch,
             clock=clock,
@@ -136,7 +129,7 @@ class Controller:
             self._copies,
             self._leases,
             TransientIds(state, self.epoch),
-            Unanswered(asked, oracle, self._replicas),
+            Unanswered(self._catalog, asked, oracle, self._replicas),
             clock=clock,
             random=random,
             note=self._note,
@@ -287,7 +280,7 @@ class Controller:
 
     def unsubscribe(self, id: Id) -> None:
         """Stop it: delivers `DroppedAt`; does nothing where it has ended."""
-        self._subscriptions.stop(id)
+        self._subscriptions.cancel(id)
 
     def copy(
         self,

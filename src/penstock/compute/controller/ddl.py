@@ -6,36 +6,103 @@ is noted as a stray first; it is in the catalog in the same step in which it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.controller.building import (
-    PlanSchema,
-    check_key,
-    check_name,
-    dataflow_of,
-    found_source,
-    shape_of,
-)
 from penstock.compute.controller.catalog import (
     Catalog,
     CollectionEntry,
     MaterializationTarget,
     ViewEntry,
+    check_name,
     taken,
 )
-from penstock.compute.controller.catalog_codec import description_of
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.errors import AlreadyThere, BadMessage, SinceViolation, StillInUse
+from penstock.compute.errors import AlreadyThere, BadMessage, NotServable, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.plans import FlowSource
-from penstock.compute.protocol.dataflow import CollectionExport, Id, Plan
+from penstock.compute.plans import FlowSink, FlowSource, decode, servable, sinks_of, sources_of
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    Id,
+    Plan,
+)
+from penstock.errors import SourceLocation, UnknownColumn
 from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSchema:
+    """What a plan reads and gives, checked. places: of the sources, by name: the lines that made them."""
+
+    sources: tuple[FlowSource, ...]
+    sink: FlowSink
+    places: Mapping[str, SourceLocation]
+
+
+def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
+    """What a plan reads and gives.
+
+    Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable` also for more sinks than one.
+    """
+    flow = decode(plan, allow_callables=allow_callables)
+    servable(flow)
+    sinks = sinks_of(flow)
+    graph = flow.graph()
+    if len(sinks) != 1:
+        raise NotServable(
+            f"flow {flow.name!r} cannot be a view: it has {len(sinks)} sinks",
+            where=[graph.nodes[node].location for node in graph.sinks.values()],
+            why="A view is the rows of one sink.",
+            fix="make a flow for each of them; they can read each other's views",
+            operator="",
+        )
+    places = {name: graph.nodes[node].location for name, node in graph.sources.items()}
+    return PlanSchema(sources_of(flow), sinks[0], places)
+
+
+def found_source(
+    catalog: Catalog, source: FlowSource, location: SourceLocation
+) -> CollectionEntry | ViewEntry | None:
+    """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
+    found = catalog.find(source.name)
+    if found is None:
+        return None
+    if found.schema != source.schema:
+        raise AlreadyThere(
+            f"source {source.name!r} has other columns than what is there under its name",
+            where=[location],
+            why=f"The source has {source.schema},\nwhat is there has {found.schema}.",
+            fix="give the source these columns, or another name",
+            name=source.name,
+        )
+    if source.append and not found.append_only:
+        raise AlreadyThere(
+            f"source {source.name!r} takes rows that are only ever added, and reads some that may go",
+            where=[location],
+            why=f"Rows of what is there as {source.name!r} may be taken back.",
+            fix=f"flow.table({source.name!r}, ...)",
+            name=source.name,
+        )
+    return found
+
+
+def check_key(key: Sequence[str], schema: Schema) -> None:
+    """Raises `UnknownColumn` for a key column that is not there, `BadMessage` for one that is there twice."""
+    for name in key:
+        if schema.position(name) is None:
+            raise UnknownColumn(
+                f"the view has no column {name!r} to be its key",
+                why=f"Its columns are {schema}.",
+                fix="name columns of the sink",
+                column=name,
+            )
+    if len(set(key)) != len(key):
+        raise BadMessage(f"the key {', '.join(key)} names a column twice", field="key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +328,9 @@ class Names:
 
     def _carry_out(self, making: _Making) -> None:
         for entry in making.made:
-            self._collections.create(entry.id, description_of(entry), self._fresh_upper())
+            self._collections.create(entry.id, entry.description, self._fresh_upper())
         for entry in making.written:
-            self._collections.create(entry.id, description_of(entry), making.as_of)
+            self._collections.create(entry.id, entry.description, making.as_of)
             self._collections.compact(entry.id, making.as_of)
         with self._state.change(self._epoch) as change:
             for entry in (*making.made, *making.written):
@@ -283,7 +350,7 @@ class Names:
             self.restore(entry, making.as_of, making.as_of)
         if making.view is not None:
             self.catalog.add(making.view)
-            self._instance.create(dataflow_of(making.view, self.catalog.collections, making.as_of))
+            self._instance.create(making.view.dataflow(self.catalog.collections, making.as_of))
 
     def _fresh_upper(self) -> Frontier:
         """New collections are empty up to the last time that was given, so that nobody waits for them."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from penstock.compute.controller import catalog_codec
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
@@ -157,11 +157,11 @@ class ControllerState:
         catalog = Catalog(last_time=self._number("time"), given=self._number("s"))
         try:
             for entry in self._entries("collections"):
-                catalog.add(catalog_codec.collection_from_bytes(entry))
+                catalog.add(CollectionEntry.from_bytes(entry))
             for entry in self._entries("views"):
-                catalog.add(catalog_codec.view_from_bytes(entry))
+                catalog.add(ViewEntry.from_bytes(entry))
             for entry in self._entries("replicas"):
-                replica = catalog_codec.replica_from_bytes(entry)
+                replica = ReplicaEntry.from_bytes(entry)
                 catalog.replicas[replica.name] = replica
         except (ValueError, TypeError, PenstockError) as error:
             raise _damaged(self.place, f"an entry cannot be read: {error}") from error
@@ -201,7 +201,7 @@ class Change:
     def add_collection(self, entry: CollectionEntry) -> None:
         self._run(
             "INSERT INTO collections (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, catalog_codec.collection_to_bytes(entry)),
+            (entry.id, entry.name, entry.to_bytes()),
         )
 
     def remove_collection(self, id: Id) -> None:
@@ -210,7 +210,7 @@ class Change:
     def add_view(self, entry: ViewEntry) -> None:
         self._run(
             "INSERT INTO views (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, catalog_codec.view_to_bytes(entry)),
+            (entry.id, entry.name, entry.to_bytes()),
         )
 
     def remove_view(self, id: Id) -> None:
@@ -227,7 +227,7 @@ class Change:
     def add_replica(self, entry: ReplicaEntry) -> None:
         self._run(
             "INSERT INTO replicas (name, entry) VALUES (?, ?)",
-            (entry.name, catalog_codec.replica_to_bytes(entry)),
+            (entry.name, entry.to_bytes()),
         )
 
     def remove_replica(self, name: str) -> None:
@@ -271,3 +271,22 @@ def _told_as(error: sqlite3.Error, place: str) -> ComputeError:
         why=str(error),
         fix="see to its folder, its disk, and to other processes that keep it locked",
     )
+
+
+_AT_ONCE = 1_000
+
+
+class TransientIds:
+    """Gives ids "t1", "t2", ...; none twice, also after a crash."""
+
+    def __init__(self, state: ControllerState, epoch: int) -> None:
+        self._state = state
+        self._epoch = epoch
+        self._left: deque[Id] = deque()
+
+    def next(self) -> Id:
+        """A new one. Raises `StaleEpoch`, `StoreUnavailable`."""
+        if not self._left:
+            with self._state.change(self._epoch) as change:
+                self._left.extend(change.new_ids("t", _AT_ONCE))
+        return self._left.popleft()

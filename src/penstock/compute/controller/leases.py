@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 
 from penstock.compute.controller.catalog import Catalog
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.holds import ReadHold, ReadHolds
-from penstock.compute.controller.policy import KeepPast
+from penstock.compute.controller.holds import KeepPast, ReadHold, ReadHolds
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.catalog import Catalog, ViewEntry
 from penstock.compute.controller.ddl import Names
-from penstock.compute.controller.holds import ReadHold
+from penstock.compute.controller.holds import KeepPast, ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.policy import KeepPast
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.subscriptions import Subscriptions

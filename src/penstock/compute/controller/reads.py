@@ -1,18 +1,33 @@
-"""What clients read: peeks, subscriptions, copies; checked, given a time and an id, and asked for."""
+"""Reads of clients: peeks, subscriptions and copies, from the request to the replicas.
+
+A read is checked, given a time and an id, and sent. One that a client gives up ends with an error that says
+what was missing on each replica.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
-from penstock.compute.controller.catalog import Catalog
-from penstock.compute.controller.copy_to import Copies, Copy, CopyAnswer, check_file
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
+from penstock.compute.controller.connection import ReplicaConnection
+from penstock.compute.controller.durable import TransientIds
+from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases
-from penstock.compute.controller.passthrough import PassthroughDataflows
-from penstock.compute.controller.peeks import Peeks, PendingPeek
-from penstock.compute.controller.replica_targeting import target_lost
-from penstock.compute.controller.replicas import Replicas
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.pending_reads import (
+    Copies,
+    CopyAnswer,
+    Peeks,
+    PendingCopy,
+    PendingPeek,
+    PendingRead,
+    check_file,
+    target_lost,
+)
+from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest
+from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
 from penstock.compute.controller.timestamp_selection import (
     Entry,
@@ -21,13 +36,157 @@ from penstock.compute.controller.timestamp_selection import (
     has_no_rows,
     target_of,
 )
-from penstock.compute.controller.transient_ids import TransientIds
-from penstock.compute.controller.unable import Unable
-from penstock.compute.controller.unanswered import Read, Unanswered
+from penstock.compute.errors import Missing, ReadTimeout
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import Peek
-from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.dataflow import (
+    CollectionImport,
+    CopyToExport,
+    Dataflow,
+    Id,
+    IndexImport,
+    Plan,
+    SubscribeExport,
+)
 from penstock.compute.protocol.responses import Problem, Rows
+
+
+class PassthroughDataflows:
+    """Dataflows of subscriptions and copies, which pass their input on unchanged.
+
+    Their plans depend on the columns alone, and are kept.
+    """
+
+    def __init__(self) -> None:
+        self._plans: dict[Id, Plan] = {}
+
+    def subscription(
+        self, id: Id, entry: CollectionEntry | ViewEntry, as_of: int, snapshot: bool
+    ) -> Dataflow:
+        """The changes of a view or collection."""
+        return self._dataflow(entry, as_of, SubscribeExport(id, OUTPUT, snapshot))
+
+    def copy(self, id: Id, entry: CollectionEntry | ViewEntry, at: int, file: str) -> Dataflow:
+        """The rows of a view or collection, into a file."""
+        return self._dataflow(entry, at, CopyToExport(id, OUTPUT, file))
+
+    def forget(self, id: Id) -> None:
+        self._plans.pop(id, None)
+
+    def _dataflow(
+        self, entry: CollectionEntry | ViewEntry, as_of: int, export: SubscribeExport | CopyToExport
+    ) -> Dataflow:
+        is_view = isinstance(entry, ViewEntry)
+        return Dataflow(
+            self._plan(entry),
+            collections=() if is_view else (CollectionImport(INPUT, entry.id),),
+            indexes=(IndexImport(INPUT, entry.id),) if is_view else (),
+            exports=(export,),
+            as_of=Frontier(as_of),
+            until=Frontier(as_of + 1) if isinstance(export, CopyToExport) else END,
+            name=entry.name,
+        )
+
+    def _plan(self, entry: CollectionEntry | ViewEntry) -> Plan:
+        plan = self._plans.get(entry.id)
+        if plan is None:
+            plan = encode(identity_flow(entry.schema, entry.append_only))
+            self._plans[entry.id] = plan
+        return plan
+
+
+class Unanswered:
+    """Explains why reads have no answer yet: what is missing, and how each replica stands with it."""
+
+    def __init__(self, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas) -> None:
+        self._catalog = catalog
+        self._instance = instance
+        self._oracle = oracle
+        self._replicas = replicas
+
+    def error(self, read: PendingRead, now: int) -> ReadTimeout:
+        """The error of a read that is given up, with what was missing."""
+        replicas = [r for r in self._replicas if read.accepts(r.name)]
+        connected = [r.connection for r in replicas if r.connection is not None]
+        missing = self._missing(read, connected)
+        waited = (now - read.asked_at) / 1000
+        return ReadTimeout(
+            f"the {read.what} was not answered within {waited:.1f} s: {_SHORT[missing]}",
+            why="\n".join(f"{r.name}: {self._standing(read, r, now)}" for r in replicas)
+            or "There is no replica.",
+            fix=_FIX[missing],
+            missing=missing.value,
+            replicas=tuple(c.replica for c in connected),
+        )
+
+    def could_answer(self, read: PendingRead, heard_since: int) -> bool:
+        """Whether a replica that has all that the read needs has said something, of whatever, since then."""
+        return any(
+            r.connection is not None
+            and r.connection.heard >= heard_since
+            and r.name not in read.problems
+            and self._lacks(read, r.connection) is None
+            for r in self._replicas
+            if read.accepts(r.name)
+        )
+
+    def _missing(self, read: PendingRead, connected: list[ReplicaConnection]) -> Missing:
+        if not connected:
+            return Missing.REPLICA
+        lacking = [self._lacks(read, c) for c in connected if c.replica not in read.problems]
+        if not lacking or None in lacking:
+            return Missing.HEALTH if read.problems else Missing.ANSWER
+        if read.time > self._oracle.last:
+            return Missing.WRITE
+        return Missing.TIME if Missing.TIME in lacking else Missing.HYDRATION
+
+    def _lacks(self, read: PendingRead, connection: ReplicaConnection) -> Missing | None:
+        """What one replica lacks for an answer."""
+        entry = self._catalog.find(read.view)
+        if not isinstance(entry, ViewEntry):
+            return None if entry is None or self._instance.upper(entry.id).passed(read.time) else Missing.TIME
+        tracked = connection.tracking.exports.get(entry.id)
+        if tracked is None or not tracked.hydrated:
+            return Missing.HYDRATION
+        return None if tracked.write.passed(read.time) else Missing.TIME
+
+    def _standing(self, read: PendingRead, replica: Replica, now: int) -> str:
+        connection = replica.connection
+        if connection is None:
+            if replica.state(now) is ReplicaState.QUARANTINED:
+                return "left alone, because it died too often"
+            return f"not connected; {replica.problem or 'it was not reached yet'}"
+        if (problem := read.problems.get(replica.name)) is not None:
+            return f"cannot answer: {problem.message}"
+        silent = f"it has said nothing for {(now - connection.heard) / 1000:.1f} s"
+        match self._lacks(read, connection):
+            case Missing.HYDRATION:
+                return f"still builds the view; {silent}"
+            case Missing.TIME:
+                return f"is not as far as time {read.time}; {silent}"
+            case _:
+                return f"has what is asked for, and does not answer; {silent}"
+
+
+_SHORT = {
+    Missing.REPLICA: "no replica is connected",
+    Missing.HYDRATION: "no replica has built the view yet",
+    Missing.TIME: "no replica is as far as the time of the read",
+    Missing.WRITE: "nothing has been written up to that time yet",
+    Missing.HEALTH: "some replicas cannot answer, the others do not",
+    Missing.ANSWER: "the replicas do not answer",
+}
+_PATIENCE = "or be more patient: Client(patience=...)"
+_FIX = {
+    Missing.REPLICA: "start a replica, or add one by `penstock replicas add NAME=HOST:PORT`",
+    Missing.HYDRATION: f"ask again when `penstock status` shows the view as ready, {_PATIENCE}",
+    Missing.TIME: f"ask again, {_PATIENCE}; with staleness= a read takes what is there",
+    Missing.WRITE: f"read an earlier time, {_PATIENCE}",
+    Missing.HEALTH: "see to the replicas; `penstock status` shows their problems",
+    Missing.ANSWER: f"see whether the replicas still work, {_PATIENCE}",
+}
 
 
 class Reads:
@@ -58,7 +217,7 @@ class Reads:
         self._leases = leases
         self._ids = ids
         self._unanswered = unanswered
-        self._passing = PassthroughDataflows()
+        self._passthrough = PassthroughDataflows()
         self._clock = clock
         self._random = random
         self._note = note
@@ -75,10 +234,10 @@ class Reads:
             return uuid
         keys = None if request.keys is None else tuple(request.keys)
         peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
-        self._peeks.check_room()
+        self._peeks.check_capacity()
         hold = self._reading.hold(entry.id, time)
-        unable = self._unable(f"peek of {request.view!r}")
-        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer, unable))
+        read = self._read("peek of", request.view, time, request.replica)
+        self._peeks.send(PendingPeek(peek, read, hold, answer))
         return uuid
 
     def subscribe(
@@ -87,12 +246,9 @@ class Reads:
         """See `Controller.subscribe`."""
         entry, time = self._entry_at(view, as_of, replica)
         id = self._ids.next()
-        dataflow = self._passing.subscription(id, entry, time, snapshot)
-        unable = self._unable(f"subscription to {view!r}")
-        subscription = Subscription(
-            id, view, entry.id, dataflow.as_of, self._clock(), replica, deliver, unable
-        )
-        self._subscriptions.start(dataflow, subscription)
+        dataflow = self._passthrough.subscription(id, entry, time, snapshot)
+        read = self._read("subscription to", view, time, replica)
+        self._subscriptions.start(dataflow, Subscription(id, read, entry.id, dataflow.as_of, deliver))
         return id
 
     def copy(
@@ -107,54 +263,37 @@ class Reads:
         check_file(file)
         entry, time = self._entry_at(view, at, replica)
         id = self._ids.next()
-        unable = self._unable(f"copy of {view!r}")
-        copy = Copy(id, view, time, self._clock(), replica, answer, unable)
-        self._copies.start(self._passing.copy(id, entry, time, file), copy)
+        copy = PendingCopy(id, self._read("copy of", view, time, replica), answer)
+        self._copies.start(self._passthrough.copy(id, entry, time, file), copy)
         return id
 
     def give_up_peek(self, uuid: bytes) -> None:
         """See `Controller.give_up_peek`."""
         pending = self._peeks.find(uuid)
         if pending is not None:
-            self._peeks.give_up(uuid, self._problem(self._read(pending, pending.peek.time)))
+            self._peeks.give_up(uuid, self._timeout(pending.read))
 
     def give_up_subscription(self, id: Id) -> None:
         """See `Controller.give_up_subscription`."""
         subscription = self._subscriptions.find(id)
         if subscription is not None:
-            assert subscription.as_of.time is not None
-            read = self._read(subscription, subscription.as_of.time)
-            self._subscriptions.give_up(id, self._problem(read))
+            self._subscriptions.give_up(id, self._timeout(subscription.read))
 
     def give_up_copy(self, id: Id, heard_since: int) -> bool:
         """See `Controller.give_up_copy`."""
         copy = self._copies.find(id)
         if copy is None:
             return True
-        read = self._read(copy, copy.time)
-        if self._unanswered.could_answer(read, heard_since):
+        if self._unanswered.could_answer(copy.read, heard_since):
             return False
-        self._copies.give_up(id, self._problem(read))
+        self._copies.give_up(id, self._timeout(copy.read))
         return True
-
-    def _read(self, waits: PendingPeek | Subscription | Copy, time: int) -> Read:
-        return Read(
-            what=f"the {waits.unable.what}",
-            reads=self._catalog.find(waits.view),
-            time=time,
-            target=waits.target,
-            since=waits.since,
-            unable=waits.unable.problems,
-        )
-
-    def _problem(self, read: Read) -> Problem:
-        return problem_of(self._unanswered.error(read, self._clock()))
 
     def end_reading(self, name: str, id: Id) -> None:
         """What was called `name` is dropped: what goes on reading it ends."""
-        self._subscriptions.stop_reading(name)
-        self._copies.cancel_reading(name)
-        self._passing.forget(id)
+        self._subscriptions.cancel_view(name)
+        self._copies.cancel_view(name)
+        self._passthrough.forget(id)
         self._peeks.dropped(id)
         self._leases.forget(id)
 
@@ -164,8 +303,12 @@ class Reads:
         self._subscriptions.lost(replica)
         self._copies.lost(replica)
 
-    def _unable(self, what: str) -> Unable:
-        return Unable(what, self._replicas.connected_names, self._note)
+    def _read(self, kind: str, view: str, time: int, replica: str | None) -> PendingRead:
+        what, connected = f"{kind} {view!r}", self._replicas.connected_names
+        return PendingRead(what, view, time, replica, self._clock(), connected, self._note)
+
+    def _timeout(self, read: PendingRead) -> Problem:
+        return problem_of(self._unanswered.error(read, self._clock()))
 
     def _entry_at(self, name: str, time: int | None, replica: str | None) -> tuple[Entry, int]:
         entry = self._catalog.named(name)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from penstock.compute.controller.backoff import pause
 from penstock.compute.controller.catalog import ReplicaEntry
-from penstock.compute.controller.connection import ReplicaConnection, ReplicaEventHandler, Specifics
-from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.quarantine import CrashRecord
+from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter, Specifics
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
@@ -25,7 +22,60 @@ from penstock.compute.errors import (
 )
 from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
+from penstock.compute.protocol.dataflow import Id
 from penstock.compute.readiness import Progress, Readiness, Steady, Unhydrated, readiness, worst
+
+
+def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
+    """Milliseconds before the next try, after `tries` that failed.
+
+    Doubles from `first` up to `longest`; the half of it is left to chance, so that those who failed together
+    do not come back together.
+    """
+    most = min(first << min(max(tries - 1, 0), 30), longest)
+    return most - random.randint(0, most // 2)
+
+
+@dataclass(slots=True)
+class CrashRecord:
+    """The deaths of one replica that still count.
+
+    deaths:    ms of the clock.
+    hydrating: what it was building at the last one.
+    until:     it is left alone until then; None: it is not.
+    probation: it was left alone before: one more death is one too many.
+    """
+
+    deaths: list[int] = field(default_factory=list[int])
+    hydrating: tuple[Id, ...] = ()
+    until: int | None = None
+    probation: bool = False
+
+    def died(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
+        """It is lost. With the one that is too many its quarantine begins."""
+        self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
+        self.hydrating = tuple(hydrating)
+        if self.probation or len(self.deaths) >= settings.quarantine_after:
+            self.until = now + settings.quarantine
+
+    def recent(self, now: int, settings: Settings) -> int:
+        """How many deaths count still."""
+        return sum(at > now - settings.window for at in self.deaths)
+
+    def careful(self, now: int, settings: Settings) -> bool:
+        """Whether it should build one thing at a time."""
+        return self.probation or self.recent(now, settings) >= settings.careful_after
+
+    def quarantined(self, now: int) -> bool:
+        """Whether it is left alone. After its time it gets one more try, not all of them again."""
+        if self.until is not None and now >= self.until:
+            self.until, self.probation = None, True
+        return self.until is not None
+
+    def forgive(self) -> None:
+        """It was whole for long enough, or somebody says that it is repaired."""
+        self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
+
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
 """Ends of a connection by which a replica says no: it has not crashed, and may say no again for a while."""
@@ -71,16 +121,14 @@ class Replicas:
 
     def __init__(
         self,
-        instance: Instance,
-        events: ReplicaEventHandler,
+        router: ResponseRouter,
         *,
         epoch: int,
         clock: Callable[[], int],
         random: random.Random,
         settings: Settings,
     ) -> None:
-        self._instance = instance
-        self._events = events
+        self._router = router
         self._epoch = epoch
         self._clock = clock
         self._random = random
@@ -90,7 +138,7 @@ class Replicas:
         self.ready: frozenset[str] = frozenset()
         # Of all replicas together: what is dropped and added again may be the process that it was.
         self._numbers = count(1)
-        instance.pushed = self.wake
+        router.instance.pushed = self.wake
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._replicas.values())
@@ -148,9 +196,7 @@ class Replicas:
             self._random.randbytes(16),
             Parameters(hydration_concurrency=1) if careful else Parameters(),
         )
-        replica.connection = ReplicaConnection(
-            specifics, self._instance, replica.kept, self._events, self._clock
-        )
+        replica.connection = ReplicaConnection(specifics, self._router, replica.kept, self._clock)
         replica.since, replica.tries, replica.problem = now, 0, ""
         self._steady.restart(name)
         return replica.connection

@@ -8,7 +8,7 @@ from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEn
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.peeks import Peeks
+from penstock.compute.controller.pending_reads import Peeks
 from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.status import (
     CollectionStatus,
@@ -47,8 +47,12 @@ def report(
         collections=tuple(
             _collection(c, catalog, instance) for c in catalog.collections.values() if c.written_by != ""
         ),
-        peeks=tuple(PeekStatus(p.peek.uuid, p.view, p.peek.time, p.target, p.since) for p in peeks),
-        subscriptions=tuple(SubscriptionStatus(s.id, s.view, s.upper, s.target) for s in subscriptions),
+        peeks=tuple(
+            PeekStatus(p.peek.uuid, p.read.view, p.peek.time, p.read.target, p.read.asked_at) for p in peeks
+        ),
+        subscriptions=tuple(
+            SubscriptionStatus(s.id, s.read.view, s.upper, s.read.target) for s in subscriptions
+        ),
         problems=tuple(problems),
     )
 

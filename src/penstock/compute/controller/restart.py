@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 from penstock.compute.as_of import select
 from penstock.compute.collections.store import Append, Bounds, Collections
-from penstock.compute.controller.building import dataflow_of
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
-from penstock.compute.controller.catalog_codec import description_of
 from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.holds import KeepPast
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.policy import KeepPast
 from penstock.compute.controller.writes import WRITTEN, WRITTEN_SCHEMA
 from penstock.compute.errors import StoreDamaged, StoreUnavailable, UnknownName, UpperMismatch
 from penstock.compute.frontier import END, START, Frontier, join
@@ -63,7 +61,7 @@ def start(state: ControllerState, collections: Collections) -> Started:
 def create_views(started: Started, instance: Instance, now: int) -> list[str]:
     """Ask for all views; what had to be given up, in words."""
     catalog = started.catalog
-    dataflows = {view.id: dataflow_of(view, catalog.collections) for view in catalog.views.values()}
+    dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {
         view.id: KeepPast(view.keep, view.valid_from, catalog.positions.get(view.id))
         for view in catalog.views.values()
@@ -113,7 +111,7 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
         (id,) = change.new_ids("s")
         change.add_stray(id)
     entry = CollectionEntry(id, WRITTEN, WRITTEN_SCHEMA, append_only=False, written_by="")
-    collections.create(id, description_of(entry), START)
+    collections.create(id, entry.description, START)
     with state.change(epoch) as change:
         change.add_collection(entry)
         change.remove_stray(id)
@@ -143,7 +141,7 @@ def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:
     ids = list(catalog.collections)
     there = collections.all()
     for entry in catalog.collections.values():
-        if there.get(entry.id) != description_of(entry):
+        if there.get(entry.id) != entry.description:
             raise StoreDamaged(
                 f"the store has not the collection {entry.name!r} that the controller made",
                 why=f"It should be there under the id {entry.id}.",

@@ -1,0 +1,276 @@
+"""Pending reads of one controller: peeks and copies, and what they share with subscriptions.
+
+A read goes to every replica, or to the one that was asked for; the first answer wins. A problem of a replica
+itself (a full disk, too little memory) is no answer while some connected replica has yet to respond: what one
+replica cannot do another may. It is the answer when none is left.
+
+The read hold of a peek is released only after its cancellation is sent, so no replica loses data that it is
+still reading.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from penstock.compute.controller.holds import ReadHold
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.requests import PeekAnswer, StashedAt
+from penstock.compute.errors import BadMessage, TargetReplicaLost, TooManyPeeks, UnknownName
+from penstock.compute.problems import problem_of
+from penstock.compute.protocol.commands import CancelPeek, Peek
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import (
+    Canceled,
+    CopyToResponse,
+    Dropped,
+    PeekResponse,
+    Problem,
+    RowCount,
+    Stashed,
+)
+from penstock.errors import Origin
+
+MAX_PENDING = 10_000
+"""Limit on pending peeks across all clients. Replicas enforce the same limit."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingRead:
+    """A read awaiting an answer, and the replicas that cannot give one.
+
+    what:      the read, as a noun.
+    view:      name used by the client.
+    time:      at which it reads; of a subscription, from which on.
+    target:    the only replica allowed to answer, or None for any.
+    asked_at:  ms of the clock.
+    connected: returns the names of the replicas that are connected now.
+    note:      called with a replica's own problem, which clients may never see.
+    problems:  by replica, why it cannot answer.
+    """
+
+    what: str
+    view: str
+    time: int
+    target: str | None
+    asked_at: int
+    connected: Callable[[], Iterable[str]]
+    note: Callable[[str, str], None]
+    problems: dict[str, Problem] = field(default_factory=dict[str, Problem])
+
+    def accepts(self, replica: str) -> bool:
+        """Whether this replica may answer."""
+        return self.target in (None, replica)
+
+    def on_problem(self, replica: str, problem: Problem) -> Problem | None:
+        """Take a problem as a replica's answer. The problem to be passed on, if any."""
+        if self.target is not None or problem.origin is Origin.DATA:
+            return problem
+        self.note(replica, f"it cannot answer a {self.what}: {problem.message}")
+        self.problems[replica] = problem
+        return self._verdict()
+
+    def lost(self, replica: str) -> Problem | None:
+        """A replica is gone: it is asked again when it is back. The problem to be passed on, if any."""
+        if self.target == replica:
+            return problem_of(target_lost(replica))
+        self.problems.pop(replica, None)
+        return self._verdict()
+
+    def _verdict(self) -> Problem | None:
+        """The first problem, if no connected replica is left that may still answer."""
+        if not self.problems or any(name not in self.problems for name in self.connected()):
+            return None
+        return next(iter(self.problems.values()))
+
+
+def target_lost(replica: str) -> TargetReplicaLost:
+    """The error of a read for one replica only that is not there."""
+    return TargetReplicaLost(
+        f"replica {replica!r} is not connected",
+        why="It alone was asked for; it failed, was dropped, or is not there yet.",
+        fix="ask without naming a replica, or again later",
+        replica=replica,
+    )
+
+
+class _HasRead(Protocol):
+    @property
+    def read(self) -> PendingRead: ...
+
+
+K = TypeVar("K")
+P = TypeVar("P", bound=_HasRead)
+
+
+class PendingReads(Generic[K, P]):
+    """Pending reads of one kind, by uuid or id."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._pending: dict[K, P] = {}
+
+    def __iter__(self) -> Iterator[P]:
+        return iter(self._pending.values())
+
+    def find(self, key: K) -> P | None:
+        """The read of that key, if it is pending."""
+        return self._pending.get(key)
+
+    def give_up(self, key: K, problem: Problem) -> None:
+        """Answer with a problem, if it is pending."""
+        pending = self._pending.get(key)
+        if pending is not None:
+            self._fail(pending, problem)
+
+    def cancel(self, key: K) -> bool:
+        """Answer at once that it is cancelled; False if it is not pending."""
+        pending = self._pending.get(key)
+        if pending is None:
+            return False
+        self._cancel(pending)
+        return True
+
+    def cancel_view(self, name: str) -> None:
+        """Cancel all reads of a view that is dropped."""
+        for pending in [p for p in self if p.read.view == name]:
+            self._cancel(pending)
+
+    def lost(self, replica: str) -> None:
+        """A replica is gone: answer the reads that only it could answer."""
+        for pending in list(self):
+            problem = pending.read.lost(replica)
+            if problem is not None:
+                self._fail(pending, problem)
+
+    @abstractmethod
+    def _fail(self, pending: P, problem: Problem) -> None: ...
+
+    @abstractmethod
+    def _cancel(self, pending: P) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPeek:
+    """A peek awaiting its first answer."""
+
+    peek: Peek
+    read: PendingRead
+    hold: ReadHold
+    answer: Callable[[PeekAnswer], None]
+
+
+class Peeks(PendingReads[bytes, PendingPeek]):
+    """The pending peeks of a controller, by uuid."""
+
+    def check_capacity(self) -> None:
+        """Raise `TooManyPeeks` if the limit is reached."""
+        if len(self._pending) >= MAX_PENDING:
+            raise TooManyPeeks(
+                f"{MAX_PENDING:,} peeks are already pending",
+                why="No replica is answering, or clients ask faster than replicas answer.",
+                fix="retry later, or check the replicas with `penstock status`",
+                limit=MAX_PENDING,
+            )
+
+    def send(self, pending: PendingPeek) -> None:
+        """Send the peek to the replicas."""
+        self._pending[pending.peek.uuid] = pending
+        self._instance.send(pending.peek)
+
+    def on_response(self, replica: str, response: PeekResponse) -> None:
+        """Deliver the first answer; ignore later ones and `Canceled`."""
+        pending = self._pending.get(response.uuid)
+        answer = response.answer
+        if pending is None or not pending.read.accepts(replica) or isinstance(answer, Canceled):
+            return
+        if isinstance(answer, Stashed):
+            answer = StashedAt(answer.token, answer.rows, answer.size, answer.inline, replica)
+        elif isinstance(answer, Problem):
+            answer = pending.read.on_problem(replica, answer)
+        if answer is not None:
+            self._finish(pending, answer)
+
+    def dropped(self, id: Id) -> None:
+        """A collection is written no more: fail the peeks that wait for a later time of it.
+
+        Those are peeks of it, and of dropped views over it.
+        """
+        if not self._instance.is_collection(id):
+            return
+        upper = self._instance.upper(id)
+        for pending in list(self):
+            peek, view = pending.peek, pending.read.view
+            if not upper.passed(peek.time) and self._instance.depends(peek.target.id, id):
+                gone = UnknownName(
+                    f"{view!r} was dropped before time {peek.time}",
+                    fix="create it again, or read a time at which it was there",
+                    name=view,
+                )
+                self._fail(pending, problem_of(gone))
+
+    def _fail(self, pending: PendingPeek, problem: Problem) -> None:
+        self._finish(pending, problem)
+
+    def _cancel(self, pending: PendingPeek) -> None:
+        self._finish(pending, Canceled())
+
+    def _finish(self, pending: PendingPeek, answer: PeekAnswer) -> None:
+        del self._pending[pending.peek.uuid]
+        self._instance.send(CancelPeek(pending.peek.uuid))
+        pending.hold.release()
+        pending.answer(answer)
+
+
+CopyAnswer: TypeAlias = RowCount | Problem | Dropped
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCopy:
+    """A copy to a file at the replicas, awaiting its first answer."""
+
+    id: Id
+    read: PendingRead
+    answer: Callable[[CopyAnswer], None]
+
+
+def check_file(file: str) -> None:
+    """Raise `BadMessage` unless it is the plain name of a file in a form that replicas write."""
+    if file != PurePath(file).name or "\\" in file or not file.isprintable():
+        raise BadMessage(f"{file!r} is no plain name of a file", fix="name no folder", field="file")
+    if not file.endswith((".jsonl", ".parquet")):
+        raise BadMessage(f"{file!r} has no known form", fix="end it in .jsonl or .parquet", field="file")
+
+
+class Copies(PendingReads[Id, PendingCopy]):
+    """The pending copies of a controller, by id."""
+
+    def start(self, dataflow: Dataflow, copy: PendingCopy) -> None:
+        """Send the dataflow that writes it to the replicas."""
+        self._pending[copy.id] = copy
+        self._instance.create(dataflow, copy.read.target)
+
+    def on_response(self, replica: str, response: CopyToResponse) -> None:
+        """Deliver the first answer; ignore later ones and `Dropped`."""
+        copy = self._pending.get(response.id)
+        answer: CopyAnswer | None = response.result
+        if copy is None or not copy.read.accepts(replica) or isinstance(answer, Dropped):
+            return
+        if isinstance(answer, Problem):
+            answer = copy.read.on_problem(replica, answer)
+        if answer is not None:
+            self._finish(copy, answer)
+
+    def _fail(self, pending: PendingCopy, problem: Problem) -> None:
+        self._finish(pending, problem)
+
+    def _cancel(self, pending: PendingCopy) -> None:
+        self._finish(pending, Dropped())
+
+    def _finish(self, copy: PendingCopy, answer: CopyAnswer) -> None:
+        del self._pending[copy.id]
+        self._instance.drop([copy.id])
+        copy.answer(answer)
