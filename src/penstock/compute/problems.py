@@ -1,10 +1,12 @@
-"""Errors on their way between processes: an exception becomes a `Problem`, and is the same class again.
+"""Errors that cross processes: an exception becomes a `Problem`, and is raised as the same class again.
 
-Which class it was is told by its code, so no text is parsed.
+The code names the class, so no text is parsed. Paths of another machine are shown but never opened here: an
+error shows the line of its source location, so a path from the network could expose any local file.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, cast
@@ -102,3 +104,21 @@ def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
     yield base
     for below in base.__subclasses__():
         yield from _classes(below)
+
+
+def file_name(path: str) -> str:
+    """The name of a file, without its folders.
+
+    >>> file_name("/home/somebody/q4.py"), file_name("<q4.py>")
+    ('q4.py', 'q4.py')
+    """
+    return re.split(r"[/\\]", path)[-1].removeprefix("<").removesuffix(">")
+
+
+def elsewhere(path: str) -> str:
+    """Name a file of another machine: a name in `<>` is not looked for.
+
+    >>> elsewhere("/etc/passwd")
+    '<passwd>'
+    """
+    return f"<{file_name(path)}>"

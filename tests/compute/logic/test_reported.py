@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.frontier_reports import ReportedFrontiers
 from penstock.compute.protocol.responses import Frontiers
+from penstock.compute.replica.reporter import ReportedFrontiers
 
 frontiers = st.one_of(st.integers(0, 9).map(Frontier), st.just(END))
 KINDS = ("write", "input", "output")

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
+from penstock.compute.problems import elsewhere
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -54,7 +55,6 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.remote_paths import elsewhere
 from penstock.errors import SourceLocation, Step
 from penstock.expr.code_runtime import NAN
 

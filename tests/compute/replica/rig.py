@@ -55,8 +55,8 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
+from penstock.compute.replica.building import Plans
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
-from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema
 

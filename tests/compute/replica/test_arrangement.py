@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.replica.arrangement import Arrangement, Hold
+from penstock.compute.replica.exports import PendingChanges
 from penstock.compute.replica.incremental_dict import IncrementalDict
-from penstock.compute.replica.pending_changes import PendingChanges
 from tests.compute.replica.flows import BID
 from tests.compute.replica.rig import Bag, bag
 from tests.properties.effort import examples

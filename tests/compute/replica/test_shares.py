@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from penstock.compute.replica.workers.runtime.placement import Hosted, host
+from penstock.compute.replica.workers.runtime.shard import WorkerShard, division_of
 
 import penstock as ps
 from penstock import col
@@ -24,11 +26,12 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.replica.dataflows import _counted  # pyright: ignore[reportPrivateUsage]
+from penstock.compute.replica.dataflows import (
+    TickExecutor,
+    _counted,  # pyright: ignore[reportPrivateUsage]
+    whole,
+)
 from penstock.compute.replica.running import weighted_rows
-from penstock.compute.replica.tick_executor import TickExecutor, whole
-from penstock.compute.replica.worker_placement import Hosted, host
-from penstock.compute.replica.worker_shard import WorkerShard, division_of
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from penstock.compute.replica.shared_arrangements import SharedArrangements
 
 import penstock as ps
 from penstock import col, left, right
@@ -17,8 +18,7 @@ from penstock.compute.plans import identity_flow
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.inlets import FromIndex
-from penstock.compute.replica.shared_arrangements import SharedArrangements
+from penstock.compute.replica.inlets import FromIndex, SharedArrangements
 from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from penstock.compute.replica.workers.runtime.link import Begin, Build, Forget, ToWorker, WorkerResponse
+from penstock.compute.replica.workers.runtime.runtime import Workers
 
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import encode
@@ -36,11 +38,9 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.replica import workers
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.worker_messages import Begin, Build, Forget, ToWorker, WorkerResponse
-from penstock.compute.replica.workers import Workers
+from penstock.compute.replica.workers.runtime import runtime as workers
 from tests.compute.replica import flows
 
 NUMBER = 3

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from penstock.compute.replica.workers.runtime.runtime import Workers
 
 import penstock as ps
 from penstock import col
@@ -54,7 +55,7 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.runtime_factory import make_runtime
-from penstock.compute.replica.workers import Workers
+from penstock.compute.replica.workers.runtime import Workers
 from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 

@@ -7,13 +7,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from penstock.compute.replica.workers.runtime.runtime import Workers
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
+from penstock.compute.replica.building import Plans
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
-from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
-from penstock.compute.replica.workers import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
 ALL = ["here", "workers", pytest.param("spark", marks=pytest.mark.spark)]
@@ -35,7 +35,7 @@ def maker(name: str, request: pytest.FixtureRequest) -> Make:
         return make_here
     if name == "workers":
         return make_workers
-    from penstock.compute.replica.spark_runtime import SparkRuntime
+    from penstock.compute.replica.spark.runtime import SparkRuntime
 
     spark = request.getfixturevalue("spark")
     return lambda config, wake, folder: SparkRuntime(

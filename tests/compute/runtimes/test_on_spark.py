@@ -17,8 +17,8 @@ from penstock.compute.plans import encode_expr
 from penstock.compute.protocol.commands import Finishing, Parameters
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.protocol.responses import Canceled, Problem
-from penstock.compute.replica import spark_dataflow, spark_peeks, spark_versions
-from penstock.compute.replica.spark_versions import Versions
+from penstock.compute.replica.spark import dataflow, peeks, versions
+from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import SparkProcessDied
 from penstock.expr.row_classes import schema_of
 from penstock.spark.external_ticks import Driven
@@ -141,9 +141,9 @@ def test_what_cannot_be_gone_on_with_is_computed_anew(
 
 
 def test_large_indexes_are_scanned_and_merged_by_tasks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_peeks, "FEW_CHANGES", 10)
-    monkeypatch.setattr(spark_versions, "MERGED_HERE", 10)
-    monkeypatch.setattr(spark_versions, "_FILES", 2)
+    monkeypatch.setattr(peeks, "FEW_CHANGES", 10)
+    monkeypatch.setattr(versions, "MERGED_HERE", 10)
+    monkeypatch.setattr(versions, "_FILES", 2)
     stage.collection("s1")
     stage.write("s1", *(((n, n), 3, 1) for n in range(100)))
     stage.view("u1", "s1", 3)
@@ -201,4 +201,4 @@ def test_a_worker_may_die_twice_in_a_tick(stage: Stage, monkeypatch: pytest.Monk
     stage.write("s1", ((1, 5), 4, 1))
     stage.view("u1", "s1", 4)
     answer = stage.answer(stage.ask("u1", 4))
-    assert isinstance(answer, Problem) == (times == spark_dataflow._ATTEMPTS)
+    assert isinstance(answer, Problem) == (times == dataflow._ATTEMPTS)

@@ -1,7 +1,9 @@
-"""Subscriptions: what replicas say of changes, delivered once, in order.
+"""Subscriptions of one controller: the changes that replicas send, delivered once, in order.
 
-Each is a dataflow of its own that passes on what it reads, on all replicas (or on the one asked for). Each of
-them says all changes; what was delivered already is taken away. It goes with the last word to the client.
+Each is a dataflow that passes its input on, on all replicas or on the one asked for, and each replica sends
+all changes. Replicas are deterministic, so the first to send a time is right; what was delivered before is
+left out of later batches. The dataflow is dropped with the last message to the client.
+Source: the compute protocol of Materialize, subscriptions under active replication (reference).
 """
 
 from __future__ import annotations
@@ -16,8 +18,25 @@ from penstock.compute.controller.pending_reads import PendingRead, PendingReads
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse
-from penstock.compute.subscription_merge import undelivered
 from penstock.errors import Origin
+
+
+def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
+    """The part of a batch from `tracked` on, up to which all has been delivered; None where it has nothing.
+
+    The next `tracked` is the upper of what is returned.
+
+    >>> batch = Batch(Frontier(0), Frontier(7), ((("a",), 3, 1), (("b",), 6, 1)))
+    >>> undelivered(Frontier(5), batch)
+    Batch(lower=Frontier(time=5), upper=Frontier(time=7), updates=((('b',), 6, 1),))
+    """
+    if batch.upper <= tracked:
+        return None
+    updates = batch.updates
+    if not isinstance(updates, Problem):
+        updates = tuple(update for update in updates if not tracked.passed(update[1]))
+    return Batch(tracked, batch.upper, updates)
+
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 

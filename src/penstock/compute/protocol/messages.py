@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
+from penstock.compute.problems import elsewhere
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.commands import Command
 from penstock.compute.protocol.field_types import Constraint
@@ -24,7 +25,6 @@ from penstock.compute.protocol.responses import (
     StashToken,
     Status,
 )
-from penstock.compute.remote_paths import elsewhere
 from penstock.errors import Origin
 
 

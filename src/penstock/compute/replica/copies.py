@@ -21,8 +21,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped, Problem, Row, RowCount
-from penstock.compute.replica.exports import ExportWriter, Failed
-from penstock.compute.replica.pending_changes import add_up
+from penstock.compute.replica.exports import ExportWriter, Failed, add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.io.files.json_values import to_object

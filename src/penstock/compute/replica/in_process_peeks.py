@@ -15,7 +15,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows
 from penstock.compute.protocol.rows import rows_size
 from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.building import Surroundings, check_keys, check_since
 from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import (
@@ -27,7 +27,6 @@ from penstock.compute.replica.peeks import (
     collection_parts,
     shown,
 )
-from penstock.compute.replica.plans import check_keys, check_since
 
 AT_ONCE = 64
 """How many keys a peek may ask for to be answered at once."""

@@ -19,12 +19,11 @@ from penstock.compute.protocol.commands import CollectionTarget, Parameters, Pee
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.building import Predicate, Surroundings, check_keys, check_since
 from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.finishing import finish_of
 from penstock.compute.replica.peek_stash import PeekStash, StashWriter
-from penstock.compute.replica.plans import Predicate, check_keys, check_since
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 

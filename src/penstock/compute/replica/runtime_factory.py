@@ -8,11 +8,11 @@ from pathlib import Path
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
+from penstock.compute.replica.building import Plans
 from penstock.compute.replica.feeds import Watcher
 from penstock.compute.replica.gc_policy import GcPolicy
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.introspection import memory_of_process
-from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
 
 
@@ -48,7 +48,7 @@ def make_runtime(
 
 def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]) -> Runtime:
     if timely.workers > 1:
-        from penstock.compute.replica.workers import Workers
+        from penstock.compute.replica.workers.runtime.runtime import Workers
 
         return Workers(
             instance,
@@ -74,7 +74,7 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
 def _on_spark(
     place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
 ) -> Runtime:
-    from penstock.compute.replica.spark_runtime import SparkRuntime
+    from penstock.compute.replica.spark.runtime import SparkRuntime
 
     return SparkRuntime(instance, wake, state=place.state, allow_callables=place.allow_callables)
 

@@ -17,8 +17,7 @@ from penstock.compute.protocol.responses import (
     Update,
 )
 from penstock.compute.protocol.rows import row_size
-from penstock.compute.replica.exports import ExportWriter, Failed
-from penstock.compute.replica.pending_changes import PendingChanges
+from penstock.compute.replica.exports import ExportWriter, Failed, PendingChanges
 
 
 class SubscribeWriter(ExportWriter):

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, cast
 
+from penstock.compute.controller.subscriptions import undelivered
 from penstock.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import Frontier
-from penstock.compute.frontier_reports import NotReported, Reported, ReportedFrontiers
 from penstock.compute.protocol.responses import (
     Batch,
     Canceled,
@@ -25,8 +25,9 @@ from penstock.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
+from penstock.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
+from penstock.compute.replica.workers.runtime.responses import Partitioned
 from penstock.compute.subscription_merge import undelivered
-from penstock.compute.worker_responses import Partitioned
 from penstock.testing.conformance.case_format import Fields, shown
 from penstock.testing.conformance.compute_commands import Run, differs, must_assert
 from penstock.testing.conformance.compute_notation import (

@@ -25,12 +25,12 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.replica.building import Plans
+from penstock.compute.replica.dataflows import MakeTickExecutor
 from penstock.compute.replica.feeds import Watcher
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
-from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.tick_executor import MakeTickExecutor
-from penstock.compute.replica.worker_messages import (
+from penstock.compute.replica.workers.runtime.link import (
     Begin,
     Build,
     Fetch,
@@ -40,7 +40,7 @@ from penstock.compute.replica.worker_messages import (
     ToWorker,
     WorkerResponse,
 )
-from penstock.compute.replica.worker_shard import WorkerShard, division_of
+from penstock.compute.replica.workers.runtime.shard import WorkerShard, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005

@@ -19,8 +19,8 @@ from typing import Any
 from penstock.compute.collections.store import Collections
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import Counted, Update
-from penstock.compute.replica.spark_inputs import GoesOn, Inputs, Seen
-from penstock.compute.replica.spark_versions import Versions
+from penstock.compute.replica.spark.inputs import GoesOn, Inputs, Seen
+from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source

@@ -1,4 +1,8 @@
-"""The replica's end of a worker: the process, what is sent to it, and what has come from it."""
+"""The replica's end of a worker: its process, and the messages in both directions over a pipe of its own.
+
+A worker receives the commands of the protocol and the calls of a runtime. Each is counted, and a worker
+reports how many it has received, so that a response can be ordered against the commands sent so far.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,107 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from penstock.compute.errors import ConnectionBroken, ResultGone
-from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.worker_messages import (
-    Begin,
-    Fetch,
-    Fetched,
-    FromWorker,
-    ToWorker,
-    WorkerResponse,
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    InstanceConfig,
+    Peek,
+    Schedule,
+    UpdateConfiguration,
 )
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.runtime import Answer, Reached
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The first message. Which of the workers it is, and what it needs."""
+
+    number: int
+    workers: int
+    config: InstanceConfig
+    folder: Path
+    copies: Path
+    allow_callables: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Create a dataflow. divided: it runs on all workers, and this one has its share of the rows."""
+
+    dataflow: Dataflow
+    divided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAnswers:
+    """The connection of the replica is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """An export that was dropped and whose frontiers have been told."""
+
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send the rows of a stashed result. number: of the request."""
+
+    number: int
+    token: bytes
+
+
+ToWorker: TypeAlias = (
+    Begin
+    | Build
+    | Schedule
+    | AllowWrites
+    | AllowCompaction
+    | Peek
+    | CancelPeek
+    | UpdateConfiguration
+    | ForgetAnswers
+    | Forget
+    | Fetch
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResponse:
+    """What a worker has to tell.
+
+    heard:     how many messages it had heard.
+    frontiers: of all its exports; None: as before. broken: exports that are to be built anew.
+    """
+
+    heard: int
+    answers: Sequence[Answer]
+    frontiers: Mapping[Id, Reached] | None = None
+    broken: Sequence[Id] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A part of the rows of a stashed result; None: that was all, or `gone`: it is not there."""
+
+    number: int
+    rows: Sequence[Counted] | None
+    gone: bool = False
+
+
+FromWorker: TypeAlias = WorkerResponse | Fetched
+
 
 _LAST_WORDS = 5.0
 """Seconds that a worker has to end by itself."""
@@ -51,7 +141,12 @@ class WorkerLink:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.compute.replica.worker_process", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "penstock.compute.replica.workers.runtime.process",
+                    str(theirs.fileno()),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

@@ -23,10 +23,10 @@ from penstock.compute.replica.arrangement import Keying
 from penstock.compute.replica.building import DataflowBuild, Surroundings
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.feeds import Feed, Feeds
-from penstock.compute.replica.spark_dataflow import SparkDataflow
-from penstock.compute.replica.spark_inputs import FromCollection, FromVersions, Import, Inputs
-from penstock.compute.replica.spark_state import PassedOn, PassthroughState, State, passed_on
-from penstock.compute.replica.spark_versions import Hold, Versions
+from penstock.compute.replica.spark.dataflow import SparkDataflow
+from penstock.compute.replica.spark.inputs import FromCollection, FromVersions, Import, Inputs
+from penstock.compute.replica.spark.state import PassedOn, PassthroughState, State, passed_on
+from penstock.compute.replica.spark.versions import Hold, Versions
 from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

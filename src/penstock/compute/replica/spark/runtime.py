@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.compute.errors import ComputeError, RuntimeLost, StoreUnavailable
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.protocol.dataflow import Dataflow
-from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.building import Plans
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
-from penstock.compute.replica.spark_building import LazyStore, SparkBuild, SparkIndex
-from penstock.compute.replica.spark_dataflow import SparkDataflow
-from penstock.compute.replica.spark_peeks import SparkPeeks
-from penstock.compute.replica.spark_threads import SparkThreads, Stores
+from penstock.compute.replica.spark.building import LazyStore, SparkBuild, SparkIndex
+from penstock.compute.replica.spark.dataflow import SparkDataflow
+from penstock.compute.replica.spark.peeks import SparkPeeks
+from penstock.compute.replica.spark.threads import SparkThreads, Stores
 from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
 from penstock.spark.ticks.deaths import quiet
 

@@ -33,20 +33,20 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.protocol.rows import row_size
-from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.building import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.worker_link import WorkerLink
-from penstock.compute.replica.worker_messages import (
+from penstock.compute.replica.workers.runtime.link import (
     Begin,
     Build,
     Forget,
     ForgetAnswers,
     ToWorker,
+    WorkerLink,
     WorkerResponse,
 )
-from penstock.compute.replica.worker_peeks import WorkerPeeks
-from penstock.compute.replica.worker_placement import Hosted, host
-from penstock.compute.worker_responses import Partitioned, reading_worker
+from penstock.compute.replica.workers.runtime.peeks import WorkerPeeks
+from penstock.compute.replica.workers.runtime.placement import Hosted, host
+from penstock.compute.replica.workers.runtime.responses import Partitioned, reading_worker
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

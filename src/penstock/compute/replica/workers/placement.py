@@ -21,7 +21,7 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
 )
-from penstock.compute.replica.worker_shard import division_of
+from penstock.compute.replica.workers.runtime.shard import division_of
 from penstock.flow.flow import Flow
 
 

@@ -18,7 +18,7 @@ from penstock.compute.plans import predicate_of
 from penstock.compute.protocol.commands import Finishing, Parameters, Peek
 from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.building import Surroundings, check_keys, check_since
 from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.finishing import finish_of
 from penstock.compute.replica.peek_stash import PeekStash
@@ -30,10 +30,9 @@ from penstock.compute.replica.peeks import (
     collection_parts,
     shown,
 )
-from penstock.compute.replica.plans import check_keys, check_since
-from penstock.compute.replica.spark_building import SparkIndex
-from penstock.compute.replica.spark_threads import SparkThreads, Stores
-from penstock.compute.replica.spark_versions import Versions, summed
+from penstock.compute.replica.spark.building import SparkIndex
+from penstock.compute.replica.spark.threads import SparkThreads, Stores
+from penstock.compute.replica.spark.versions import Versions, summed
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
 from penstock.spark.local.session_info import tasks_at_a_time

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.compute.replica.tick_executor import EngineRows
+from penstock.compute.replica.dataflows import EngineRows
 from penstock.engine.machine import Machine
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError

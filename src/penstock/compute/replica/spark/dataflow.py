@@ -16,9 +16,9 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.running import DataflowRun
-from penstock.compute.replica.spark_inputs import FromVersions, Inputs, by_time
-from penstock.compute.replica.spark_state import State
-from penstock.compute.replica.spark_versions import Versions
+from penstock.compute.replica.spark.inputs import FromVersions, Inputs, by_time
+from penstock.compute.replica.spark.state import State
+from penstock.compute.replica.spark.versions import Versions
 from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import SparkProcessDied
 from penstock.spark.external_ticks import Given, Session

@@ -1,0 +1,1 @@
+"""The runtime on Spark: dataflows as streaming queries, indexes in files."""
