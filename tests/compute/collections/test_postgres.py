@@ -13,8 +13,7 @@ pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.postgres import PostgresCollections
-from penstock.compute.collections.postgres_connection import Connection
-from penstock.compute.collections.postgres_location import Location
+from penstock.compute.collections.postgres_connection import Connection, Location
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import StoreDamaged, StoreUnavailable
 from penstock.compute.frontier import START, Frontier

@@ -13,7 +13,7 @@ from penstock.compute.errors import ConnectionBroken, StoreUnavailable
 from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from tests.compute.controller.world import World
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
 from penstock.compute.controller import Settings
-from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import (
     NotWritable,
     StaleEpoch,

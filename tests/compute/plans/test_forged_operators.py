@@ -12,8 +12,8 @@ from penstock import col, lattice, lit
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans import decode, encode
 from penstock.compute.plans.callables import dumped
+from penstock.compute.plans.decoding import body_of
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.node_messages import body_of
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import INT64

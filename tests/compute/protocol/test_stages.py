@@ -8,7 +8,7 @@ import pytest
 
 from penstock.compute.errors import ProtocolViolation
 from penstock.compute.frontier import END, LAST_TIME, START, Frontier
-from penstock.compute.protocol import peek_state
+from penstock.compute.protocol import stages
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -345,7 +345,7 @@ def test_what_has_ended_is_forgotten() -> None:
 
 
 def test_peeks_whose_cancellation_never_comes_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peek_state, "MOST_ANSWERED", 10)
+    monkeypatch.setattr(stages, "MOST_ANSWERED", 10)
     replica = ReplicaStages()
     for message in [*BEGUN, U1]:
         replica.received(message)  # type: ignore[arg-type]

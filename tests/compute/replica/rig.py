@@ -56,7 +56,7 @@ from penstock.compute.protocol.responses import (
     Update,
 )
 from penstock.compute.replica.building import Plans
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import Frontier
-from penstock.compute.replica.arrangement import Arrangement, Hold
 from penstock.compute.replica.exports import PendingChanges
-from penstock.compute.replica.incremental_dict import IncrementalDict
+from penstock.compute.replica.in_process.arrangement import Arrangement, Hold
+from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
 from tests.compute.replica.flows import BID
 from tests.compute.replica.rig import Bag, bag
 from tests.properties.effort import examples

@@ -17,8 +17,8 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.plans import identity_flow
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.inlets import FromIndex, SharedArrangements
+from penstock.compute.replica.in_process.arrangement import Arrangement
+from penstock.compute.replica.in_process.inlets import FromIndex, SharedArrangements
 from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers

@@ -12,7 +12,7 @@ from penstock.compute.replica.workers.runtime.runtime import Workers
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.replica.building import Plans
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
 from tests.compute.runtimes.stage import Make, Stage
 

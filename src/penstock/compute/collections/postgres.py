@@ -11,8 +11,7 @@ from threading import Lock
 from typing import Any
 
 from penstock.compute.collections.database import Database, Transaction
-from penstock.compute.collections.postgres_connection import Connection
-from penstock.compute.collections.postgres_location import Location
+from penstock.compute.collections.postgres_connection import Connection, Location
 from penstock.compute.collections.rows import damaged
 from penstock.compute.collections.sql import SqlCollections
 from penstock.compute.errors import StoreUnavailable

@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from penstock.compute.controller.connection import ReplicaConnection
     from penstock.compute.controller.controller import Controller
     from penstock.compute.controller.durable import ControllerState
-    from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
-    from penstock.compute.controller.settings import Settings
+    from penstock.compute.controller.interface import (
+        Described,
+        PeekAnswer,
+        PeekRequest,
+        Settings,
+        StashedAt,
+        Write,
+    )
     from penstock.compute.controller.status import (
         CollectionStatus,
         ControllerStatus,
@@ -32,20 +38,20 @@ _LATER = {
     "Controller": "penstock.compute.controller.controller",
     "ControllerState": "penstock.compute.controller.durable",
     "ControllerStatus": "penstock.compute.controller.status",
-    "Described": "penstock.compute.controller.requests",
+    "Described": "penstock.compute.controller.interface",
     "ViewReplicaStatus": "penstock.compute.controller.status",
-    "PeekAnswer": "penstock.compute.controller.requests",
-    "PeekRequest": "penstock.compute.controller.requests",
+    "PeekAnswer": "penstock.compute.controller.interface",
+    "PeekRequest": "penstock.compute.controller.interface",
     "PeekStatus": "penstock.compute.controller.status",
     "ProblemNote": "penstock.compute.controller.status",
     "ReplicaConnection": "penstock.compute.controller.connection",
     "ReplicaState": "penstock.compute.controller.status",
     "ReplicaStatus": "penstock.compute.controller.status",
-    "Settings": "penstock.compute.controller.settings",
-    "StashedAt": "penstock.compute.controller.requests",
+    "Settings": "penstock.compute.controller.interface",
+    "StashedAt": "penstock.compute.controller.interface",
     "SubscriptionStatus": "penstock.compute.controller.status",
     "ViewStatus": "penstock.compute.controller.status",
-    "Write": "penstock.compute.controller.requests",
+    "Write": "penstock.compute.controller.interface",
 }
 
 

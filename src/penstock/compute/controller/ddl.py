@@ -22,7 +22,7 @@ from penstock.compute.controller.catalog import (
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import AlreadyThere, BadMessage, NotServable, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import FlowSink, FlowSource, decode, servable, sinks_of, sources_of

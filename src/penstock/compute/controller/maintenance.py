@@ -9,11 +9,11 @@ from penstock.compute.controller.catalog import Catalog, ViewEntry
 from penstock.compute.controller.ddl import Names
 from penstock.compute.controller.holds import KeepPast, ReadHold
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.interface import Settings
 from penstock.compute.controller.leases import Leases, Positions
-from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.replicas import Replicas
-from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.subscriptions import Subscriptions
+from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id

@@ -7,14 +7,15 @@ what was missing on each replica.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.durable import TransientIds
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.interface import PeekAnswer, PeekRequest
 from penstock.compute.controller.leases import Leases
-from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.pending_reads import (
     Copies,
     CopyAnswer,
@@ -26,21 +27,18 @@ from penstock.compute.controller.pending_reads import (
     target_lost,
 )
 from penstock.compute.controller.replicas import Replica, Replicas
-from penstock.compute.controller.requests import PeekAnswer, PeekRequest
 from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
-from penstock.compute.controller.timestamp_selection import (
+from penstock.compute.controller.timestamps import (
     Entry,
+    Oracle,
     Reading,
-    check_request,
-    has_no_rows,
-    target_of,
 )
-from penstock.compute.errors import Missing, ReadTimeout
+from penstock.compute.errors import BadMessage, Missing, ReadTimeout
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol.commands import Peek
+from penstock.compute.protocol.commands import CollectionTarget, IndexTarget, Peek
 from penstock.compute.protocol.dataflow import (
     CollectionImport,
     CopyToExport,
@@ -225,15 +223,16 @@ class Reads:
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
         """See `Controller.peek`."""
         entry = self._catalog.named(request.view)
-        check_request(request, entry)
+        _check_request(request, entry)
         self._check_target(request.replica)
         time = self._reading.time_of(request, entry)
         uuid = self._random.randbytes(16)
-        if has_no_rows(request):
+        if request.keys is not None and not request.keys:
             answer(Rows(()))
             return uuid
         keys = None if request.keys is None else tuple(request.keys)
-        peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
+        target = IndexTarget(entry.id) if isinstance(entry, ViewEntry) else CollectionTarget(entry.id)
+        peek = Peek(uuid, target, time, keys, request.predicate, request.finishing)
         self._peeks.check_capacity()
         hold = self._reading.hold(entry.id, time)
         read = self._read("peek of", request.view, time, request.replica)
@@ -321,3 +320,34 @@ class Reads:
             self._catalog.replica(replica)
             if self._replicas.connected(replica) is None:
                 raise target_lost(replica)
+
+
+def _check_request(request: PeekRequest, entry: Entry) -> None:
+    """Raises `BadMessage` for keys and columns that do not exist."""
+    if request.keys is not None:
+        _check_keys(request.keys, entry)
+    finishing = request.finishing
+    width = len(entry.schema.fields)
+    columns = [at for at, _ in finishing.order_by] + list(finishing.project or ())
+    if any(not 0 <= at < width for at in columns):
+        raise BadMessage(
+            f"{entry.name!r} has {width} columns, not all that were asked for", field="finishing"
+        )
+    if finishing.offset < 0 or (finishing.limit is not None and finishing.limit < 0):
+        raise BadMessage("a limit or an offset is below 0", field="finishing")
+
+
+def _check_keys(keys: Sequence[tuple[Any, ...]], entry: Entry) -> None:
+    if not isinstance(entry, ViewEntry):
+        raise BadMessage(
+            f"{entry.name!r} is a collection, and has no keys",
+            fix="filter its rows by a predicate, or make a view over it with a key",
+            field="keys",
+        )
+    columns = entry.key or entry.schema.names
+    if any(len(key) != len(columns) for key in keys):
+        raise BadMessage(
+            f"keys of {entry.name!r} are rows of the columns {', '.join(columns)}",
+            fix="give one value for each of them; a key of one column is a row of one value",
+            field="keys",
+        )

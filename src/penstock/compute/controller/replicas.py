@@ -9,7 +9,7 @@ from itertools import count
 
 from penstock.compute.controller.catalog import ReplicaEntry
 from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter, Specifics
-from penstock.compute.controller.settings import Settings
+from penstock.compute.controller.interface import Settings
 from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
 from penstock.compute.errors import (

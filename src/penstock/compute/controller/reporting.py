@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.pending_reads import Peeks
 from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.status import (
@@ -21,6 +20,7 @@ from penstock.compute.controller.status import (
     ViewStatus,
 )
 from penstock.compute.controller.subscriptions import Subscriptions
+from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.frontier import END
 from penstock.compute.hydration import is_hydrated_somewhere
 from penstock.compute.protocol.dataflow import Id

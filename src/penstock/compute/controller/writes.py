@@ -17,8 +17,8 @@ from typing import Any
 from penstock.compute.collections.store import Append, Collections
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.requests import Write
+from penstock.compute.controller.interface import Write
+from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import NotWritable
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.dataflow import Id

@@ -1,4 +1,4 @@
-"""From a plan to a flow: built anew, operator by operator, with all checks that building has."""
+"""Plans to flows: each operator built anew, with all the checks of building. Operators to messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans.callables import loaded
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
-from penstock.compute.plans.node_messages import VERSION, body_of
+from penstock.compute.plans.registry import RECORD_NAMES
 from penstock.compute.plans.source_locations import Places
 from penstock.compute.plans.value_decoder import Reader, parse
 from penstock.compute.plans.value_encoder import Writer
@@ -30,12 +30,29 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.flow.stream import Stream
-from penstock.graph.node import Operator
+from penstock.graph.node import Node, Operator
 
 if TYPE_CHECKING:
     from penstock.compute.plans.refusal import Position
     from penstock.errors import SourceLocation
     from penstock.graph.node import Columns
+
+VERSION = 1
+"""Of the form of plans."""
+
+
+def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
+    """Encode operators as the body of a plan; `writer` collects the Python objects in them."""
+    return pb.Body(version=VERSION, given_ticks=given_ticks, nodes=[node_of(node, writer) for node in nodes])
+
+
+def node_of(node: Node, writer: Writer) -> pb.Node:
+    """Encode one operator. Raises `BadPlan` for one that no plan can have."""
+    if type(node.operator) not in RECORD_NAMES:
+        raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
+    with writer.position.at(node.name):
+        operator = writer.record(node.operator)
+        return pb.Node(operator=operator, inputs=node.inputs, schema=writer.schema(node.schema))
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:

@@ -7,9 +7,8 @@ from google.protobuf.message import DecodeError, EncodeError
 from penstock.analysis import analyse
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.callables import dumped, refuse_callables
-from penstock.compute.plans.decoding import decode
+from penstock.compute.plans.decoding import body_of, decode, node_of
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
-from penstock.compute.plans.node_messages import body_of, node_of
 from penstock.compute.plans.source_locations import places_of
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan

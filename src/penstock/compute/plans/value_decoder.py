@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import dataclasses
+import types
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.calls import SHAPES
-from penstock.compute.plans.field_types import fits
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import PlanLimits, check_size
 from penstock.compute.plans.refusal import Position
-from penstock.compute.plans.registry import CHOICES, FUNCTIONS, RECORDS, fields_of, hints_of
+from penstock.compute.plans.registry import (
+    CHOICE_NAMES,
+    CHOICES,
+    FUNCTIONS,
+    RECORD_NAMES,
+    RECORDS,
+    fields_of,
+    hints_of,
+)
 from penstock.compute.plans.value_encoder import PLAIN_TYPES
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
+
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is what an annotation says; of numbers and text exactly that, no subclass."""
+    if hint is object:
+        return _is_plain(value)
+    if hint is None or hint is type(None):
+        return value is None
+    origin = typing.get_origin(hint)
+    if origin in _UNIONS:
+        return any(fits(value, option) for option in typing.get_args(hint))
+    if origin is tuple:
+        return type(value) is tuple and _items_fit(cast("tuple[object, ...]", value), typing.get_args(hint))
+    if origin is Callable:
+        return callable(value)
+    if isinstance(hint, type) and issubclass(hint, Expr | DataType | Enum):
+        return isinstance(value, hint)
+    # A base such as `Aggregation` stands for all that is registered of it.
+    return type(value) is hint or (type(value) in RECORD_NAMES and isinstance(value, hint))
+
+
+def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return all(fits(item, hints[0]) for item in value)
+    return len(value) == len(hints) and all(map(fits, value, hints))
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is a value that users give, not a part of an operator."""
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_plain, cast("tuple[object, ...]", value)))
+    parts = type(value) in RECORD_NAMES or type(value) in CHOICE_NAMES
+    return not parts and not isinstance(value, Expr | DataType | Schema)
+
 
 _Number = TypeVar("_Number", int, Decimal)
 

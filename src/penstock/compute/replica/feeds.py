@@ -18,8 +18,8 @@ from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
-from penstock.compute.replica.arrangement import Version
 from penstock.compute.replica.exports import Failed
+from penstock.compute.replica.in_process.arrangement import Version
 from penstock.expr.types import Schema
 
 CHUNK = 1000

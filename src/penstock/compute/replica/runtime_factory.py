@@ -10,9 +10,9 @@ from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
 from penstock.compute.replica.building import Plans
 from penstock.compute.replica.feeds import Watcher
-from penstock.compute.replica.gc_policy import GcPolicy
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
-from penstock.compute.replica.introspection import memory_of_process
+from penstock.compute.replica.in_process.gc_policy import GcPolicy
+from penstock.compute.replica.in_process.introspection import memory_of_process
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
 
 

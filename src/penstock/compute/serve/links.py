@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.requests import StashedAt
+from penstock.compute.controller.interface import StashedAt
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.transport.credentials import Security

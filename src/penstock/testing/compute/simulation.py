@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from penstock.compute.collections.memory import MemoryCollections, Shared
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.settings import Settings
+from penstock.compute.controller.interface import Settings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.replica.building import Plans
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
 from penstock.testing.compute.default_views import default_workload

@@ -19,10 +19,10 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
 )
-from penstock.compute.replica.arrangement import Keying
 from penstock.compute.replica.building import DataflowBuild, Surroundings
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.feeds import Feed, Feeds
+from penstock.compute.replica.in_process.arrangement import Keying
 from penstock.compute.replica.spark.dataflow import SparkDataflow
 from penstock.compute.replica.spark.inputs import FromCollection, FromVersions, Import, Inputs
 from penstock.compute.replica.spark.state import PassedOn, PassthroughState, State, passed_on

@@ -26,9 +26,9 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.replica.building import Plans
-from penstock.compute.replica.dataflows import MakeTickExecutor
 from penstock.compute.replica.feeds import Watcher
-from penstock.compute.replica.in_process_runtime import InProcessRuntime
+from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
+from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Reached
 from penstock.compute.replica.workers.runtime.link import (
     Begin,

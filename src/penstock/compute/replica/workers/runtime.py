@@ -35,6 +35,8 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.protocol.rows import row_size
 from penstock.compute.replica.building import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.workers.peeks import WorkerPeeks
+from penstock.compute.replica.workers.responses import Partitioned, reading_worker
 from penstock.compute.replica.workers.runtime.link import (
     Begin,
     Build,
@@ -47,6 +49,7 @@ from penstock.compute.replica.workers.runtime.link import (
 from penstock.compute.replica.workers.runtime.peeks import WorkerPeeks
 from penstock.compute.replica.workers.runtime.placement import Hosted, host
 from penstock.compute.replica.workers.runtime.responses import Partitioned, reading_worker
+from penstock.compute.replica.workers.shard import Hosted, host
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

@@ -14,9 +14,9 @@ from typing import Any
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.arrangement import Arrangement, Version
 from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
+from penstock.compute.replica.in_process.arrangement import Arrangement, Version
 from penstock.engine.engine import Engine
 from penstock.engine.program import compile_program
 from penstock.engine.shared_sides import JoinSide, SharedSide, join_sides, only_joined

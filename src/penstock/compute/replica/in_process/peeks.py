@@ -14,9 +14,9 @@ from penstock.compute.protocol.commands import Finishing, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.building import Surroundings, check_keys, check_since
 from penstock.compute.replica.feeds import Feed, Feeds
+from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import (
     PeekRun,

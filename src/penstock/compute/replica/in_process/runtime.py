@@ -14,18 +14,18 @@ from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, IndexImport
-from penstock.compute.replica.arrangement import Arrangement, ArrangementWriter
 from penstock.compute.replica.building import DataflowBuild, Plans, Surroundings
-from penstock.compute.replica.dataflows import ChooseTicking, RunningDataflow, whole
 from penstock.compute.replica.exports import ExportWriter
 from penstock.compute.replica.feeds import Feed, Feeds, Watcher
-from penstock.compute.replica.gc_policy import GcPolicy
-from penstock.compute.replica.in_process_peeks import InProcessPeeks
-from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
-from penstock.compute.replica.introspection import Introspection
+from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.in_process.dataflows import ChooseTicking, RunningDataflow, whole
+from penstock.compute.replica.in_process.gc_policy import GcPolicy
+from penstock.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
+from penstock.compute.replica.in_process.introspection import Introspection
+from penstock.compute.replica.in_process.peeks import InProcessPeeks
+from penstock.compute.replica.in_process.scheduler import DataflowScheduler
 from penstock.compute.replica.runtime import Reached
 from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
-from penstock.compute.replica.scheduler import DataflowScheduler
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 

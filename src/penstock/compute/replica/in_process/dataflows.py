@@ -16,9 +16,9 @@ from penstock.compute.frontier import Frontier, meet
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.arrangement import Arrangement, ArrangementWriter
 from penstock.compute.replica.exports import ExportWriter, Failed
-from penstock.compute.replica.inlets import (
+from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.in_process.inlets import (
     NOTHING_SHARED,
     FromCollection,
     FromIndex,

@@ -1,20 +1,75 @@
-"""Reads: what they read, and at which time."""
+"""Timestamps of writes and reads.
+
+Writes get increasing times, the clock's milliseconds where it is ahead. A read is at the time of the last
+acknowledged write, so it sees every write that was acknowledged before it, and no two reads, one after the
+other, go back (strict serializable). A read may also name its time, or bound its staleness.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 from penstock.compute.controller.catalog import CollectionEntry, ViewEntry
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.requests import AS_THEY_ARE, PeekRequest
+from penstock.compute.controller.interface import PeekRequest
 from penstock.compute.errors import BadMessage, SinceViolation
 from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.protocol.commands import CollectionTarget, IndexTarget
 from penstock.compute.protocol.dataflow import Id
-from penstock.expr.types import Schema
+
+_REMEMBERED = 4096
+
+
+class Oracle:
+    """The timeline of one controller.
+
+    last: the greatest time given to a write, acknowledged or not.
+    read: the time of the last acknowledged write.
+    """
+
+    def __init__(self, clock: Callable[[], int], last: int) -> None:
+        self.last = last
+        self.read = last
+        self._clock = clock
+        self._acknowledged: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+
+    def next(self) -> int:
+        """The time for a group of writes: above all others."""
+        self.last = min(max(self.last + 1, self._clock()), LAST_TIME - 1)
+        return self.last
+
+    def skip(self, upper: Frontier) -> None:
+        """Times before `upper` are taken, by whomever."""
+        if upper.time is not None:
+            self.last = max(self.last, upper.time - 1)
+
+    def acknowledge(self, time: int) -> None:
+        """What happened at a time is durable: reads see it from now on."""
+        if time > self.read:
+            self.read = time
+            self._acknowledged.append((time, self._clock()))
+
+    def is_within(self, staleness: int, time: int) -> bool:
+        """Whether what was there at a time was current `staleness` ms ago or later.
+
+        It is current until the next write is acknowledged, by the clock: times may be ahead of that. False
+        where that was too long ago to be known.
+        """
+        if time >= self.read:
+            return True
+        recent = self._acknowledged
+        if not recent or time < recent[0][0]:
+            return False
+        _, superseded = recent[bisect_right(recent, time, key=_time)]
+        return self._clock() - superseded <= staleness
+
+
+def _time(acknowledged: tuple[int, int]) -> int:
+    return acknowledged[0]
+
 
 Entry: TypeAlias = CollectionEntry | ViewEntry
 
@@ -98,51 +153,3 @@ class Reading:
             return None
         time = min(settled - 1, self._oracle.read)
         return time if time >= since and self._oracle.is_within(staleness, time) else None
-
-
-def target_of(entry: Entry) -> IndexTarget | CollectionTarget:
-    """What a peek of it reads."""
-    return IndexTarget(entry.id) if isinstance(entry, ViewEntry) else CollectionTarget(entry.id)
-
-
-def check_request(request: PeekRequest, entry: Entry) -> None:
-    """Raises `BadMessage` for keys and columns that are not there."""
-    if request.keys is not None:
-        _check_keys(request.keys, entry)
-    finishing = request.finishing
-    if finishing == AS_THEY_ARE:
-        return
-    width = len(entry.schema.fields)
-    asked = [at for at, _ in finishing.order_by] + list(finishing.project or ())
-    if any(not 0 <= at < width for at in asked):
-        raise BadMessage(
-            f"{entry.name!r} has {width} columns, not all that were asked for", field="finishing"
-        )
-    if finishing.offset < 0 or (finishing.limit is not None and finishing.limit < 0):
-        raise BadMessage("a limit or an offset is below 0", field="finishing")
-
-
-def has_no_rows(request: PeekRequest) -> bool:
-    """Whether nothing is asked for."""
-    return request.keys is not None and not request.keys
-
-
-def key_columns(schema: Schema, key: Sequence[str]) -> tuple[str, ...]:
-    """The columns that something is looked up by: all of them where it has no key."""
-    return tuple(key) if key else schema.names
-
-
-def _check_keys(keys: Sequence[tuple[Any, ...]], entry: Entry) -> None:
-    if not isinstance(entry, ViewEntry):
-        raise BadMessage(
-            f"{entry.name!r} is a collection, and has no keys",
-            fix="filter its rows by a predicate, or make a view over it with a key",
-            field="keys",
-        )
-    columns = key_columns(entry.schema, entry.key)
-    if any(len(key) != len(columns) for key in keys):
-        raise BadMessage(
-            f"keys of {entry.name!r} are rows of the columns {', '.join(columns)}",
-            fix="give one value for each of them; a key of one column is a row of one value",
-            field="keys",
-        )

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.in_process.arrangement import Arrangement
+from penstock.compute.replica.in_process.dataflows import RunningDataflow
 
 
 class DataflowScheduler:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.in_process.dataflows import RunningDataflow
 
 SAMPLES = 1000
 """How many of the last cancelled peeks are looked at."""
