@@ -275,7 +275,7 @@ def changed(statement: str, *values: Any) -> Damage:
 def test_a_file_that_is_not_ours_or_damaged_is_refused(tmp_path: Path, damage: Damage) -> None:
     path, collections = tmp_path / "state", MemoryCollections()
     damage(path, collections)
-    with pytest.raises(StoreDamaged, match="is no state of a controller"):
+    with pytest.raises(StoreDamaged, match="is not a usable controller state"):
         World(state=ControllerState.open(path), collections=collections)
 
 
@@ -289,7 +289,7 @@ def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
 def test_a_store_that_belongs_to_another_state_is_refused() -> None:
     world = World()
     world.view()
-    with pytest.raises(StoreDamaged, match="has not the collection"):
+    with pytest.raises(StoreDamaged, match="is missing in the store"):
         World(state=world.state, collections=MemoryCollections())
 
 
@@ -300,7 +300,7 @@ def test_a_state_that_knows_less_than_the_store_is_refused_and_nothing_is_lost()
     world.write("bids", (1, 2))
     before = world.collections.all()
     for _ in range(2):
-        with pytest.raises(StoreDamaged, match="of another controller"):
+        with pytest.raises(StoreDamaged, match="unknown to this state"):
             World(collections=world.collections)
     assert world.collections.all() == before
     assert rows(world, "bids") == [((1, 2), 1)]

@@ -91,7 +91,7 @@ def test_cancelling_what_does_not_wait_is_noted_and_does_nothing(world: World) -
     world.controller.cancel_peek(uuid)
     assert len(answers) == 1
     assert replica.hear() == []
-    assert "a peek was to be cancelled that does not wait" in world.problems()[-1]
+    assert "a peek that is not pending was to be cancelled" in world.problems()[-1]
 
 
 def test_a_cancelled_peek_is_answered_at_once_even_without_replicas(world: World) -> None:

@@ -383,8 +383,8 @@ def test_the_same_problem_again_and_again_is_noted_once(world: World) -> None:
     replica.reports("u8", 6)
     notes = [(p.at, p.replica, p.text[-28:], p.times) for p in world.status().problems]
     assert notes == [
-        (world.now, "r1", "u7, which it was not asked for"[-28:], 3),
-        (world.now, "r1", "u8, which it was not asked for"[-28:], 1),
+        (world.now, "r1", "unexpected frontiers of u7"[-28:], 3),
+        (world.now, "r1", "unexpected frontiers of u8"[-28:], 1),
     ]
     for number in range(300):
         replica.reports(f"v{number}", 6)

@@ -77,7 +77,7 @@ def test_unsubscribing_ends_it_and_what_still_comes_is_passed_over(world: World)
     assert replica.compactions(id) == [END]
     assert world.problems() == []
     replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
-    assert world.problems() == [f"it answers for {id}, for which it owes nothing"]
+    assert world.problems() == [f"unexpected response for {id}"]
 
 
 def test_an_error_is_the_last_word(world: World) -> None:

@@ -1,7 +1,6 @@
-"""The controller: knows what is wanted, tells replicas, and keeps what they say together.
+"""The controller: coordinates replicas, from what clients create and read to the commands of the protocol.
 
-`Controller` is a state machine without sockets, threads or clocks; `ControllerState` is what it must not
-forget.
+`Controller` is a state machine without sockets, threads or clocks; `ControllerState` is its durable state.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    # A client needs little of it, and shall not wait for the rest.
+    # Clients need only a little of it, and should not wait for the rest to load.
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'penstock.compute.controller' has no attribute {name!r}")

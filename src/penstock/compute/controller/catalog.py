@@ -48,19 +48,19 @@ class CollectionEntry:
         return schema_to_bytes(self.schema)
 
     def to_bytes(self) -> bytes:
-        """The entry as it is stored."""
+        """Encode the entry for the store."""
         return _encode((self.id, self.name, self.description, self.append_only, self.written_by))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CollectionEntry:
-        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        """Decode a stored entry. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
         id, name, schema, append_only, written_by = codec.decode(data)
         return cls(id, name, schema_from_bytes(schema), append_only, written_by)
 
 
 @dataclass(frozen=True, slots=True)
 class MaterializationTarget:
-    """That the changes of a view are written to a collection: by which export, to which one."""
+    """The export that writes a view's changes, and the collection it writes them to."""
 
     export: Id
     collection: Id
@@ -72,7 +72,7 @@ class ViewEntry:
 
     imports:     names of the sources, with the ids of what they read.
     schema, append_only: of its rows.
-    valid_from:  the time from which it was made; it was never readable before.
+    valid_from:  the time it was created at; never readable before.
     """
 
     id: Id
@@ -103,7 +103,7 @@ class ViewEntry:
         )
 
     def to_bytes(self) -> bytes:
-        """The entry as it is stored."""
+        """Encode the entry for the store."""
         plan, schema = (self.plan.body, self.plan.places), schema_to_bytes(self.schema)
         into = self.into and (self.into.export, self.into.collection)
         made = (self.imports, self.key, self.keep, self.valid_from, into)
@@ -111,7 +111,7 @@ class ViewEntry:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ViewEntry:
-        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        """Decode a stored entry. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
         id, name, body, places, sink, schema, append_only, *made = codec.decode(data)
         imports, key, keep, valid_from, into = made
         return cls(
@@ -138,25 +138,24 @@ class ReplicaEntry:
     timely: TimelyConfig
 
     def to_bytes(self) -> bytes:
-        """The entry as it is stored."""
+        """Encode the entry for the store."""
         return _encode((self.name, self.address, self.timely.runtime, self.timely.workers))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReplicaEntry:
-        """The entry stored as `data`. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
+        """Decode a stored entry. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
         name, address, runtime, workers = codec.decode(data)
         return cls(name, address, TimelyConfig(runtime, workers))
 
 
 @dataclass(slots=True)
 class Catalog:
-    """All entries, by id or name, in the order of their making.
+    """All entries, by id or name, in order of creation.
 
-    strays: ids of collections that may be in the store although nothing here names them, because a crash
-        came between; to be dropped there.
-    positions: by the id of a view, the time from which a reader that may come back goes on.
-    last_time: no write had a greater time when this was written.
-    given: the number of the last id that a collection was given.
+    strays: ids of collections that may be in the store without an entry, after a crash; to be dropped there.
+    positions: by view id, the earliest position that a reader may resume from.
+    last_time: upper bound of the times of writes when this was stored.
+    given: the number of the last collection id that was assigned.
     """
 
     collections: dict[Id, CollectionEntry] = field(default_factory=dict[Id, CollectionEntry])
@@ -171,26 +170,26 @@ class Catalog:
     )
 
     def find(self, name: str) -> CollectionEntry | ViewEntry | None:
-        """What a name stands for, if anything."""
+        """The entry of a name, or None."""
         return self._names.get(name)
 
     def named(self, name: str) -> CollectionEntry | ViewEntry:
-        """What a name stands for. Raises `UnknownName`."""
+        """The entry of a name. Raises `UnknownName`."""
         found = self._names.get(name)
         if found is None:
             raise UnknownName(
-                f"there is no view or collection {name!r}",
+                f"no view or collection named {name!r}",
                 fix="create it first; it may have been dropped",
                 name=name,
             )
         return found
 
     def replica(self, name: str) -> ReplicaEntry:
-        """Raises `UnknownName`."""
+        """The replica of a name. Raises `UnknownName`."""
         found = self.replicas.get(name)
         if found is None:
             raise UnknownName(
-                f"there is no replica {name!r}", fix="add it first; it may have been dropped", name=name
+                f"no replica named {name!r}", fix="add it first; it may have been dropped", name=name
             )
         return found
 
@@ -211,7 +210,7 @@ class Catalog:
         del self._names[entry.name]
 
     def readers(self, id: Id) -> list[ViewEntry]:
-        """The views that read something."""
+        """The views that read the view or collection `id`."""
         return [view for view in self.views.values() if any(read == id for _, read in view.imports)]
 
     def written_by_clients(self) -> Iterable[CollectionEntry]:
@@ -219,19 +218,19 @@ class Catalog:
 
 
 def taken(name: str, why: str) -> AlreadyThere:
-    """That a name stands for something else."""
+    """The error for a name that is already in use."""
     return AlreadyThere(
-        f"the name {name!r} is taken", why=why, fix="choose another name, or drop what has it", name=name
+        f"the name {name!r} is taken", why=why, fix="choose another name, or drop its owner", name=name
     )
 
 
 def check_name(name: str) -> None:
-    """Raises `BadMessage` for what cannot be a name."""
+    """Raise `BadMessage` if `name` is not a valid name."""
     if not name or name != name.strip() or not name.isprintable() or len(name) > 200:
         raise BadMessage(
-            f"{name!r} is no name", fix="letters, digits, and what is easy to type", field="name"
+            f"{name!r} is not a valid name", fix="use letters, digits and punctuation", field="name"
         )
     if name.startswith("penstock."):
         raise BadMessage(
-            f"{name!r} cannot be a name", why="Names that begin with penstock. are ours.", field="name"
+            f"{name!r} is not a valid name", why="Names that begin with penstock. are reserved.", field="name"
         )

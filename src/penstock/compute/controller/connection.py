@@ -1,4 +1,4 @@
-"""One connection to one replica, as the controller sees it: what it is told, and what it says."""
+"""One connection to one replica, as the controller sees it: the commands sent and the responses received."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from penstock.compute.protocol.responses import (
 
 @dataclass(frozen=True, slots=True)
 class ResponseRouter:
-    """Receivers of what replicas respond, shared by all connections."""
+    """Receivers of the responses of replicas, shared by all connections."""
 
     instance: Instance
     peeks: Peeks
@@ -65,10 +65,7 @@ class ResponseRouter:
 
 @dataclass(frozen=True, slots=True)
 class Specifics:
-    """What this connection is told otherwise than others.
-
-    overrides: settings of its own.
-    """
+    """Per-connection overrides of the shared history."""
 
     replica: str
     timely: TimelyConfig
@@ -78,10 +75,13 @@ class Specifics:
 
 
 class ReplicaConnection:
-    """What a transport has to do for a replica: send what is taken, hand in what comes, say when it is over.
+    """A connection to a replica, driven by a transport.
 
-    wake: called when there may be something to take, or the connection is `over`; set by the transport.
-    heard: ms of the clock when the replica last said something, or was connected.
+    The transport sends what `take` returns, passes responses to `absorb`, and calls `failed` at the end of
+    the stream.
+
+    wake: called when there may be commands to take, or the connection is `over`; set by the transport.
+    heard: ms of the clock at the last response, or at connecting.
     """
 
     def __init__(
@@ -122,17 +122,19 @@ class ReplicaConnection:
 
     @property
     def over(self) -> bool:
-        """Whether the connection is to be ended: it was superseded, its replica was dropped, or it is too far
-        behind. The transport ends the stream, and calls `failed(None)`."""
+        """Whether the transport is to end the stream and call `failed(None)`.
+
+        True if the connection was superseded, is too far behind, or its replica was dropped.
+        """
         return self._closed or self._reader.cut
 
     @property
     def fell_behind(self) -> bool:
-        """Whether it was too slow in taking commands."""
+        """Whether the replica was too slow in taking commands."""
         return self._reader.cut
 
     def take(self, most: int = 100) -> list[Command]:
-        """The next commands, to be sent in this order; none where there are none now, or it is `over`."""
+        """Take the next commands, to be sent in this order; none if the connection is `over`."""
         taken: list[Command] = []
         if self.over:
             return taken
@@ -142,7 +144,7 @@ class ReplicaConnection:
         return taken
 
     def absorb(self, response: Response) -> None:
-        """What the replica said. Ignored where the connection is over."""
+        """Take a response of the replica. Ignored after `close`."""
         if self._closed:
             return
         self.heard = self._clock()
@@ -164,23 +166,23 @@ class ReplicaConnection:
                     self.status[id] = response
 
     def failed(self, error: ComputeError | None) -> None:
-        """The stream has ended. A second call does nothing."""
+        """Report the end of the stream. A second call does nothing."""
         if not self._closed:
             self.close()
             self._router.lost(self, error)
 
     def close(self) -> None:
-        """It is over for the controller: nothing is taken or absorbed any more."""
+        """End the connection: nothing is taken or absorbed any more."""
         self._closed = True
         self._reader.close()
         self._ready.clear()
         self.wake()
 
     def _fill(self, most: int) -> bool:
-        """Make the next commands ready; False where there are none."""
+        """Make the next commands ready; False if there are none."""
         commands = self._reader.take(most)
         for command in commands:
-            # Most commands are these two, and concern nobody else here.
+            # Most commands are these two, and need none of the steps below.
             if isinstance(command, Peek):
                 self._peek(command)
             elif isinstance(command, CancelPeek):
@@ -197,7 +199,7 @@ class ReplicaConnection:
         self._ready.append(command)
 
     def _specialised(self, command: Command) -> list[Command]:
-        """What this replica is told in place of a command, if anything."""
+        """The commands to send to this replica for a command of the history."""
         known = self.tracking.exports
         match command:
             case CreateTimely():
@@ -219,7 +221,7 @@ class ReplicaConnection:
                 return [command]
 
     def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
-        # It may have waited here for long: inputs are kept only for what can still be read of its exports.
+        # It may have waited for long, and inputs are held only from the sinces of its exports on.
         since = self._instance.since(dataflow)
         if since == END or self._router.target_of(command) not in (None, self.replica):
             return []
@@ -255,10 +257,10 @@ class ReplicaConnection:
             self.wake()
 
     def _knows(self, id: Id, done: bool) -> bool:
-        """Whether the replica owes answers for it. `done`: this is the last of them."""
+        """Whether responses for `id` are expected. done: this is the last of them."""
         tracked = self.tracking.exports.get(id)
         if tracked is None or tracked.reports or tracked.done:
-            self._note(f"it answers for {id}, for which it owes nothing")
+            self._note(f"unexpected response for {id}")
             return False
         if done:
             self.tracking.done(id)

@@ -1,7 +1,7 @@
-"""The controller: what clients, a transport and a clock may ask of it.
+"""The controller's interface to clients, a transport and a clock.
 
-It has no sockets, threads, clock or randomness of its own: it is told the time, and what replicas say,
-and everything that follows is a function of that. Not for several threads at once.
+It has no sockets, threads, clock or randomness of its own: its state is a function of the requests, responses
+and times that are passed in. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from penstock.compute.protocol.responses import (
 from penstock.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
-"""Milliseconds of the past of a view that stay readable, where nothing else is asked for."""
+"""Default milliseconds of a view's past that stay readable."""
 _PARAMETERS = Parameters(hydration_concurrency=4)
 
 
 class Controller:
-    """Knows what is wanted, tells replicas, and keeps what they say together.
+    """A controller of replicas.
 
-    state:       what it must not forget; a later controller on the same state supersedes this one.
-    collections: where the rows are. Used by the thread that calls the controller.
+    state:       durable state; a later controller on the same state supersedes this one.
+    collections: the store of the rows. Used by the thread that calls the controller.
     clock:       milliseconds since 1970.
-    parameters:  what replicas are told of limits and intervals.
+    parameters:  limits and intervals of replicas.
     allow_callables: whether plans may carry Python functions.
-    instance:    what all dataflows of a replica have in common; its `collections` is the URI of the store.
+    instance:    configuration shared by all dataflows of a replica; its `collections` is the store's URI.
 
     Raises `StoreDamaged`, `StoreUnavailable`. Every method that changes something raises `StaleEpoch` once a
     later controller has started on the same state.
@@ -103,7 +103,7 @@ class Controller:
         self._settings = settings
         self._leases = Leases(asked.holds, clock, self._keep_of)
         for id in (*self._catalog.collections, *self._catalog.views):
-            # Readers of the controller before this one have until then to come back.
+            # Readers of the previous controller have until then to come back.
             self._leases.grant(id, asked.holds.since(id))
         self._positions = Positions(state, self.epoch, self._catalog, asked.holds, self._leases)
         self._peeks = Peeks(asked)
@@ -149,7 +149,7 @@ class Controller:
     # --- names ----------------------------------------------------------------------
 
     def create_collection(self, name: str, schema: Schema, *, append_only: bool) -> Id:
-        """A collection that clients write. Does nothing where an equal one is there.
+        """Create a collection that clients write. Does nothing if an equal one exists.
 
         Raises `AlreadyThere`.
         """
@@ -164,26 +164,26 @@ class Controller:
         keep: int = DEFAULT_KEEP,
         into: str | None = None,
     ) -> Id:
-        """Keep the answer of a flow with one sink up to date. Does nothing where an equal one is there.
+        """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
-        Sources are views or collections of the same name; collections that are not there are made.
-        key:  columns that it is looked up by; none: by the whole row.
+        Sources are views or collections of the same name; missing collections are created.
+        key:  columns of its index; none: the whole row.
         keep: milliseconds of its past that stay readable.
-        into: name of a collection to make, which its changes are written to as well.
+        into: name of a new collection to write its changes to as well.
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
         """
         return self._names.create_view(ViewRequest(name, plan, tuple(key), keep, into))
 
     def drop(self, name: str) -> None:
-        """Forget a view, with the collection that it is written into, or a collection.
+        """Drop a view, with the collection that it is written into, or a collection.
 
-        Its subscriptions end; peeks that were accepted are answered. Raises `UnknownName`, `StillInUse`.
+        Its subscriptions end; accepted peeks are still answered. Raises `UnknownName`, `StillInUse`.
         """
         self._names.drop(name, self._forget)
 
     def describe(self, name: str) -> Described:
-        """What a name stands for. Raises `UnknownName`."""
+        """Describe the view or collection of a name. Raises `UnknownName`."""
         entry = self._catalog.named(name)
         key = entry.key if isinstance(entry, ViewEntry) else ()
         is_view = isinstance(entry, ViewEntry)
@@ -192,66 +192,66 @@ class Controller:
     # --- writing --------------------------------------------------------------------
 
     def begin_write(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes] = ()) -> Write:
-        """A group commit: gives it a time. One at a time; the caller appends `Write.appends`, in any thread,
-        then calls `end_write` or `fail_write`.
+        """Begin a group commit by giving it a time. One at a time.
 
-        Raises `UnknownName`, and `BadRow` for rows that do not fit.
+        The caller appends `Write.appends`, in any thread, then calls `end_write` or `fail_write`.
+
+        Raises `UnknownName`, and `BadRow` for rows that do not fit the schema.
         """
         self._fence()
         write = self._writes.begin(writes, ids)
         try:
             self._positions.before_write(write.time)
         except StoreUnavailable as error:
-            # What a restart would cost some readers is no reason to refuse what clients write now.
+            # Some readers may lose their position in a restart: no reason to refuse a write now.
             self._note(None, error.what)
         return write
 
     def end_write(self, write: Write) -> None:
-        """It is durable: from now on strict reads see it, and it may be acknowledged.
+        """Finish a durable write: strict reads see it from now on, and it may be acknowledged.
 
-        Raises `StaleEpoch` where it may not be, because a later controller has started meanwhile.
+        Raises `StaleEpoch` if a later controller has started meanwhile; then it may not be acknowledged.
         """
         self._fence_after(write)
         self._writes.end(write)
 
     def fail_write(self, write: Write) -> bool:
-        """The append raised. Whether it is durable all the same: then it is as after `end_write`.
+        """Settle a write whose append raised. True: it is durable all the same, and ended as by `end_write`.
 
-        Raises `StaleEpoch`, and `StoreUnavailable` where that cannot be known now; then whoever repeats the
-        write should give it the same id.
+        Raises `StaleEpoch`, and `StoreUnavailable` if its outcome is unknown for now; a client that repeats
+        the write should give it the same id.
         """
         self._fence_after(write)
         durable = self._writes.fail(write)
-        self._fence()  # by now a later one may have looked, when the write was not there
+        self._fence()  # a later controller may have looked before the write arrived
         return durable
 
     def written(self, id: bytes) -> int | None:
-        """The time of the write of that id; None where it did not happen, or long ago.
+        """The time of the write with an id; None if there was none, or long ago.
 
-        After a restart of the controller: a time at which it is there. Raises `StaleEpoch`, and
-        `StoreUnavailable` where that cannot be known now.
+        After a restart of the controller: some time at which its rows are readable. Raises `StaleEpoch`, and
+        `StoreUnavailable` if the outcome is unknown for now.
         """
         time = self._writes.written(id)
-        self._fence()  # afterwards: a later one that has not started yet will find it
+        self._fence()  # last: a later controller that has not started yet will find it
         return time
 
     # --- reading --------------------------------------------------------------------
 
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
-        """Ask all replicas; the first answer is passed on. The uuid of the peek.
+        """Send a peek to all replicas, and pass on the first answer. Returns the uuid of the peek.
 
         Raises `UnknownName`, `SinceViolation`, `TargetReplicaLost`, `BadMessage`.
         """
         return self._reads.peek(request, answer)
 
     def cancel_peek(self, uuid: bytes) -> None:
-        """`Canceled` is answered at once; does nothing where it is answered already."""
+        """Cancel a peek: answer `Canceled` at once. Does nothing if it is answered already."""
         if not self._peeks.cancel(uuid):
-            self._note(None, "a peek was to be cancelled that does not wait")
+            self._note(None, "a peek that is not pending was to be cancelled")
 
     def give_up_peek(self, uuid: bytes) -> None:
-        """Its client waits no longer: `ReadTimeout` is answered, with what was missing. Does nothing where it
-        is answered already."""
+        """Answer a pending peek with `ReadTimeout`, naming what was missing."""
         self._reads.give_up_peek(uuid)
 
     def subscribe(
@@ -263,9 +263,9 @@ class Controller:
         snapshot: bool = True,
         replica: str | None = None,
     ) -> Id:
-        """See all changes from a time on, each once, in order of time.
+        """Deliver all changes from a time on, each once, in order of time.
 
-        as_of: None: the time of the last acknowledged write. To go on after a batch with `upper`, say
+        as_of: None: the time of the last acknowledged write. To resume after a batch with `upper`, pass
             as_of=upper-1 and snapshot=False.
         Ends with `DroppedAt`, or with a batch that is a `Problem`. Raises `UnknownName`, `SinceViolation`,
         `TargetReplicaLost`.
@@ -273,11 +273,11 @@ class Controller:
         return self._reads.subscribe(view, deliver, as_of, snapshot, replica)
 
     def give_up_subscription(self, id: Id) -> None:
-        """Its client waits no longer for it to begin: it ends with `ReadTimeout`."""
+        """End a subscription that has not begun, with `ReadTimeout`."""
         self._reads.give_up_subscription(id)
 
     def unsubscribe(self, id: Id) -> None:
-        """Stop it: delivers `DroppedAt`; does nothing where it has ended."""
+        """End a subscription: deliver `DroppedAt`. Does nothing if it has ended."""
         self._subscriptions.cancel(id)
 
     def copy(
@@ -289,22 +289,24 @@ class Controller:
         at: int | None = None,
         replica: str | None = None,
     ) -> Id:
-        """Write the rows at a time (None: of the last acknowledged write) to a file at the replicas."""
+        """Write the rows at a time (None: of the last acknowledged write) to a file on the replicas."""
         return self._reads.copy(view, file, answer, at, replica)
 
     def give_up_copy(self, id: Id, silence: int) -> bool:
-        """Its client waits no longer, unless a replica is at work on it: one that has all that is needed and
-        said something within the last `silence` ms. Whether it is over, by `ReadTimeout` or before."""
+        """End a copy with `ReadTimeout` unless a replica is working on it. Returns whether it has ended.
+
+        A replica counts as working if it has all the input and responded within the last `silence` ms.
+        """
         return self._reads.give_up_copy(id, self._clock() - silence)
 
     def cancel_copy(self, id: Id) -> None:
-        """`Dropped` is answered at once; does nothing where it is answered already."""
+        """Cancel a copy: answer `Dropped` at once. Does nothing if it is answered already."""
         self._copies.cancel(id)
 
     # --- replicas -------------------------------------------------------------------
 
     def add_replica(self, name: str, address: str, timely: TimelyConfig = TimelyConfig()) -> None:
-        """Use a replica. Does nothing where an equal one is there. Raises `AlreadyThere`."""
+        """Add a replica. Does nothing if an equal one exists. Raises `AlreadyThere`."""
         entry = ReplicaEntry(name, address, timely)
         found = self._catalog.replicas.get(name)
         if found == entry:
@@ -318,7 +320,7 @@ class Controller:
         self._replicas.add(entry)
 
     def drop_replica(self, name: str) -> None:
-        """Use it no more; its connection ends. Raises `UnknownName`."""
+        """Remove a replica; its connection ends. Raises `UnknownName`."""
         self._catalog.replica(name)
         with self._state.change(self.epoch) as change:
             change.remove_replica(name)
@@ -327,20 +329,20 @@ class Controller:
         self._reads.lost(name)
 
     def release_replica(self, name: str) -> None:
-        """End its quarantine, forget its deaths, try it at once. Raises `UnknownName`."""
+        """End the quarantine of a replica, forget its crashes, and retry it at once. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._replicas.release(name)
 
     def due(self) -> list[tuple[str, str]]:
-        """Name and address of the replicas that are not connected and should be tried now."""
+        """Names and addresses of the replicas to connect now."""
         return [(r.name, r.entry.address) for r in self._replicas if self._replicas.retry_in(r.name) == 0]
 
     def retry_in(self, name: str) -> int | None:
-        """Milliseconds until a replica should be tried; None: it is connected, quarantined, or dropped."""
+        """Milliseconds until a replica is retried; None: it is connected, quarantined, or dropped."""
         return self._replicas.retry_in(name)
 
     def connected(self, name: str) -> ReplicaConnection:
-        """A stream to it stands. An earlier connection of it is over. Raises `UnknownName`."""
+        """Accept a new stream to a replica; an earlier connection of it ends. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._fence()
         if self._replicas.connected(name) is not None:
@@ -348,25 +350,25 @@ class Controller:
         return self._replicas.connect(name)
 
     def unreachable(self, name: str, error: ComputeError) -> None:
-        """No stream could be had: it is tried again later, see `retry_in`."""
+        """Record a failed attempt to connect: the replica is retried later, see `retry_in`."""
         self._replicas.unreachable(name, error)
 
     def configure(self, parameters: Parameters) -> None:
-        """Tell replicas of other limits and intervals, for as long as this controller lives."""
+        """Send replicas other limits and intervals, for the lifetime of this controller."""
         self._fence()
         self._instance.send(UpdateConfiguration(parameters))
 
     # --- time passes ----------------------------------------------------------------
 
     def maintain(self) -> int:
-        """What becomes due: history given up, dataflows scheduled, replicas to try. Milliseconds until it
-        wants to be called again; earlier does no harm."""
+        """Do what is due: compact history, schedule dataflows, retry replicas. Returns the milliseconds until
+        the next call; an earlier one does no harm."""
         self._fence()
         under_way = self._writes.under_way
         return self._maintenance.run({a.id for a in under_way.appends} if under_way else set())
 
     def status(self) -> ControllerStatus:
-        """What there is, and how far it is."""
+        """The status of all replicas, views, collections and reads."""
         return report(
             self.epoch,
             self._clock(),
@@ -392,12 +394,12 @@ class Controller:
         self._writes.forget_collection(id)
 
     def _keep_of(self, id: Id) -> int:
-        """For how many ms what a view or collection was stays readable."""
+        """Milliseconds of its past that stay readable."""
         view = self._catalog.views.get(id)
         return view.keep if view else self._settings.keep
 
     def _fence(self) -> None:
-        """Raises `StaleEpoch` where a later controller has started: it may know what this one does not."""
+        """Raise `StaleEpoch` if a later controller has started: it may have writes unknown to this one."""
         self._state.check(self.epoch)
 
     def _fence_after(self, write: Write) -> None:
@@ -408,7 +410,7 @@ class Controller:
             raise
 
     def _settled(self, id: Id) -> Frontier:
-        """The latest upper of something on connected replicas."""
+        """The latest upper of a view or collection on connected replicas."""
         if self._instance.is_collection(id):
             return self._instance.upper(id)
         exports = (c.tracking.exports.get(id) for c in self._replicas.connections())

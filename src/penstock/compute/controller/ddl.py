@@ -1,7 +1,7 @@
-"""Making and dropping what has a name: first durably, in the state and in the store, then for replicas.
+"""Creation and removal of views and collections: first in the state and the store, then on replicas.
 
-The order is such that a crash at any point loses nothing and leaves nothing: what may come to be in the store
-is noted as a stray first; it is in the catalog in the same step in which it is a stray no more.
+The order is such that a crash at any point loses nothing and leaves nothing behind: a collection is recorded
+as a stray before it is created in the store, and enters the catalog in the step that ends its being a stray.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class PlanSchema:
-    """What a plan reads and gives, checked. places: of the sources, by name: the lines that made them."""
+    """The checked sources and sink of a plan. locations: by source name, the user's line."""
 
     sources: tuple[FlowSource, ...]
     sink: FlowSink
-    places: Mapping[str, SourceLocation]
+    locations: Mapping[str, SourceLocation]
 
 
 def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
-    """What a plan reads and gives.
+    """Decode a plan, and return its sources and sink.
 
     Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable` also for more sinks than one.
     """
@@ -61,30 +61,30 @@ def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
             fix="make a flow for each of them; they can read each other's views",
             operator="",
         )
-    places = {name: graph.nodes[node].location for name, node in graph.sources.items()}
-    return PlanSchema(sources_of(flow), sinks[0], places)
+    locations = {name: graph.nodes[node].location for name, node in graph.sources.items()}
+    return PlanSchema(sources_of(flow), sinks[0], locations)
 
 
 def found_source(
     catalog: Catalog, source: FlowSource, location: SourceLocation
 ) -> CollectionEntry | ViewEntry | None:
-    """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
+    """The entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
     found = catalog.find(source.name)
     if found is None:
         return None
     if found.schema != source.schema:
         raise AlreadyThere(
-            f"source {source.name!r} has other columns than what is there under its name",
+            f"source {source.name!r} has other columns than the existing {source.name!r}",
             where=[location],
-            why=f"The source has {source.schema},\nwhat is there has {found.schema}.",
+            why=f"The source has {source.schema},\nthe existing one has {found.schema}.",
             fix="give the source these columns, or another name",
             name=source.name,
         )
     if source.append and not found.append_only:
         raise AlreadyThere(
-            f"source {source.name!r} takes rows that are only ever added, and reads some that may go",
+            f"source {source.name!r} is append-only, but reads rows that may be retracted",
             where=[location],
-            why=f"Rows of what is there as {source.name!r} may be taken back.",
+            why=f"The existing {source.name!r} is not append-only.",
             fix=f"flow.table({source.name!r}, ...)",
             name=source.name,
         )
@@ -92,7 +92,7 @@ def found_source(
 
 
 def check_key(key: Sequence[str], schema: Schema) -> None:
-    """Raises `UnknownColumn` for a key column that is not there, `BadMessage` for one that is there twice."""
+    """Raise `UnknownColumn` for a missing key column, `BadMessage` for a repeated one."""
     for name in key:
         if schema.position(name) is None:
             raise UnknownColumn(
@@ -107,7 +107,7 @@ def check_key(key: Sequence[str], schema: Schema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """A view as somebody asks for it."""
+    """A request to create a view."""
 
     name: str
     plan: Plan
@@ -121,7 +121,7 @@ _Read: TypeAlias = tuple[FlowSource, CollectionEntry | ViewEntry | None]
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """What is about to be made. made: for clients to write. written: by the view, from `as_of` on."""
+    """Entries to be created. made: collections that clients write. written: by the view, from `as_of` on."""
 
     made: list[CollectionEntry]
     written: list[CollectionEntry]
@@ -130,7 +130,7 @@ class _Making:
 
 
 class Names:
-    """The catalog of one controller, with what has to happen when it changes.
+    """The catalog of one controller, with its changes in state, store and replicas.
 
     policies: the implied holds on collections.
     """
@@ -164,7 +164,7 @@ class Names:
                 found, schema=schema, append_only=append_only, written_by=None
             ):
                 return found.id
-            raise taken(name, "What has it is not a collection with these columns that clients write.")
+            raise taken(name, "Its owner is not a collection with these columns that clients write.")
         (id,) = self._new_ids(0, 1)[1]
         entry = CollectionEntry(id, name, schema, append_only)
         self._carry_out(_Making([entry], [], None, self._fresh_upper()))
@@ -182,7 +182,7 @@ class Names:
             raise taken(asked.name, self._difference(found, asked))
         shape = shape_of(asked.plan, allow_callables=self._allow_callables)
         check_key(asked.key, shape.sink.schema)
-        reads = [(s, found_source(self.catalog, s, shape.places[s.name])) for s in shape.sources]
+        reads = [(s, found_source(self.catalog, s, shape.locations[s.name])) for s in shape.sources]
         self._check_new_names(asked, [source.name for source, found in reads if found is None])
         making = self._making(asked, shape, reads)
         self._carry_out(making)
@@ -190,7 +190,7 @@ class Names:
         return making.view.id
 
     def drop(self, name: str, forget: Callable[[str, Id], None]) -> None:
-        """See `Controller.drop`. forget: told the name and the id of each that is dropped."""
+        """See `Controller.drop`. forget: called with the name and id of each dropped entry."""
         found = self.catalog.named(name)
         gone = [found]
         if isinstance(found, ViewEntry) and found.into is not None:
@@ -216,8 +216,8 @@ class Names:
                     self.policies.pop(entry.id).release()
 
     def clear_strays(self, spared: set[Id]) -> None:
-        """Drop from the store what is no longer in the catalog and no longer used. spared: not now."""
-        # A view that is dropped is there while peeks of it are: who builds it anew asks for what it wrote.
+        """Drop unused collections from the store that are no longer in the catalog, except `spared`."""
+        # A dropped view runs until its peeks are answered, and a replica that rebuilds it needs its output.
         written = {
             export.collection
             for running in self._instance.running.values()
@@ -234,7 +234,7 @@ class Names:
             self._instance.forget_collection(id)
 
     def restore(self, entry: CollectionEntry, since: Frontier, upper: Frontier) -> None:
-        """A collection that is in the catalog already."""
+        """Add a collection of the catalog to the instance."""
         self.policies[entry.id] = self._instance.add_collection(entry.id, since, upper)
 
     def _as_asked(self, view: ViewEntry) -> ViewRequest:
@@ -256,7 +256,7 @@ class Names:
             check_name(name)
             if names.count(name) > 1:
                 raise AlreadyThere(
-                    f"two things cannot both be called {name!r}",
+                    f"the name {name!r} is used twice",
                     why="A view, its sources, and the collection that it is written into have a name each.",
                     name=name,
                 )
@@ -270,8 +270,8 @@ class Names:
             readers = [writer.name if writer else "penstock", *readers]
         if readers:
             raise StillInUse(
-                f"{found.name!r} cannot be dropped: {', '.join(map(repr, readers))} would be left without it",
-                fix="drop that first",
+                f"{found.name!r} cannot be dropped: it is used by {', '.join(map(repr, readers))}",
+                fix="drop its users first",
                 name=found.name,
                 readers=tuple(readers),
             )
@@ -304,19 +304,19 @@ class Names:
         return _Making(made, written, view, as_of)
 
     def _as_of(self, ids: Sequence[Id]) -> Frontier:
-        """The latest time at which all of them can be read now, and no later than reads are."""
+        """The latest time at which all of `ids` are readable now, limited to the read time."""
         readable = self._instance.readable(ids)
         if readable == END:
             raise SinceViolation(
-                "what the view reads is complete, and can no longer be read",
-                fix="drop it, and make it anew",
+                "an input of the view is complete, and can no longer be read",
+                fix="drop it, and create it anew",
                 since=readable,
             )
         return max(readable, min(self._instance.settled(ids), Frontier(self._oracle.read)))
 
     def _new_ids(self, views: int, collections: int) -> tuple[list[Id], list[Id]]:
-        """Ids for exports of views, and for collections that are about to be made: strays, until they are in
-        the catalog."""
+        """Assign ids to exports of views and to collections; the latter are strays until they are in the
+        catalog."""
         with self._state.change(self._epoch) as change:
             change.reach(self._oracle.last)
             ids = change.new_ids("s", collections)
@@ -353,5 +353,5 @@ class Names:
             self._instance.create(making.view.dataflow(self.catalog.collections, making.as_of))
 
     def _fresh_upper(self) -> Frontier:
-        """New collections are empty up to the last time that was given, so that nobody waits for them."""
+        """The upper of new collections: after the last assigned time, so that no read waits for them."""
         return Frontier(self._oracle.last + 1)

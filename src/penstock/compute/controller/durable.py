@@ -34,38 +34,38 @@ _TABLES = f"""
     PRAGMA user_version = {_VERSION}
 """
 _POSITIONS = "CREATE TABLE IF NOT EXISTS positions (view TEXT PRIMARY KEY, time INTEGER) WITHOUT ROWID"
-"""Not of the first version; one that does not know it needs it not."""
+"""Added after the first version of the layout; earlier versions ignore it."""
 
 
 class ControllerState:
-    """The catalog of names, and the epoch. Used by one thread."""
+    """The durable catalog and epoch. Used by one thread."""
 
-    def __init__(self, connection: sqlite3.Connection, place: str) -> None:
-        self.place = place
+    def __init__(self, connection: sqlite3.Connection, location: str) -> None:
+        self.location = location
         self._connection = connection
         self._epoch = 0
         self._seen = -1
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ControllerState:
-        """The state in a file; made if it is not there. ":memory:" for none that lasts.
+        """Open the state in a file, created if missing. ":memory:" for one that does not last.
 
-        Raises `StoreDamaged` for a file of something else, `StoreUnavailable` where it cannot be opened.
+        Raises `StoreDamaged` for another kind of file, `StoreUnavailable` if it cannot be opened.
         """
-        place = os.fspath(path)
-        if place != ":memory:":
-            with suppress(OSError):  # SQLite says better what is wrong with the place
-                make_private_file(place)
-        with _told(place):
-            connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
-        return cls.on(connection, place)
+        location = os.fspath(path)
+        if location != ":memory:":
+            with suppress(OSError):  # SQLite has the better error
+                make_private_file(location)
+        with _translated(location):
+            connection = sqlite3.connect(location, timeout=_BUSY_SECONDS, isolation_level=None)
+        return cls.on(connection, location)
 
     @classmethod
-    def on(cls, connection: sqlite3.Connection, place: str) -> ControllerState:
-        """The state in the database of a connection, which it takes over. Raises as `open` does."""
-        with _told(place):
+    def on(cls, connection: sqlite3.Connection, location: str) -> ControllerState:
+        """Take over the state in the database of a connection. Raises as `open` does."""
+        with _translated(location):
             try:
-                state = cls(connection, place)
+                state = cls(connection, location)
                 state._prepare()
             except BaseException:
                 connection.close()
@@ -73,36 +73,36 @@ class ControllerState:
         return state
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         self._connection.close()
 
     def start(self) -> tuple[int, Catalog]:
-        """A new controller starts: its epoch, which no other has had, and what it must know.
+        """Start a new controller. Returns its epoch, which no other has had, and the catalog.
 
-        Raises `StoreDamaged` where the file holds what was not written by this class.
+        Raises `StoreDamaged` if the file was not written by this class.
         """
-        with _told(self.place), self._transaction():
+        with _translated(self.location), self._transaction():
             epoch = self._number("epoch") + 1
             self._set_number("epoch", epoch)
             return epoch, self._catalog()
 
     def check(self, epoch: int) -> None:
-        """Raises `StaleEpoch` where a later controller has started. Fast where nobody wrote."""
+        """Raise `StaleEpoch` if a later controller has started. Fast if nothing was written."""
         try:
             (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
             if seen != self._seen:
                 self._epoch, self._seen = self._number("epoch"), seen
         except sqlite3.Error as error:
-            raise _told_as(error, self.place) from error
+            raise _error_of(error, self.location) from error
         _check(epoch, self._epoch)
 
     @contextmanager
     def change(self, epoch: int) -> Generator[Change]:
-        """One change of a controller: durable at the end, undone by an exception.
+        """Make one change: durable at the end, rolled back by an exception.
 
-        Raises `StaleEpoch` where a later controller has started.
+        Raises `StaleEpoch` if a later controller has started.
         """
-        with _told(self.place), self._transaction():
+        with _translated(self.location), self._transaction():
             _check(epoch, self._number("epoch"))
             yield Change(self._connection)
 
@@ -118,15 +118,17 @@ class ControllerState:
         connection.execute(_POSITIONS)
 
     def _is_ours(self) -> bool:
-        """Whether it is a controller's; False where it is empty. Raises `StoreDamaged` for anything else."""
+        """Whether it is a controller's; False if it is empty. Raises `StoreDamaged` for anything else."""
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if (application, version) == (_APPLICATION, _VERSION):
             return True
         if application == _APPLICATION:
-            raise _damaged(self.place, f"it has version {version} of its layout; we know version {_VERSION}")
+            raise _damaged(
+                self.location, f"its layout has version {version}; this program reads version {_VERSION}"
+            )
         if application or version or self._connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            raise _damaged(self.place, "it is the database of another program")
+            raise _damaged(self.location, "it is the database of another program")
         return False
 
     @contextmanager
@@ -147,7 +149,7 @@ class ControllerState:
     def _number(self, name: str) -> int:
         found = self._connection.execute("SELECT value FROM numbers WHERE name = ?", (name,)).fetchone()
         if found is None or not isinstance(found[0], int):
-            raise _damaged(self.place, f"its number {name!r} is missing")
+            raise _damaged(self.location, f"its number {name!r} is missing")
         return found[0]
 
     def _set_number(self, name: str, value: int) -> None:
@@ -164,7 +166,7 @@ class ControllerState:
                 replica = ReplicaEntry.from_bytes(entry)
                 catalog.replicas[replica.name] = replica
         except (ValueError, TypeError, PenstockError) as error:
-            raise _damaged(self.place, f"an entry cannot be read: {error}") from error
+            raise _damaged(self.location, f"an entry cannot be read: {error}") from error
         catalog.strays.update(id for (id,) in self._connection.execute("SELECT id FROM strays"))
         catalog.positions.update(self._connection.execute("SELECT view, time FROM positions").fetchall())
         return catalog
@@ -174,28 +176,28 @@ class ControllerState:
 
 
 class Change:
-    """What a change may do. Only within `ControllerState.change`."""
+    """The operations of one change. Valid within `ControllerState.change`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
 
     def new_ids(self, kind: str, count: int = 1) -> list[Id]:
-        """Ids that were never given: "s" for collections, "u" for exports of views, "t" for what passes."""
+        """Assign unused ids: "s" for collections, "u" for exports of views, "t" for transient exports."""
         ((last,),) = self._run(
             "UPDATE numbers SET value = value + ? WHERE name = ? RETURNING value", (count, kind)
         ).fetchall()
         return [f"{kind}{number}" for number in range(last - count + 1, last + 1)]
 
     def reach(self, time: int) -> None:
-        """No later write gets a time up to this one."""
+        """Record that times up to this one are taken."""
         self._run("UPDATE numbers SET value = max(value, ?) WHERE name = 'time'", (time,))
 
     def add_stray(self, id: Id) -> None:
-        """A collection may from now on be in the store without being in the catalog."""
+        """Record a collection that may be in the store without being in the catalog."""
         self._run("INSERT OR IGNORE INTO strays VALUES (?)", (id,))
 
     def remove_stray(self, id: Id) -> None:
-        """It is in the catalog, or not in the store."""
+        """Forget a stray: it is in the catalog, or not in the store."""
         self._run("DELETE FROM strays WHERE id = ?", (id,))
 
     def add_collection(self, entry: CollectionEntry) -> None:
@@ -218,7 +220,7 @@ class Change:
         self.record_position(id, None)
 
     def record_position(self, view: Id, time: int | None) -> None:
-        """A reader of a view goes on from that time, also with a later controller; None: no reader does."""
+        """Record the time that a view's readers may resume from, also with a later controller, or None."""
         if time is None:
             self._run("DELETE FROM positions WHERE view = ?", (view,))
         else:
@@ -245,29 +247,29 @@ def _check(epoch: int, current: int) -> None:
         )
 
 
-def _damaged(place: str, why: str) -> StoreDamaged:
+def _damaged(location: str, why: str) -> StoreDamaged:
     return StoreDamaged(
-        f"{place} is no state of a controller that can be used",
+        f"{location} is not a usable controller state",
         why=why,
         fix="name another file, or restore this one from a copy",
     )
 
 
 @contextmanager
-def _told(place: str) -> Generator[None]:
-    """Errors of SQLite as ours."""
+def _translated(location: str) -> Generator[None]:
+    """Raise errors of SQLite as errors of the store."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _told_as(error, place) from error
+        raise _error_of(error, location) from error
 
 
-def _told_as(error: sqlite3.Error, place: str) -> ComputeError:
+def _error_of(error: sqlite3.Error, location: str) -> ComputeError:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
-        return _damaged(place, str(error))
+        return _damaged(location, str(error))
     return StoreUnavailable(
-        f"the state of the controller in {place} cannot be used now",
+        f"the state of the controller in {location} cannot be used now",
         why=str(error),
         fix="see to its folder, its disk, and to other processes that keep it locked",
     )
@@ -277,7 +279,7 @@ _AT_ONCE = 1_000
 
 
 class TransientIds:
-    """Gives ids "t1", "t2", ...; none twice, also after a crash."""
+    """Ids "t1", "t2", ... of transient exports, never repeated, also after a crash."""
 
     def __init__(self, state: ControllerState, epoch: int) -> None:
         self._state = state
@@ -285,7 +287,7 @@ class TransientIds:
         self._left: deque[Id] = deque()
 
     def next(self) -> Id:
-        """A new one. Raises `StaleEpoch`, `StoreUnavailable`."""
+        """Assign a new id. Raises `StaleEpoch`, `StoreUnavailable`."""
         if not self._left:
             with self._state.change(self._epoch) as change:
                 self._left.extend(change.new_ids("t", _AT_ONCE))

@@ -1,8 +1,9 @@
-"""Read holds: who still needs what, and therefore from when on things must stay readable.
+"""Read holds: which times of collections and exports must stay readable, and for whom.
 
-The since of a thing is the least of the holds on it, and only a `ReadHold` can change it. When it rises, the
-holds that the thing itself has on what it reads rise first, then the word goes out that its past may go.
-When the last hold on it goes, its since is END: it is dropped.
+The since of a collection or export is the least of the holds on it, and only a `ReadHold` can change it. When
+it rises, its own holds on its inputs rise first; then `advanced` is called, so that its past may be
+compacted.
+When the last hold is released, the since is END: it is dropped.
 Source: the compute protocol of Materialize, read capabilities of its controller (reference).
 """
 
@@ -17,9 +18,9 @@ from penstock.compute.protocol.dataflow import Id
 
 
 class ReadHold:
-    """A promise that a thing stays readable from `frontier` on. Given by `ReadHolds.acquire`.
+    """A guarantee that a collection or export stays readable from `frontier` on; see `ReadHolds.acquire`.
 
-    It can be moved to later times and be given up, never back.
+    It moves to later times only, and can be released.
     """
 
     __slots__ = ("_of", "frontier")
@@ -30,11 +31,11 @@ class ReadHold:
 
     @property
     def id(self) -> Id:
-        """What it keeps readable."""
+        """The collection or export it keeps readable."""
         return self._of.id
 
     def downgrade(self, frontier: Frontier) -> None:
-        """From now on only times from `frontier` on are needed. Raises ValueError where that is earlier."""
+        """Move the hold to `frontier`. Raises ValueError if that is earlier."""
         if frontier < self.frontier:
             raise ValueError(f"a hold on {self.id} at {self.frontier} cannot go back to {frontier}")
         if frontier != self.frontier:
@@ -42,19 +43,19 @@ class ReadHold:
             self._of.move(before, frontier)
 
     def advance(self, frontier: Frontier) -> None:
-        """`downgrade`, where that is later; else nothing."""
+        """Move the hold to `frontier` if that is later."""
         if frontier > self.frontier:
             self.downgrade(frontier)
 
     def release(self) -> None:
-        """Nothing is needed any more. A second time does nothing."""
+        """Give up the hold. A second call does nothing."""
         self.downgrade(END)
 
 
 class ReadHolds:
-    """The sinces of all that can be read, and the holds on them.
+    """The sinces of collections and exports, and the holds on them.
 
-    advanced: told each time that a since has risen, after the holds of the thing on its inputs have.
+    advanced: called each time a since has risen, after the holds on its inputs.
     """
 
     def __init__(self, advanced: Callable[[Id, Frontier], None]) -> None:
@@ -65,33 +66,33 @@ class ReadHolds:
         return id in self._held
 
     def add(self, id: Id, since: Frontier, inputs: Sequence[ReadHold] = ()) -> ReadHold:
-        """A new thing, readable from `since` on, and the first hold on it.
+        """Add a collection or export that is readable from `since` on. Returns the first hold on it.
 
-        inputs: holds on what it reads; from now on they follow its since.
+        inputs: holds on its inputs; from now on they follow its since.
         """
-        assert id not in self._held, f"{id} is there already"
+        assert id not in self._held, f"{id} exists already"
         for hold in inputs:
             hold.advance(since)
         held = self._held[id] = _Held(id, since, tuple(inputs), self)
         return held.acquire(since)
 
     def acquire(self, id: Id) -> ReadHold:
-        """A hold at the present since. KeyError for what is not there or dropped."""
+        """A new hold at the present since. Raises KeyError for an unknown or dropped id."""
         held = self._held[id]
         return held.acquire(held.since)
 
     def since(self, id: Id) -> Frontier:
-        """From when on it can be read; END for what is not there or dropped."""
+        """The since of `id`; END if it is unknown or dropped."""
         held = self._held.get(id)
         return held.since if held else END
 
     def check(self) -> None:
-        """Assert the invariants: a since is the least of its holds, and what it reads is readable at it."""
+        """Assert the invariants: a since is the least of its holds, and its inputs are readable at it."""
         for held in self._held.values():
             held.check()
 
     def rises(self, held: _Held) -> None:
-        """For `_Held`: its since has risen."""
+        """Propagate a risen since; called by `_Held`."""
         for hold in held.inputs:
             hold.advance(held.since)
         if held.since == END:
@@ -100,10 +101,10 @@ class ReadHolds:
 
 
 class _Held:
-    """One thing, and how many holds there are at which time.
+    """One collection or export, with its number of holds by time.
 
-    counts: by time; 0 where there were some: a time stays until the since has passed it.
-    earliest: its keys, as a heap.
+    counts: by time; 0 for times whose holds are gone, until the since has passed them.
+    earliest: the keys of `counts`, as a heap.
     """
 
     __slots__ = ("_counts", "_earliest", "_registry", "id", "inputs", "since")
@@ -145,7 +146,7 @@ class _Held:
 
     def check(self) -> None:
         held = [time for time, count in self._counts.items() if count]
-        assert held, f"{self.id} has no holds, and is there"
+        assert held, f"{self.id} has no holds, but exists"
         assert all(count >= 0 for count in self._counts.values())
         assert self.since == Frontier(min(held)), f"{self.id}: {self.since}, {self._counts}"
         assert sorted(self._earliest) == sorted(self._counts)
@@ -155,9 +156,10 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class KeepPast:
-    """The last settled time, and `milliseconds` before it; nothing before `valid_from`, which never was.
+    """The read policy that keeps the last settled time, and `milliseconds` before it.
 
-    reader: also all from that time on, for one who reads on from there.
+    valid_from: no time before it is kept.
+    reader: also keep all from this time on, for a reader that resumes there.
 
     >>> KeepPast(5, valid_from=3).since(Frontier(20)), KeepPast(5, valid_from=3).since(Frontier(6))
     (Frontier(time=14), Frontier(time=3))
@@ -170,7 +172,7 @@ class KeepPast:
     reader: int | None = None
 
     def since(self, upper: Frontier) -> Frontier:
-        """What may be given up where all before `upper` is settled. Of what is sealed, nothing more."""
+        """The since that the policy allows at an upper. A sealed collection gives up nothing more."""
         if upper.time is None:
             return Frontier(self.valid_from)
         last = upper.time - 1 - self.milliseconds

@@ -1,6 +1,6 @@
-"""What is asked of every replica: exports, what holds them, and the one history that all replicas are told.
+"""The desired state of all replicas: exports, the read holds on them, and the one command history.
 
-All changes go through here, so that what the history says and what is held never differ.
+All changes pass through here, so that the history and the holds never differ.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Expor
 class ExportState:
     """An export that replicas have, or will have.
 
-    implied: the hold that follows what was promised to readers; released when it is dropped.
+    implied: the hold of the read policy; released when the export is dropped.
     warmup:  the hold that follows the uppers of the inputs.
-    write:   before it, contents are settled on some replica.
+    write:   contents before it are settled on some replica.
     target:  the only replica that has it; None: all.
-    stopped: some replica reads no more for it: it is complete, or it has failed.
+    stopped: some replica has stopped reading for it: it is complete, or has failed.
     """
 
     export: Export
@@ -56,12 +56,12 @@ class ExportState:
 class Instance:
     """The exports of one controller, and the collections that they read.
 
-    outbox:      the history, and what each connection has still to be told.
+    outbox:      the history, and each connection's position in it.
     holds:       the sinces of exports and collections.
     running:     the exports that are not dropped, or still held.
     uppers:      of the collections.
-    compactions: collections whose since has risen, which their store has not been told.
-    pushed:      called when there is something new to be told.
+    compactions: the risen sinces of collections, not yet passed to their store.
+    pushed:      called after a command is pushed.
     """
 
     def __init__(self, config: InstanceConfig, parameters: Parameters, most_behind: int) -> None:
@@ -75,18 +75,18 @@ class Instance:
         self._unscheduled: dict[Id, ExportState] = {}
 
     def send(self, command: Command) -> None:
-        """Tell all replicas, now and whenever they come."""
+        """Send a command to all replicas, connected now or later."""
         self.outbox.push(command)
         self.pushed()
 
     def initialized(self) -> None:
-        """What there was before is all asked for."""
+        """Signal that the initial commands are complete."""
         self.send(InitializationComplete())
 
     # --- collections ----------------------------------------------------------------
 
     def add_collection(self, id: Id, since: Frontier, upper: Frontier) -> ReadHold:
-        """A collection that may be read; its implied hold."""
+        """Add a readable collection. Returns its implied hold."""
         self.uppers[id] = upper
         return self.holds.add(id, since)
 
@@ -94,18 +94,18 @@ class Instance:
         return id in self.uppers
 
     def reached(self, id: Id, upper: Frontier) -> None:
-        """The upper of a collection has risen."""
+        """Advance the upper of a collection."""
         self.uppers[id] = max(self.uppers[id], upper)
 
     def forget_collection(self, id: Id) -> None:
-        """It is gone from the store."""
+        """Forget a collection that is gone from the store."""
         self.uppers.pop(id, None)
         self.compactions.pop(id, None)
 
     # --- exports --------------------------------------------------------------------
 
     def create(self, dataflow: Dataflow, target: str | None = None) -> None:
-        """Ask for a dataflow. Its imports are there, and readable at its as-of; its as-of is not END."""
+        """Create a dataflow. Its imports exist and are readable at its as-of, which is not END."""
         for export in dataflow.exports:
             inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
             implied = self.holds.add(export.id, dataflow.as_of, inputs)
@@ -121,34 +121,33 @@ class Instance:
         self.schedule()
 
     def drop(self, ids: Iterable[Id]) -> None:
-        """Exports are no longer wanted; they go when nobody holds them any more."""
+        """Drop exports; each goes with its last hold."""
         for id in ids:
             running = self.running.get(id)
             if running is not None:
-                # It may still have to begin: for peeks that were accepted.
+                # It may still have to start, for peeks that were accepted.
                 running.warmup.release()
                 running.implied.release()
 
     def since(self, dataflow: Dataflow) -> Frontier:
-        """From when on any export of it must be readable; END: all are dropped."""
+        """The earliest since of its exports; END: all are dropped."""
         return meet(self.holds.since(export.id) for export in dataflow.exports)
 
     def readable(self, ids: Iterable[Id]) -> Frontier:
-        """The earliest frontier at which all of them can be read."""
+        """The earliest frontier at which all of `ids` can be read."""
         return join(self.holds.since(id) for id in ids)
 
     def upper(self, id: Id) -> Frontier:
-        """Before it, a collection or an index is settled."""
+        """The upper of a collection or an index: it is settled before it."""
         running = self.running.get(id)
         return running.write if running else self.uppers.get(id, START)
 
     def settled(self, ids: Iterable[Id]) -> Frontier:
-        """The last time at which all of them are settled; START where there is none yet, END of none."""
+        """The last time at which all of `ids` are settled; START if there is none yet, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
     def available(self) -> dict[Id, Frontier]:
-        """Of each export: before it, what the export reads is settled, through whatever indexes. It depends
-        on collections alone."""
+        """By export, the upper of the collections that it reads, directly or through indexes."""
         found: dict[Id, Frontier] = {}
         for id, running in self.running.items():  # what is read was made before its readers
             collections = (self.uppers[i.id] for i in running.dataflow.collections)
@@ -157,14 +156,14 @@ class Instance:
         return found
 
     def depends(self, id: Id, on: Id) -> bool:
-        """Whether something is something else, or reads it through whatever indexes."""
+        """Whether `id` is `on`, or reads it, directly or through indexes."""
         running = self.running.get(id)
         return id == on or (
             running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)
         )
 
     def reported(self, id: Id, write: Frontier) -> None:
-        """Some replica has settled it before `write`."""
+        """Record that some replica has settled an export up to `write`."""
         running = self.running.get(id)
         if running is not None and write > running.write:
             running.write = write
@@ -172,14 +171,14 @@ class Instance:
                 self.schedule()
 
     def stopped(self, id: Id) -> None:
-        """Some replica reads no more for it: who waits for it to come farther may begin, and meets why."""
+        """Record that some replica has stopped an export; its readers may start, and meet its end."""
         running = self.running.get(id)
         if running is not None:
             running.stopped = True
             self.schedule()
 
     def schedule(self) -> None:
-        """Let begin what can begin."""
+        """Schedule the exports whose inputs allow it."""
         for running in list(self._unscheduled.values()):
             if self._may_begin(running):
                 running.scheduled = True
@@ -200,7 +199,7 @@ class Instance:
         )
 
     def warm_up(self) -> None:
-        """Let the warm-up holds follow the uppers of the inputs: what starts anew can start at once."""
+        """Advance the warm-up holds to the uppers of the inputs, so that restarts are immediate."""
         for id, available in self.available().items():
             if not is_transient(id) and id in self.running:
                 self.running[id].warmup.advance(available.step_back())

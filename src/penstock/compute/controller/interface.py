@@ -15,25 +15,24 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All in milliseconds, but for counts.
+    """Patience of a controller with its replicas, in milliseconds but for counts.
 
-    interval:         longest time between two looks at what is due (`maintain`).
-    keep:             of the past of collections that stays readable.
-    compaction:       between two times that the store is told what may be merged.
-    first_retry:      before a replica is tried again that could not be reached; doubled each time.
-    longest_retry:    the most of that.
-    first_rest:       before a replica is tried again that was lost; doubled with each loss in the window.
-    longest_rest:     the most of that.
-    window:           losses that are older do not count. All are forgotten by one that was steady.
-    lag:              of a replica behind the others, with which it is still as good as they.
-    steady:           a replica that has been hydrated and no farther behind for so long is ready, and in no
-        crash loop.
-    careful_after:    losses in the window, after which a replica builds one thing at a time.
-    quarantine_after: losses in the window, after which it is left alone.
-    quarantine:       for so long; then it is tried again.
-    patience:         for so long the inputs of a lost replica are kept readable from where it was.
-    most_behind:      commands that a connection may be behind, before it is cut and told anew.
-    remembered_ids:   for so long the ids of writes are remembered, by which a repeated one is known.
+    interval:         longest time between two calls of `maintain`.
+    keep:             the past of collections that stays readable.
+    compaction:       between two compactions of the store.
+    first_retry:      delay before an unreachable replica is retried; doubled each time.
+    longest_retry:    the limit of that.
+    first_rest:       delay before a lost replica is retried; doubled with each loss in the window.
+    longest_rest:     the limit of that.
+    window:           older losses do not count. A replica that was steady starts at none.
+    lag:              of a replica behind the others that still counts as level with them.
+    steady:           a replica that has been hydrated and level for so long is ready, and in no crash loop.
+    careful_after:    losses in the window after which a replica hydrates one dataflow at a time.
+    quarantine_after: losses in the window after which a replica is quarantined.
+    quarantine:       length of a quarantine, after which the replica is retried.
+    patience:         how long the inputs of a lost replica stay readable from its position on.
+    most_behind:      commands that a connection may be behind before it is cut and starts anew.
+    remembered_ids:   how long the ids of writes are kept, to recognise repeated ones.
     """
 
     interval: int = 1_000
@@ -55,21 +54,21 @@ class Settings:
 
 
 AS_THEY_ARE = Finishing()
-"""All rows, with all columns, in no order."""
+"""The finishing that returns all rows with all columns, unordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeekRequest:
-    """Read a view, or a collection, at one time.
+    """A read of a view or collection at one time.
 
-    keys:      rows of the key columns that are wanted; None: all. None of them: no rows.
-    at:        the time; None: that of the last acknowledged write (strict), or see `staleness`. In the
-        future: the answer waits until then.
+    keys:      wanted rows of the key columns; None: all.
+    at:        the time; None: that of the last acknowledged write (strict), or see `staleness`. The answer
+        to a future time waits until then.
     predicate: an encoded expression over the row (`penstock.compute.plans`); None: all rows.
-    replica:   the only one that may answer; None: any.
-    staleness: milliseconds by which the answer may be behind the present, for the sake of an answer at
-        once: the latest time is taken that some connected replica has settled, if it is within the bound;
-        else the read is strict. Not together with `at`.
+    replica:   the only one allowed to answer; None: any.
+    staleness: milliseconds by which the answer may be behind the present, to get it at once: the read is at
+        the latest time that some connected replica has settled, if that is within the bound; else it is
+        strict. Not together with `at`.
     """
 
     view: str
@@ -93,9 +92,9 @@ PeekAnswer: TypeAlias = Rows | StashedAt | Problem | Canceled
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A group of writes that is under way: to be given to `Collections.append`, at once, as it is.
+    """A group of writes under way, to be passed to `Collections.append` in one call.
 
-    time:    at which its changes happen.
+    time:    of its changes.
     appends: to all collections that clients write: those without changes are advanced to the same time.
     ids:     of the clients' writes in the group.
     """
@@ -107,11 +106,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a name stands for.
+    """Description of a view or collection.
 
     view:        whether it is a view; else a collection.
-    append_only: whether rows are only ever added.
-    key:         columns that its index is arranged by; empty: by the whole row.
+    append_only: whether rows are never retracted.
+    key:         columns of its index; empty: the whole row.
     """
 
     name: str

@@ -1,14 +1,15 @@
 """Leases: the position of a reader stays readable for a while after the reader has left it.
 
-A connected subscriber holds its position, the last time it was told. When its connection breaks, it comes
-back with the position it knows, which may be an earlier one: what it was told last may have got lost. So each
-position is leased for as long as the view keeps its past, from the moment it was left. The clock of the
-controller counts, not the times of writes: after a quiet hour the next write is an hour later, and all
-readers stand before it.
+A connected subscriber holds its position, the time of its last delivery. When its connection breaks, it comes
+back with the position that it knows, which may be an earlier one: the last delivery may have been lost. So
+each position is leased for as long as the view keeps its past, from the moment it was left. The controller's
+clock
+counts, not the times of writes: after a quiet hour the next write is an hour later, and all readers are
+    behind.
 
-Time without a controller does not count: a new controller leases anew whatever could be read. For that it
-must find the positions that its read policies alone would give up. Those are recorded before the write that
-moves a policy past them begins.
+Time without a controller does not count: a new controller leases anew everything that could be read. For that
+it must find the positions that its read policies alone would give up. Those are recorded before the write
+that moves a policy past them begins.
 Source: leased readers of Materialize's persist.
 """
 
@@ -25,9 +26,9 @@ from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id
 
 _MARGIN = 1_000
-"""Milliseconds by which positions are written down too early: starts of controllers use up times, too."""
+"""Milliseconds by which positions are recorded early: each start of a controller uses up times, too."""
 _LEASES = 64
-"""Leases of one view, about: positions that are closer together are leased as one."""
+"""Approximate number of leases of one view: positions closer together share one."""
 
 
 @dataclass(slots=True)
@@ -40,8 +41,8 @@ class _Lease:
 class _Readers:
     """The readers of one view or collection.
 
-    standing: the earliest position of those that are connected; END: none is.
-    leases:   of positions that were left, the earlier first; those that end earlier come first, too.
+    standing: the earliest position of connected readers; END: there are none.
+    leases:   of positions that were left, in order of position and of expiry.
     """
 
     standing: Frontier = END
@@ -53,9 +54,9 @@ class _Readers:
 
 
 class Leases:
-    """The positions of the readers of a controller, by what they read.
+    """The positions of readers, by the view or collection that they read.
 
-    keep_of: for how many milliseconds a position is leased.
+    keep_of: returns the milliseconds for which a position is leased.
     """
 
     def __init__(self, holds: ReadHolds, clock: Callable[[], int], keep_of: Callable[[Id], int]) -> None:
@@ -68,18 +69,20 @@ class Leases:
         return iter(self._readers)
 
     def earliest(self, id: Id) -> Frontier:
-        """The earliest position of a reader, connected or leased; END where there is none."""
+        """The earliest position of a reader, connected or leased; END if there is none."""
         readers = self._readers.get(id)
         return readers.earliest if readers else END
 
     def begin(self, id: Id, position: Frontier) -> None:
-        """A reader begins at a position, which it holds itself."""
+        """Add a reader at a position, which it holds itself."""
         readers = self._readers.setdefault(id, _Readers())
         readers.standing = min(readers.standing, position)
 
     def move(self, id: Id, position: Frontier) -> None:
-        """The connected readers stand at `position` or later, END: there is none any more. What they have
-        left, and still hold, is leased."""
+        """Move the earliest connected reader to `position`, and lease the position that it has left.
+
+        END: there is no connected reader left.
+        """
         readers = self._readers.get(id)
         if readers is None or readers.standing == position:
             return
@@ -88,7 +91,7 @@ class Leases:
         readers.standing = position
 
     def grant(self, id: Id, position: Frontier) -> None:
-        """Lease a position that can be read now. One lease covers all that come after its position."""
+        """Lease a readable position. A lease covers all later positions, too."""
         keep = self._keep_of(id)
         if position == END or not keep or id not in self._holds:
             return
@@ -104,7 +107,7 @@ class Leases:
             leases.append(_Lease(hold, until))
 
     def expire(self) -> None:
-        """End the leases whose time is over."""
+        """End the expired leases."""
         now = self._clock()
         for id, readers in list(self._readers.items()):
             while readers.leases and readers.leases[0].until <= now:
@@ -113,17 +116,17 @@ class Leases:
                 del self._readers[id]
 
     def forget(self, id: Id) -> None:
-        """Nobody comes back to it: it is dropped."""
+        """End the leases of a dropped view or collection."""
         readers = self._readers.pop(id, None)
         for lease in readers.leases if readers else ():
             lease.hold.release()
 
 
 class Positions:
-    """The positions of readers of views that the next controller has to find in the state of this one.
+    """The recorded positions of readers of views, for the next controller.
 
     Invariant: a view whose `Leases.earliest` is before what `KeepPast` allows, given the writes that have
-    begun, is recorded with that position or an earlier one; nothing recorded has been compacted.
+    begun, is recorded with that position or an earlier one; no recorded position has been compacted.
     """
 
     def __init__(
@@ -140,7 +143,10 @@ class Positions:
                 self._hold(id, Frontier(time))
 
     def before_write(self, time: int) -> None:
-        """Record what a write at a time would give up. Raises `StaleEpoch`, `StoreUnavailable`."""
+        """Record the positions that a write at a time would give up.
+
+        Raises `StaleEpoch`, `StoreUnavailable`.
+        """
         behind = {
             id: position
             for id in self._leases
@@ -154,7 +160,7 @@ class Positions:
                 self._hold(id, position)
 
     def follow(self, time: int) -> None:
-        """Let what is recorded follow its readers. time: of the last write. Raises as `before_write` does."""
+        """Advance the records to their readers. time: of the last write. Raises as `before_write` does."""
         moved: dict[Id, Frontier] = {}
         for id, hold in self._recorded.items():
             position = self._leases.earliest(id)
@@ -170,16 +176,16 @@ class Positions:
                     del self._recorded[id]
 
     def forget(self, id: Id) -> None:
-        """The view is dropped, and its record with it."""
+        """Drop the record of a dropped view."""
         hold = self._recorded.pop(id, None)
         if hold is not None:
             hold.release()
 
     def _allowed(self, id: Id, time: int) -> Frontier:
-        """From when on the next controller would ask for something, were nothing recorded."""
+        """The since that the next controller would choose without a record."""
         view = self._catalog.views.get(id)
         if view is None or not view.keep:
-            return START  # from where collections can be read is known to their store
+            return START  # the store knows the sinces of collections
         return KeepPast(view.keep, view.valid_from).since(Frontier(time + _MARGIN))
 
     def _hold(self, id: Id, position: Frontier) -> None:

@@ -1,4 +1,4 @@
-"""What becomes due by the passing of time: history that may be given up, dataflows that may begin."""
+"""Periodic work of a controller: compacting history, scheduling dataflows, retrying replicas."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.compute.protocol.dataflow import Id
 
 
 class Maintenance:
-    """Lets holds follow what was promised, and the store follow the holds.
+    """Advances holds to the read policies, and compacts the store up to the holds.
 
-    at_start: holds on everything that was there at the start, for replicas that still read it.
+    at_start: holds on all collections of the start, for replicas that still read them.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Maintenance:
         return self._names.catalog
 
     def run(self, spared: set[Id]) -> int:
-        """Do what is due. Milliseconds until it should be done again.
+        """Do what is due. Returns the milliseconds until the next call.
 
-        spared: collections that are being written, not to be dropped now.
+        spared: collections under write, not to be dropped now.
         """
         try:
             self._read_uppers()
             self._move_holds()
-            self._tell_store(spared)
+            self._compact_store(spared)
         except StoreUnavailable as error:
             self._note(None, error.what)
         self._replicas.maintain()
@@ -76,7 +76,7 @@ class Maintenance:
         return min(self._settings.interval, max(retry, 1) if retry is not None else self._settings.interval)
 
     def _read_uppers(self) -> None:
-        """Replicas write collections, too."""
+        """Read the uppers of the collections that replicas write."""
         written = [entry for entry in self._catalog.collections.values() if entry.written_by]
         ids = [entry.id for entry in written]
         bounds = self._collections.bounds(ids) if ids else []
@@ -94,10 +94,10 @@ class Maintenance:
             self._at_start.clear()
         self._subscriptions.maintain()
         self._leases.expire()
-        # Where no replica is there to compute it, a view is as far as its inputs: who comes need not read
-        # again all that has happened meanwhile.
+        # Without replicas a view counts as far as its inputs, so that a replica that connects later need not
+        # read all of the past.
         reached = {} if self._replicas.connections() else self._instance.available()
-        # Readers were made after what they read: theirs first, then what they read can follow at once.
+        # Readers were created after their inputs: with theirs first, the inputs can follow at once.
         for view in reversed(self._catalog.views.values()):
             self._follow(view, reached)
         for id, hold in self._names.policies.items():
@@ -105,7 +105,7 @@ class Maintenance:
         self._instance.warm_up()
 
     def _follow(self, view: ViewEntry, reached: Mapping[Id, Frontier]) -> None:
-        """Let a view give up what was not promised. reached: how far views are in spite of their `write`."""
+        """Advance a view to its read policy. reached: uppers that count in place of `write`, if greater."""
         index = self._instance.running.get(view.id)
         if index is None:
             return
@@ -113,16 +113,16 @@ class Maintenance:
             self._seen(max(index.write, reached.get(view.id, START)))
         )
         if view.into is not None and (sink := self._instance.running.get(view.into.export)) is not None:
-            # What is written must go on where it ended: never from a later time.
+            # Writing resumes where it ended, never at a later time.
             sink.implied.advance(sink.write.step_back())
             since = min(since, sink.implied.frontier)
         index.implied.advance(since)
 
     def _seen(self, upper: Frontier) -> Frontier:
-        """The upper as far as reads are: one may be under way at the time of the last acknowledged write."""
+        """The upper, limited to the read time: a read may be under way there."""
         return upper if upper == END else min(upper, Frontier(self._oracle.read + 1))
 
-    def _tell_store(self, spared: set[Id]) -> None:
+    def _compact_store(self, spared: set[Id]) -> None:
         self._names.clear_strays(spared)
         now = self._clock()
         if now - self._compacted < self._settings.compaction:

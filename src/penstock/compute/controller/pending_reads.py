@@ -88,11 +88,11 @@ class PendingRead:
 
 
 def target_lost(replica: str) -> TargetReplicaLost:
-    """The error of a read for one replica only that is not there."""
+    """The error of a read from one replica that is not connected."""
     return TargetReplicaLost(
         f"replica {replica!r} is not connected",
-        why="It alone was asked for; it failed, was dropped, or is not there yet.",
-        fix="ask without naming a replica, or again later",
+        why="The read is for this replica only; it failed, was dropped, or has not connected yet.",
+        fix="read from any replica, or retry later",
         replica=replica,
     )
 
@@ -195,7 +195,7 @@ class Peeks(PendingReads[bytes, PendingPeek]):
             self._finish(pending, answer)
 
     def dropped(self, id: Id) -> None:
-        """A collection is written no more: fail the peeks that wait for a later time of it.
+        """Fail the peeks that wait for a later time of a dropped collection.
 
         Those are peeks of it, and of dropped views over it.
         """
@@ -207,7 +207,7 @@ class Peeks(PendingReads[bytes, PendingPeek]):
             if not upper.passed(peek.time) and self._instance.depends(peek.target.id, id):
                 gone = UnknownName(
                     f"{view!r} was dropped before time {peek.time}",
-                    fix="create it again, or read a time at which it was there",
+                    fix="create it again, or read a time at which it existed",
                     name=view,
                 )
                 self._fail(pending, problem_of(gone))
@@ -240,9 +240,9 @@ class PendingCopy:
 def check_file(file: str) -> None:
     """Raise `BadMessage` unless it is the plain name of a file in a form that replicas write."""
     if file != PurePath(file).name or "\\" in file or not file.isprintable():
-        raise BadMessage(f"{file!r} is no plain name of a file", fix="name no folder", field="file")
+        raise BadMessage(f"{file!r} is not a plain file name", fix="name no folder", field="file")
     if not file.endswith((".jsonl", ".parquet")):
-        raise BadMessage(f"{file!r} has no known form", fix="end it in .jsonl or .parquet", field="file")
+        raise BadMessage(f"{file!r} has no known format", fix="end it in .jsonl or .parquet", field="file")
 
 
 class Copies(PendingReads[Id, PendingCopy]):

@@ -63,11 +63,11 @@ class PassthroughDataflows:
     def subscription(
         self, id: Id, entry: CollectionEntry | ViewEntry, as_of: int, snapshot: bool
     ) -> Dataflow:
-        """The changes of a view or collection."""
+        """Dataflow for a subscription to a view or collection."""
         return self._dataflow(entry, as_of, SubscribeExport(id, OUTPUT, snapshot))
 
     def copy(self, id: Id, entry: CollectionEntry | ViewEntry, at: int, file: str) -> Dataflow:
-        """The rows of a view or collection, into a file."""
+        """Dataflow for a copy of a view or collection to a file."""
         return self._dataflow(entry, at, CopyToExport(id, OUTPUT, file))
 
     def forget(self, id: Id) -> None:
@@ -120,7 +120,7 @@ class Unanswered:
         )
 
     def could_answer(self, read: PendingRead, heard_since: int) -> bool:
-        """Whether a replica that has all that the read needs has said something, of whatever, since then."""
+        """Whether a replica with all input of the read has responded, to anything, since `heard_since`."""
         return any(
             r.connection is not None
             and r.connection.heard >= heard_since
@@ -141,7 +141,7 @@ class Unanswered:
         return Missing.TIME if Missing.TIME in lacking else Missing.HYDRATION
 
     def _lacks(self, read: PendingRead, connection: ReplicaConnection) -> Missing | None:
-        """What one replica lacks for an answer."""
+        """The condition for an answer that one replica does not meet yet, if any."""
         entry = self._catalog.find(read.view)
         if not isinstance(entry, ViewEntry):
             return None if entry is None or self._instance.upper(entry.id).passed(read.time) else Missing.TIME
@@ -154,24 +154,24 @@ class Unanswered:
         connection = replica.connection
         if connection is None:
             if replica.state(now) is ReplicaState.QUARANTINED:
-                return "left alone, because it died too often"
-            return f"not connected; {replica.problem or 'it was not reached yet'}"
+                return "quarantined, because it crashed too often"
+            return f"not connected; {replica.problem or 'it was never reached'}"
         if (problem := read.problems.get(replica.name)) is not None:
             return f"cannot answer: {problem.message}"
-        silent = f"it has said nothing for {(now - connection.heard) / 1000:.1f} s"
+        silent = f"silent for {(now - connection.heard) / 1000:.1f} s"
         match self._lacks(read, connection):
             case Missing.HYDRATION:
-                return f"still builds the view; {silent}"
+                return f"still hydrating the view; {silent}"
             case Missing.TIME:
-                return f"is not as far as time {read.time}; {silent}"
+                return f"has not reached time {read.time}; {silent}"
             case _:
-                return f"has what is asked for, and does not answer; {silent}"
+                return f"has all input, and does not answer; {silent}"
 
 
 _SHORT = {
     Missing.REPLICA: "no replica is connected",
-    Missing.HYDRATION: "no replica has built the view yet",
-    Missing.TIME: "no replica is as far as the time of the read",
+    Missing.HYDRATION: "no replica has hydrated the view yet",
+    Missing.TIME: "no replica has reached the time of the read",
     Missing.WRITE: "nothing has been written up to that time yet",
     Missing.HEALTH: "some replicas cannot answer, the others do not",
     Missing.ANSWER: "the replicas do not answer",
@@ -188,7 +188,7 @@ _FIX = {
 
 
 class Reads:
-    """The reads of one controller. For what its methods raise see those of `Controller`."""
+    """The reads of one controller. Methods raise as those of `Controller` do."""
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ class Reads:
         return True
 
     def end_reading(self, name: str, id: Id) -> None:
-        """What was called `name` is dropped: what goes on reading it ends."""
+        """End the reads of a dropped view or collection."""
         self._subscriptions.cancel_view(name)
         self._copies.cancel_view(name)
         self._passthrough.forget(id)
@@ -297,7 +297,7 @@ class Reads:
         self._leases.forget(id)
 
     def lost(self, replica: str) -> None:
-        """A replica is gone: what only it could answer ends with that."""
+        """Fail the reads that only a lost replica could answer."""
         self._peeks.lost(replica)
         self._subscriptions.lost(replica)
         self._copies.lost(replica)
@@ -323,7 +323,7 @@ class Reads:
 
 
 def _check_request(request: PeekRequest, entry: Entry) -> None:
-    """Raises `BadMessage` for keys and columns that do not exist."""
+    """Raise `BadMessage` for keys and columns that do not exist."""
     if request.keys is not None:
         _check_keys(request.keys, entry)
     finishing = request.finishing

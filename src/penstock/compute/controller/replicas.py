@@ -1,4 +1,4 @@
-"""The replicas: which are connected, which are to be tried when, which are left alone."""
+"""The replicas of a controller: connections, retries, crash loops and quarantine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from penstock.compute.readiness import Progress, Readiness, Steady, Unhydrated, 
 
 
 def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
-    """Milliseconds before the next try, after `tries` that failed.
+    """Milliseconds before the next try, after `tries` failures.
 
-    Doubles from `first` up to `longest`; the half of it is left to chance, so that those who failed together
-    do not come back together.
+    Doubles from `first` up to `longest`; half of it is random, so that replicas that failed together do not
+    come back together.
     """
     most = min(first << min(max(tries - 1, 0), 30), longest)
     return most - random.randint(0, most // 2)
@@ -38,12 +38,12 @@ def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
 
 @dataclass(slots=True)
 class CrashRecord:
-    """The deaths of one replica that still count.
+    """The recent crashes of one replica.
 
-    deaths:    ms of the clock.
-    hydrating: what it was building at the last one.
-    until:     it is left alone until then; None: it is not.
-    probation: it was left alone before: one more death is one too many.
+    deaths:    their times, ms of the clock.
+    hydrating: exports that were hydrating at the last one.
+    until:     end of the quarantine, or None.
+    probation: it was quarantined before: one more crash quarantines it again.
     """
 
     deaths: list[int] = field(default_factory=list[int])
@@ -52,45 +52,45 @@ class CrashRecord:
     probation: bool = False
 
     def died(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
-        """It is lost. With the one that is too many its quarantine begins."""
+        """Record a crash; at the limit, begin the quarantine."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
 
     def recent(self, now: int, settings: Settings) -> int:
-        """How many deaths count still."""
+        """The number of crashes that still count."""
         return sum(at > now - settings.window for at in self.deaths)
 
     def careful(self, now: int, settings: Settings) -> bool:
-        """Whether it should build one thing at a time."""
+        """Whether it should hydrate one dataflow at a time."""
         return self.probation or self.recent(now, settings) >= settings.careful_after
 
     def quarantined(self, now: int) -> bool:
-        """Whether it is left alone. After its time it gets one more try, not all of them again."""
+        """Whether it is quarantined. Afterwards it gets one more try, not all of them again."""
         if self.until is not None and now >= self.until:
             self.until, self.probation = None, True
         return self.until is not None
 
     def forgive(self) -> None:
-        """It was whole for long enough, or somebody says that it is repaired."""
+        """Forget all crashes: it was steady for long enough, or was released."""
         self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
 
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
-"""Ends of a connection by which a replica says no: it has not crashed, and may say no again for a while."""
+"""Errors by which a replica refuses a connection: it has not crashed, and may refuse again for a while."""
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
     """One replica, connected or not.
 
-    connections: how often it was connected.
-    since:    ms of the clock when it came into its state.
-    tries:    how often it could not be reached since it was last connected.
-    retry_at: when it is to be tried.
+    connections: number of connections so far.
+    since:    ms of the clock at which it entered its state.
+    tries:    failed attempts since it was last connected.
+    retry_at: time of the next attempt.
     problem:  why it is not connected.
-    kept:     the inputs that it may still read.
+    kept:     holds on the inputs that it may still read.
     """
 
     entry: ReplicaEntry
@@ -116,7 +116,7 @@ class Replica:
 class Replicas:
     """All replicas of a controller, by name.
 
-    ready: those that have long been as far as the others: any other may be dropped.
+    ready: replicas that have been level with the others for long, so that any other may be dropped.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Replicas:
         self._replicas: dict[str, Replica] = {}
         self._steady = Steady(settings.steady)
         self.ready: frozenset[str] = frozenset()
-        # Of all replicas together: what is dropped and added again may be the process that it was.
+        # Shared by all replicas: one that is dropped and added again may be the same process.
         self._numbers = count(1)
         router.instance.pushed = self.wake
 
@@ -163,18 +163,18 @@ class Replicas:
         return [r.name for r in self._replicas.values() if r.connection is not None]
 
     def connected(self, name: str) -> ReplicaConnection | None:
-        """The connection of a replica, if it is there."""
+        """The connection of a replica, or None."""
         replica = self._replicas.get(name)
         return replica.connection if replica else None
 
     def wake(self) -> None:
-        """There may be something to take."""
+        """Wake all connections: there may be commands to take."""
         for replica in self._replicas.values():
             if replica.connection is not None:
                 replica.connection.wake()
 
     def retry_in(self, name: str) -> int | None:
-        """Milliseconds until it should be tried; None: it is connected, quarantined, or not there."""
+        """Milliseconds until a replica is retried; None: it is connected, quarantined, or unknown."""
         replica = self._replicas.get(name)
         now = self._clock()
         if replica is None or replica.state(now) is not ReplicaState.WAITING:
@@ -182,7 +182,7 @@ class Replicas:
         return max(replica.retry_at - now, 0)
 
     def connect(self, name: str) -> ReplicaConnection:
-        """A new connection to it stands; one that it has is over."""
+        """Replace the connection of a replica by a new one."""
         replica = self._replicas[name]
         if replica.connection is not None:
             replica.connection.close()
@@ -202,16 +202,16 @@ class Replicas:
         return replica.connection
 
     def unreachable(self, name: str, error: ComputeError) -> None:
-        """No connection could be had."""
+        """Record a failed attempt to connect."""
         replica = self._replicas.get(name)
         if replica is not None and replica.connection is None:
             replica.problem = error.what
             self._wait_after_refusal(replica)
 
     def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
-        """The present connection of a replica has ended."""
+        """Record the end of the present connection of a replica."""
         replica = self._replicas[connection.replica]
-        assert replica.connection is connection, "a superseded connection is closed, and says nothing"
+        assert replica.connection is connection, "a superseded connection is closed, and reports no end"
         now = self._clock()
         replica.connection, replica.since = None, now
         replica.problem = error.what if error else "the connection ended"
@@ -226,13 +226,13 @@ class Replicas:
             self._rest(replica)
 
     def release(self, name: str) -> None:
-        """End its quarantine, forget its deaths, try it at once."""
+        """End the quarantine of a replica, forget its crashes, and retry it at once."""
         replica = self._replicas[name]
         replica.crashes.forgive()
         replica.retry_at, replica.tries = self._clock(), 0
 
     def maintain(self) -> None:
-        """What becomes due by the passing of time."""
+        """Release the inputs of replicas lost for long, and update which are ready."""
         now, settings = self._clock(), self._settings
         for replica in self._replicas.values():
             if replica.connection is None and now - replica.since >= settings.patience:
@@ -243,11 +243,11 @@ class Replicas:
             self._replicas[name].crashes.forgive()
 
     def is_ready(self, replica: Replica) -> bool:
-        """Whether it is ready, and still connected."""
+        """Whether a replica is ready, and still connected."""
         return replica.connection is not None and replica.name in self.ready
 
     def deaths(self, replica: Replica) -> int:
-        """How many of its deaths count still."""
+        """The number of a replica's crashes that still count."""
         return replica.crashes.recent(self._clock(), self._settings)
 
     def _readiness(self, connection: ReplicaConnection) -> Readiness:
@@ -263,7 +263,7 @@ class Replicas:
         )
 
     def next_retry(self) -> int | None:
-        """Milliseconds until some replica should be tried; None: none."""
+        """Milliseconds until the next retry of any replica, or None."""
         waits = [wait for name in self._replicas if (wait := self.retry_in(name)) is not None]
         return min(waits, default=None)
 

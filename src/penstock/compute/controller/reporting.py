@@ -1,4 +1,4 @@
-"""What a controller tells about itself, put together."""
+"""Assembly of a controller's status from its parts."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def _view(
 
 
 def _on_replica(connection: ReplicaConnection, view: Id, oracle: Oracle) -> ViewReplicaStatus:
-    tracked, said = connection.tracking.exports[view], connection.status.get(view)
+    tracked, status = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
     lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
-    says = said.text if said else ""
+    says = status.text if status else ""
     return ViewReplicaStatus(connection.replica, tracked.hydrated, tracked.write, tracked.output, lag, says)
 
 

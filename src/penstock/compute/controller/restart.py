@@ -1,7 +1,7 @@
-"""A controller starts: from what is durable to where the last one was.
+"""Start of a controller from its durable state, where the previous one left off.
 
-Dataflows start from times chosen so that replicas that still run can keep what they have: as late as what was
-promised to readers allows, which is never before what the last controller let them compact.
+As-ofs are chosen so that running replicas can keep their dataflows: as late as the promises to readers allow,
+which is never before what the previous controller allowed replicas to compact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What a controller starts with. last: no write had a greater time."""
+    """The initial state of a controller. last: upper bound of the times of writes."""
 
     epoch: int
     catalog: Catalog
@@ -34,15 +34,15 @@ class Started:
 
     @property
     def write_ids(self) -> Id:
-        """The collection of the ids of writes."""
+        """Id of the collection of write ids."""
         entry = self.catalog.named(WRITTEN)
         return entry.id
 
 
 def start(state: ControllerState, collections: Collections) -> Started:
-    """Supersede earlier controllers, then see what is there.
+    """Supersede earlier controllers, then read their state.
 
-    In this order: what an earlier one acknowledged before it was superseded is there by then.
+    In this order, so that everything that an earlier one acknowledged is durable by then.
     """
     epoch, catalog = state.start()
     _check_ids(catalog, collections)
@@ -53,13 +53,11 @@ def start(state: ControllerState, collections: Collections) -> Started:
         with suppress(UpperMismatch):
             bounds, last = _levelled(catalog, collections)
             return Started(epoch, catalog, bounds, last)
-    raise StoreUnavailable(
-        "somebody goes on writing to the collections", fix="end all that write to them but this controller"
-    )
+    raise StoreUnavailable("another process keeps writing to the collections", fix="end all other writers")
 
 
 def create_views(started: Started, instance: Instance, now: int) -> list[str]:
-    """Ask for all views; what had to be given up, in words."""
+    """Create the dataflows of all views. Returns a text for each that loses times."""
     catalog = started.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {
@@ -85,12 +83,12 @@ def _views(dataflows: dict[Id, Dataflow], exports: frozenset[Id]) -> set[Id]:
 
 
 def _check_ids(catalog: Catalog, collections: Collections) -> None:
-    """Raises `StoreDamaged` where the ids that would be given next are those of collections with rows."""
+    """Raise `StoreDamaged` if ids to be assigned next belong to existing collections."""
     later = [id for id in collections.all() if id[:1] == "s" and id[1:].isdecimal()]
     if any(int(id[1:]) > catalog.given for id in later):
         raise StoreDamaged(
-            "the store has collections of another controller, or that this state does not know any more",
-            why="The state is new, or an older copy. What it would make next, is there: rows would be mixed.",
+            "the store has collections that are unknown to this state",
+            why="The state is new, or an older copy. Its next collections would mix with existing rows.",
             fix="start the controller with the state that belongs to the store, or with an empty store",
         )
 
@@ -121,10 +119,10 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
 def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
     """The bounds of all collections, and the last time.
 
-    Those of clients are settled up to it, so that no read waits for one to which nothing is written, and so
-    that a write of the controller before which is still under way fails: whoever asked for it asks again.
+    Collections of clients are settled up to it, so that no read waits for one without changes, and so that a
+    write of the previous controller that is still under way fails: its client repeats it.
 
-    Raises `UpperMismatch` where the controller before has ended a write meanwhile.
+    Raises `UpperMismatch` if the previous controller has ended a write meanwhile.
     """
     bounds = _bounds(catalog, collections)
     clients = [entry.id for entry in catalog.written_by_clients()]
@@ -143,8 +141,8 @@ def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:
     for entry in catalog.collections.values():
         if there.get(entry.id) != entry.description:
             raise StoreDamaged(
-                f"the store has not the collection {entry.name!r} that the controller made",
-                why=f"It should be there under the id {entry.id}.",
+                f"collection {entry.name!r} of the controller is missing in the store",
+                why=f"It should exist with the id {entry.id} and the same schema.",
                 fix="start the controller with the store that belongs to its state",
             )
     try:

@@ -1,4 +1,4 @@
-"""What a controller tells about itself: plain data, good enough for tables."""
+"""Status of a controller: plain data, good enough for tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from penstock.compute.protocol.dataflow import Id
 
 
 class ReplicaState(Enum):
-    """CONNECTED: commands reach it. WAITING: it is not, and will be tried again. QUARANTINED: it died too
-    often and is left alone until it is released."""
+    """Connection state of a replica.
+
+    CONNECTED: commands reach it. WAITING: to be retried. QUARANTINED: it crashed too often, and is not
+    retried until its quarantine ends.
+    """
 
     CONNECTED = "connected"
     WAITING = "waiting"
@@ -25,14 +28,13 @@ class ReplicaState(Enum):
 class ReplicaStatus:
     """One replica.
 
-    since:      ms of the clock from which on it has been in this state.
-    connections: how often it was connected.
-    ready:      for a minute it has had all that it is to have, and been as far as the others: it can do
-        without them.
-    deaths:     how often it was lost within the window that counts for quarantine.
-    hydrating:  what was not yet whole when it died last, or is not now.
+    since:      ms of the clock at which it entered this state.
+    connections: number of connections so far.
+    ready:      hydrated and level with the others for a minute, so that it can replace them.
+    deaths:     crashes within the window that counts for quarantine.
+    hydrating:  exports not hydrated now, or at the last crash.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
-    says:       of itself: "memory" in bytes, "rows" of indexes; how many dataflows it has "kept",
+    says:       its own metrics: "memory" in bytes, "rows" of indexes; the numbers of dataflows "kept",
         "created" and "dropped" when this connection began; ...
     """
 
@@ -51,10 +53,10 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewReplicaStatus:
-    """How far a view has come on one replica.
+    """Progress of a view on one replica.
 
-    lag:  ms that its settled times are behind the last write.
-    says: what the replica said of it last, for people.
+    lag:  ms by which its settled times are behind the last write.
+    says: the replica's last status text.
     """
 
     replica: str
@@ -67,7 +69,7 @@ class ViewReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """One view. since, upper: what can be read on some replica. hydrated: on some replica."""
+    """One view. since, upper: readable times on some replica. hydrated: on some replica."""
 
     name: str
     id: Id
@@ -97,7 +99,7 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class PeekStatus:
-    """A peek that waits. replica: the only one that may answer; None: any."""
+    """A pending peek. replica: the only one that may answer; None: any."""
 
     uuid: bytes
     view: str
@@ -108,7 +110,7 @@ class PeekStatus:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription. upper: what was delivered covers the times before it."""
+    """A subscription. upper: changes before it were delivered."""
 
     id: Id
     view: str
@@ -118,9 +120,9 @@ class SubscriptionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProblemNote:
-    """Something that should not be, which was passed over.
+    """An ignored anomaly.
 
-    at:    ms of the clock, the last time. times: how often in a row.
+    at:    ms of the clock, the last time. times: occurrences in a row.
     """
 
     at: int
@@ -131,9 +133,9 @@ class ProblemNote:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """The whole of it.
+    """Status of a whole controller.
 
-    read_time: the time of the last acknowledged write, at which strict reads are.
+    read_time: the time of the last acknowledged write, which strict reads use.
     commands:  length of the history, reduced or not.
     """
 
@@ -152,7 +154,7 @@ _KEPT = 100
 
 
 class Anomalies:
-    """The last problems; the same one again and again is one note."""
+    """The last anomalies; repetitions are counted in one note."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -162,7 +164,7 @@ class Anomalies:
         return iter(self._notes)
 
     def __call__(self, replica: str | None, text: str) -> None:
-        """Note a problem."""
+        """Record an anomaly of a replica, or of the controller (None)."""
         now = self._clock()
         last = self._notes[-1] if self._notes else None
         if last is not None and (last.replica, last.text) == (replica, text):

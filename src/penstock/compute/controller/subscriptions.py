@@ -43,9 +43,9 @@ Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One client that sees changes.
+    """One client's subscription.
 
-    reads: id of the view or collection. as_of: where it has begun.
+    reads: id of the view or collection. as_of: its first time.
     upper: all changes before it were delivered.
     """
 
@@ -58,7 +58,7 @@ class Subscription:
 
     @property
     def position(self) -> Frontier:
-        """The earliest time that must stay readable for the changes it has not seen."""
+        """The earliest time that must stay readable for the undelivered changes."""
         return max(self.as_of, self.upper.step_back())
 
 
@@ -71,7 +71,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
         self._note = note
 
     def start(self, dataflow: Dataflow, subscription: Subscription) -> None:
-        """Ask the replicas for the changes."""
+        """Send the dataflow of the subscription to the replicas."""
         self._pending[subscription.id] = subscription
         self._instance.create(dataflow, subscription.read.target)
         self._leases.begin(subscription.reads, subscription.position)
@@ -80,17 +80,17 @@ class Subscriptions(PendingReads[Id, Subscription]):
         """Deliver the changes of a replica that were not delivered before."""
         subscription = self._pending.get(response.id)
         if subscription is None:
-            return  # it has ended, and the replica did not know yet
+            return  # it has ended meanwhile
         if not subscription.read.accepts(replica):
-            self._note(replica, f"it tells changes of {response.id}, which another replica was asked for")
+            self._note(replica, f"unexpected changes of {response.id}, a subscription to another replica")
             return
         if isinstance(response.event, DroppedAt):
-            self._note(replica, f"it dropped {response.id}, which it was not told to")
+            self._note(replica, f"{response.id} dropped without a command")
             return
         updates = response.event.updates
         read = subscription.read
         if isinstance(updates, Problem) and updates.origin is Origin.PROCESS and not read.target:
-            # Also where the others are farther than that: this replica says nothing more of it.
+            # Even if the others are ahead of that time: this replica sends no more changes.
             problem = read.on_problem(replica, updates)
             if problem is not None:
                 self._fail(subscription, problem)
@@ -100,8 +100,10 @@ class Subscriptions(PendingReads[Id, Subscription]):
             self._deliver(subscription, batch)
 
     def maintain(self) -> None:
-        """Let holds and leases follow what was delivered: replicas that connect later need not repeat it, but
-        a client that lost its connection may come back for it."""
+        """Advance holds and leases to what was delivered.
+
+        Replicas that connect later need not repeat it; leases keep it for clients that lost their connection.
+        """
         positions: dict[Id, Frontier] = dict.fromkeys(self._leases, END)
         for subscription in self._pending.values():
             positions[subscription.reads] = min(positions[subscription.reads], subscription.position)
@@ -133,6 +135,6 @@ class Subscriptions(PendingReads[Id, Subscription]):
         subscription.deliver(last)
 
     def _held(self, subscription: Subscription) -> Frontier:
-        """What it holds: its position when that was looked at last."""
+        """Its held position, as of the last `maintain`."""
         running = self._instance.running.get(subscription.id)
         return END if running is None else running.implied.frontier

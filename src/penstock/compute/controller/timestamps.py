@@ -24,9 +24,9 @@ _REMEMBERED = 4096
 
 
 class Oracle:
-    """The timeline of one controller.
+    """The timestamp oracle of one controller.
 
-    last: the greatest time given to a write, acknowledged or not.
+    last: the greatest time of a write, acknowledged or not.
     read: the time of the last acknowledged write.
     """
 
@@ -37,26 +37,26 @@ class Oracle:
         self._acknowledged: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> int:
-        """The time for a group of writes: above all others."""
+        """Assign a group of writes a time above all others."""
         self.last = min(max(self.last + 1, self._clock()), LAST_TIME - 1)
         return self.last
 
     def skip(self, upper: Frontier) -> None:
-        """Times before `upper` are taken, by whomever."""
+        """Skip the times before `upper`, which are taken."""
         if upper.time is not None:
             self.last = max(self.last, upper.time - 1)
 
     def acknowledge(self, time: int) -> None:
-        """What happened at a time is durable: reads see it from now on."""
+        """Make a durable write visible to strict reads."""
         if time > self.read:
             self.read = time
             self._acknowledged.append((time, self._clock()))
 
     def is_within(self, staleness: int, time: int) -> bool:
-        """Whether what was there at a time was current `staleness` ms ago or later.
+        """Whether the contents at a time were current `staleness` ms ago or later.
 
-        It is current until the next write is acknowledged, by the clock: times may be ahead of that. False
-        where that was too long ago to be known.
+        They are current until the next write is acknowledged, by the clock: times may be ahead of that.
+        False if that was too long ago to be remembered.
         """
         if time >= self.read:
             return True
@@ -75,11 +75,10 @@ Entry: TypeAlias = CollectionEntry | ViewEntry
 
 
 class Reading:
-    """Chooses the times of reads.
+    """Timestamp selection for reads.
 
-    fence: raises `StaleEpoch` where another controller may have acknowledged writes that this one does not
-        know of.
-    settled: the latest upper of something that a connected replica has, START where none has.
+    fence: raises `StaleEpoch` if another controller may have acknowledged writes unknown to this one.
+    settled: the latest upper of a view or collection on connected replicas, or START.
     """
 
     def __init__(
@@ -110,9 +109,9 @@ class Reading:
         return self.strict(entry)
 
     def given(self, time: int, entry: Entry) -> int:
-        """A time that a client gives. Raises `SinceViolation` where it is gone, `BadMessage`."""
+        """Check a time given by a client. Raises `SinceViolation` if it is compacted, `BadMessage`."""
         if not 0 <= time < LAST_TIME:
-            raise BadMessage(f"{time} is no time", field="at")
+            raise BadMessage(f"{time} is not a valid time", field="at")
         since = self._instance.holds.since(entry.id)
         if since.passed(time):
             raise SinceViolation(
@@ -120,7 +119,7 @@ class Reading:
                 why=f"It can be read from time {since.time} on."
                 if since.time is not None
                 else "It is complete.",
-                fix="read a later time, or make the view with a greater `keep`",
+                fix="read a later time, or create the view with a greater `keep`",
                 id=entry.id,
                 time=time,
                 since=since,
@@ -141,7 +140,7 @@ class Reading:
         return max(self._oracle.read, since)
 
     def hold(self, id: Id, time: int) -> ReadHold:
-        """Keeps something readable at a time from its since on."""
+        """A hold that keeps `id` readable from a time on."""
         hold = self._instance.holds.acquire(id)
         hold.downgrade(Frontier(time))
         return hold

@@ -1,10 +1,10 @@
-"""Writes of clients: grouped by who calls, given a time, made durable by who calls, then acknowledged.
+"""Writes of clients: grouped and made durable by the caller, given a time here, then acknowledged.
 
-All collections that clients write are advanced together: after a write every one of them is settled up to
-its time, so a read at that time never waits for a collection to which nothing was written.
+All collections that clients write are advanced together: after a write each of them is settled up to its
+time, so a read at that time never waits for a collection without changes.
 
-Who repeats a write because its answer was lost gives it the same id: ids are kept in a collection of their
-own, in the same append as the rows, so an id is known exactly if its rows are there.
+A client that repeats a write because its answer was lost gives it the same id. Ids are kept in a collection
+of their own, in the same append as the rows, so an id is known exactly if its rows are durable.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from penstock.expr.row_conversion import from_user
 from penstock.expr.types import BYTES, Field, Schema
 
 WRITTEN = "penstock.written"
-"""The collection of the ids of writes."""
+"""Name of the collection of write ids."""
 WRITTEN_SCHEMA = Schema((Field("id", BYTES),))
 _FORGOTTEN_AT_ONCE = 1_000
 _GREATEST_WEIGHT = 2**63 - 1
 
 
 class Writes:
-    """The writes of one controller: one group at a time is under way.
+    """The writes of one controller, one group at a time.
 
-    remembered: for how many ms ids are known.
+    remembered: milliseconds for which ids are kept.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Writes:
         self._in_doubt: Write | None = None
 
     def load(self) -> None:
-        """Learn the ids that are known, from their collection."""
+        """Load the known ids from their collection."""
         upper = self._instance.uppers[self._ids].time
         if upper:
             for rows in self._collections.snapshot(self._ids, upper - 1):
@@ -70,17 +70,17 @@ class Writes:
                     self._remember(id, upper - 1)
 
     def written(self, id: bytes) -> int | None:
-        """When a write of that id happened; None where it did not, or is forgotten.
+        """The time of the write with an id; None if there was none, or it is forgotten.
 
-        Raises `StoreUnavailable` where that cannot be known now.
+        Raises `StoreUnavailable` if that is unknown for now.
         """
         self._settle_doubt()
         return self._written.get(id)
 
     def begin(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes]) -> Write:
-        """Give a group a time. Raises what `Controller.begin_write` raises."""
+        """Give a group a time. Raises as `Controller.begin_write` does."""
         if self.under_way is not None:
-            raise RuntimeError("a write is under way: end it first, and group what comes meanwhile")
+            raise RuntimeError("a write is under way: end it first, and group later ones")
         self._settle_doubt()
         rows = {(entry := self._writable(name)).id: self._checked(entry, writes[name]) for name in writes}
         time = self._oracle.next()
@@ -89,26 +89,26 @@ class Writes:
             Append(id, upper, after, tuple((row, time, w) for row, w in rows.get(id, ()) if w))
             for id, upper in self._uppers().items()
         ]
-        if noted := self._noted(ids, time):
-            appends.append(Append(self._ids, self._instance.uppers[self._ids], after, noted))
+        if updates := self._id_updates(ids, time):
+            appends.append(Append(self._ids, self._instance.uppers[self._ids], after, updates))
         self.under_way = Write(time, tuple(appends), tuple(ids))
         return self.under_way
 
     def end(self, write: Write) -> None:
-        """It is durable, and nobody has superseded this controller: reads see it."""
+        """Acknowledge a durable write: strict reads see it from now on."""
         self._take_back(write)
         self._complete(write)
 
     def fail(self, write: Write) -> bool:
-        """The append raised: whether it is durable all the same, which the uppers tell.
+        """Settle a write whose append raised. Returns whether, by the uppers, it is durable all the same.
 
-        Raises `StoreUnavailable` where they cannot be read: then it is in doubt until they can.
+        Raises `StoreUnavailable` if they cannot be read: then it is in doubt until they can.
         """
         self.doubt(write)
         return self._settle_doubt()
 
     def doubt(self, write: Write) -> None:
-        """Whether it is durable is to be found out later."""
+        """Leave open whether a write is durable; settled before the next one."""
         self._take_back(write)
         self._in_doubt = write
 
@@ -133,14 +133,14 @@ class Writes:
         self._instance.schedule()
 
     def _settle_doubt(self) -> bool:
-        """Find out what became of a write that failed: whether it is durable."""
+        """Resolve a write in doubt, if there is one. Returns whether it is durable."""
         write = self._in_doubt
         if write is None:
             return False
         ids = [*self._uppers(), self._ids]
         found = dict(zip(ids, (b.upper for b in self._collections.bounds(ids)), strict=True))
         there = [append for append in write.appends if append.id in found]
-        # Times are given once, so an upper just behind it was made by this write; appends are whole.
+        # No time is given twice, so this write alone makes that upper; appends are atomic.
         durable = bool(there) and all(found[append.id] == append.upper for append in there)
         if not durable:
             self._learn(found[self._ids])
@@ -155,8 +155,8 @@ class Writes:
         return durable
 
     def _learn(self, upper: Frontier) -> None:
-        """The ids of writes that we gave up and that became durable all the same: the store was asked to
-        commit them, and did so after it was asked whether it had."""
+        """Load the ids of writes that were given up and became durable later: the store was still committing
+        them when their outcome was read."""
         known = self._instance.uppers[self._ids]
         if upper <= known:
             return
@@ -184,14 +184,14 @@ class Writes:
     def _checked(self, entry: CollectionEntry, rows: Sequence[Counted]) -> list[Counted]:
         if entry.append_only and any(weight < 0 for _, weight in rows):
             raise NotWritable(
-                f"no row of {entry.name!r} can be taken back",
-                why="It was made for rows that are only ever added: views over it rely on that.",
-                fix="read it as flow.table(...) where rows go, and make the collection anew",
+                f"rows of {entry.name!r} cannot be retracted",
+                why="The collection is append-only, and views over it rely on that.",
+                fix="read it as flow.table(...) if rows are retracted, and create the collection anew",
                 name=entry.name,
             )
         if sum(abs(weight) for _, weight in rows) > _GREATEST_WEIGHT:
             raise NotWritable(
-                f"rows of {entry.name!r} are written too often at once",
+                f"too large weights for {entry.name!r} in one write",
                 why=f"The weights of one write add up to at most {_GREATEST_WEIGHT}.",
                 name=entry.name,
             )
@@ -207,20 +207,20 @@ class Writes:
             self._converters[entry.id] = convert
         return convert
 
-    def _noted(self, ids: Sequence[bytes], time: int) -> tuple[Update, ...]:
-        """What becomes of the collection of ids."""
+    def _id_updates(self, ids: Sequence[bytes], time: int) -> tuple[Update, ...]:
+        """Updates of the collection of ids: the new ones, and the removal of expired ones."""
         if len(set(ids)) != len(ids) or any(id in self._written for id in ids):
             raise ValueError("a write is repeated: look it up with `written` first")
         expired = self._expired(ids, time)
         return (*(((id,), time, 1) for id in ids), *(((id,), time, -1) for id in expired))
 
     def _expired(self, ids: Sequence[bytes], time: int) -> list[bytes]:
-        """The ids to be forgotten with a write of new ones: the oldest, not too many more than come."""
+        """The oldest ids past their time, at most some more than the new ones."""
         oldest = islice(self._oldest, _FORGOTTEN_AT_ONCE + len(ids))
         return list(takewhile(lambda id: self._written[id] <= time - self._remembered, oldest))
 
     def _uppers(self) -> dict[Id, Frontier]:
-        """Of all collections that clients write."""
+        """The uppers of all collections that clients write."""
         return {entry.id: self._instance.uppers[entry.id] for entry in self._catalog.written_by_clients()}
 
     def _remember(self, id: bytes, time: int) -> None:
