@@ -99,23 +99,23 @@ def test_a_dict_in_pieces_is_a_dict(changes: list[tuple[int, bool]]) -> None:
     pieces, plain = IncrementalDict[int, int](most=3), dict[int, int]()
     for key, added in changes:
         if added:
-            pieces.piece(key)[key] = plain[key] = key
+            pieces.bucket(key)[key] = plain[key] = key
         else:
-            pieces.piece(key).pop(key, None)
+            pieces.bucket(key).pop(key, None)
             plain.pop(key, None)
         pieces.divide()
     assert len(pieces) == len(plain)
     assert all(pieces.get(key) == plain.get(key) for key in range(-5, 201))
-    assert sorted(key for keys in pieces.keys_by_piece() for key in keys) == sorted(plain)
+    assert sorted(key for keys in pieces.keys_by_bucket() for key in keys) == sorted(plain)
 
 
 def test_no_piece_grows_large_whatever_the_keys_have_in_common() -> None:
     for step in (1, 1000, 1 << 20, 1 << 40):
         pieces = IncrementalDict[int, int](most=100)
         for n in range(10_000):
-            pieces.piece(n * step)[n * step] = n
+            pieces.bucket(n * step)[n * step] = n
             pieces.divide()
-        assert max(map(len, pieces.pieces)) <= 250
+        assert max(map(len, pieces.buckets)) <= 250
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(-2, 2).filter(bool))))

@@ -51,13 +51,16 @@ class Plans:
         self._allow_callables = allow_callables
 
     def flow(self, plan: Plan) -> Flow:
-        """The flow of a plan. Raises `BadPlan`, `CallableRefused`, `NotServable`, `MessageTooLarge`."""
+        """Decode a plan to its flow.
+
+        Raises `BadPlan`, `CallableRefused`, `NotServable`, `MessageTooLarge`.
+        """
         flow = decode(plan, allow_callables=self._allow_callables)
         servable(flow)
         return flow
 
     def predicate(self, data: bytes, schema: Schema) -> Predicate:
-        """The condition that was encoded. Raises `BadPlan`, `MessageTooLarge`."""
+        """Decode a predicate. Raises `BadPlan`, `MessageTooLarge`."""
         return _predicate(data, schema)
 
 
@@ -68,7 +71,7 @@ def _predicate(data: bytes, schema: Schema) -> Predicate:
 
 
 class Import(Protocol):
-    """What a source of a dataflow reads: a collection or an index. failed: where that has failed."""
+    """The input of a source: a collection or an index. failed: its failure, if any."""
 
     source: str
 
@@ -164,12 +167,12 @@ class Surroundings(Generic[IndexT]):
     timer: Callable[[], float]
 
     def report(self, id: Id, text: str) -> None:
-        """Report something of an export, for people."""
+        """Report the state of an export to users."""
         self.respond(Status(id, text))
 
 
 class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
-    """One dataflow that is being built. imports: what it reads, as far as it is built."""
+    """The construction of one dataflow. imports: those built so far."""
 
     def __init__(self, around: Surroundings[IndexT], dataflow: Dataflow) -> None:
         assert dataflow.as_of.time is not None
@@ -179,7 +182,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         self.imports: list[ImportT] = []
 
     def build(self) -> RunT:
-        """The dataflow, not yet started; one that has failed if it cannot be built."""
+        """Build the dataflow, not yet started; a failed one if it cannot be built."""
         dataflow = self.dataflow
         try:
             flow = self.around.plans.flow(dataflow.plan)

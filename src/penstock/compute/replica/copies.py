@@ -35,7 +35,7 @@ _LONGEST = 200
 
 
 class CopyWriter(ExportWriter):
-    """Collects the rows at the as-of, then writes them, a part at a time; at last the file has its name."""
+    """The export to a file: collects the rows at the as-of, writes them in parts, then names the file."""
 
     once = True
 
@@ -136,20 +136,20 @@ class CopyFile(ABC):
         """Add some rows. Raises OSError."""
 
     def commit(self) -> None:
-        """It is whole: give it its name. Raises OSError."""
+        """Give the complete file its name. Raises OSError."""
         self.close()
         os.replace(self.partial, self.path)
 
     def discard(self) -> None:
-        """Leave nothing behind but what was committed."""
-        with suppress(OSError):  # what is left to be written has no place
+        """Remove the file unless it was committed."""
+        with suppress(OSError):  # the disk is full
             self.close()
         with suppress(OSError):  # on a disk that takes no changes it stays
             self.partial.unlink(missing_ok=True)
 
     @abstractmethod
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
 
 
 def copy_file(folder: Path, name: str, schema: Schema) -> CopyFile:

@@ -54,7 +54,7 @@ _SEE_TO = "see to the replica; it builds the dataflow anew when it is connected 
 
 
 class ExportWriter(ABC):
-    """An export of a dataflow. It receives the changes of its sink, time by time, and how far they are whole.
+    """An export of a dataflow. It receives the changes of its sink, time by time, and their upper.
 
     Times come in order. Changes at times from the upper on must not be visible to anybody yet.
     once: it wants nothing after the as-of.
@@ -77,7 +77,7 @@ class ExportWriter(ABC):
         """Settle all times before `upper`: their changes have been added."""
 
     def finish(self) -> None:
-        """End: the dataflow has come to its until, and nothing more will be computed."""
+        """End: the dataflow has reached its until."""
         return
 
     @abstractmethod
@@ -89,20 +89,20 @@ class ExportWriter(ABC):
         """Start again with the dataflow, which has not advanced yet."""
 
     def flush(self) -> None:
-        """Send what is collected: a slice of the dataflow is over."""
+        """Send the collected changes at the end of a slice."""
         return
 
     def work(self) -> bool:
-        """Do a slice of work of its own; whether there is more to do at once."""
+        """Do a slice of its own work. Returns whether there is more to do at once."""
         return False
 
     def allow_compaction(self, since: Frontier) -> None:
-        """Merge times before `since`, which nobody needs to distinguish any more."""
+        """Merge times before `since`."""
         return
 
     @abstractmethod
     def drop(self) -> None:
-        """End: nobody wants it any more."""
+        """End: the export is dropped."""
 
     def reached(self, computed: Frontier, read: Frontier) -> Reached | None:
         """Its frontiers, if it reports some. computed, read: how far its dataflow has come."""
@@ -140,7 +140,7 @@ class Index(Protocol):
         ...
 
     def allow_compaction(self, since: Frontier) -> None:
-        """Merge times before `since`, unless somebody holds them."""
+        """Merge times before `since`, unless a reader holds them."""
         ...
 
 
@@ -178,7 +178,7 @@ class IndexWriter(ExportWriter):
 
 
 class MissingCollection(ExportWriter):
-    """The export of a dataflow that could not be built, to a collection that is not there. It never advances.
+    """The export of a dataflow that could not be built, to a missing collection. It never advances.
 
     report: called with the reason, for people.
     """
@@ -208,7 +208,7 @@ class MissingCollection(ExportWriter):
 
 
 class PendingChanges:
-    """Changes so far. In each part a row stands once. Adding them up is done as they come, not at the end.
+    """Consolidated pending changes: each row once, added up as they come.
 
     False where there are none.
     """
@@ -221,7 +221,7 @@ class PendingChanges:
         return bool(self._first or self._total)
 
     def add(self, changes: Sequence[Counted]) -> None:
-        """Some more changes."""
+        """Add some changes."""
         if not self._first and not self._total:
             self._first = changes
             return
@@ -233,7 +233,7 @@ class PendingChanges:
             total[row] = total.get(row, 0) + weight
 
     def take(self) -> tuple[Sequence[Counted], list[Row]]:
-        """All changes together, and the rows that cancelled out. Then there are none."""
+        """Take all changes, and the rows that cancelled out."""
         first, total = self._first, self._total
         self.clear()
         if first:
@@ -241,12 +241,12 @@ class PendingChanges:
         return [c for c in total.items() if c[1]], [row for row, weight in total.items() if not weight]
 
     def clear(self) -> None:
-        """Forget them."""
+        """Discard the changes."""
         self._first, self._total = (), {}
 
 
 def add_up(total: dict[Row, int], changes: Sequence[Counted], sign: int = 1) -> None:
-    """Add changes to what is there, or take them off; what is there no times is not kept."""
+    """Add changes to a total, or subtract them; rows with count 0 are removed."""
     for row, weight in changes:
         count = total.get(row, 0) + sign * weight
         if count:

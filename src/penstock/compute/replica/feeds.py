@@ -46,7 +46,7 @@ class VersionAssembler:
         self._changes: list[Counted] = []
 
     def read(self) -> list[Version]:
-        """The versions that the next chunk makes whole, perhaps none."""
+        """The versions that the next chunk completes, perhaps none."""
         whole: list[Version] = []
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -81,7 +81,7 @@ class Feed:
         self.id = id
         self.since = bounds.since
         self.upper = bounds.upper
-        self._told = bounds.upper
+        self._looked = bounds.upper
         self.start = self.known = bounds.upper
         self.lost: UnknownName | None = None
         self.failed: Failed | None = None
@@ -91,23 +91,23 @@ class Feed:
 
     @cached_property
     def schema(self) -> Schema:
-        """Of its rows. Raises what the store raises, and `BadPlan` where its description is no schema."""
+        """The schema of its rows. Raises what the store raises, and `BadPlan` for an invalid description."""
         description = self.store.all().get(self.id)
         if description is None:
             raise UnknownName(f"there is no collection {self.id}", name=self.id)
         return schema_from_bytes(description)
 
     def look(self, bounds: Bounds) -> bool:
-        """Take note of how far the collection is; whether that is farther than when this was last called."""
+        """Read the upper of the collection. Returns whether it has risen since the last call."""
         self.since, self.upper = bounds.since, bounds.upper
-        risen = bounds.upper > self._told
-        self._told = bounds.upper
+        risen = bounds.upper > self._looked
+        self._looked = bounds.upper
         return risen
 
     def refresh(self) -> None:
-        """Take note of how far this one is. Raises what the store raises.
+        """Read the upper of this collection. Raises what the store raises.
 
-        Who reads it is told of that by the next `look`, whoever has called this.
+        The next `look` reports that to its readers, whoever has called this.
         """
         (bounds,) = self.store.bounds([self.id])
         self.since, self.upper = bounds.since, bounds.upper
@@ -144,7 +144,7 @@ class Feed:
         return True
 
     def versions(self, lower: Frontier) -> list[Version]:
-        """Those in the buffer from a time on, which is not before `start`."""
+        """The buffered versions from a time on, not before `start`."""
         found: list[Version] = []
         for version in reversed(self._buffer):
             if lower.passed(version.time):
@@ -201,7 +201,7 @@ class Cursor:
 
 
 class Feeds:
-    """The feeds of a store that somebody reads."""
+    """The feeds of a store."""
 
     def __init__(self, store: Collections) -> None:
         self.store = store
@@ -220,7 +220,10 @@ class Feeds:
         self._feeds = {id: feed for id, feed in self._feeds.items() if id in ids}
 
     def look(self) -> list[Id]:
-        """Look how far the collections are; those that are farther, or lost. Raises what the store raises."""
+        """Read the uppers of the collections.
+
+        Returns those that have risen, or are lost. Raises what the store raises.
+        """
         if not self._feeds:
             return []
         ids = list(self._feeds)

@@ -1,4 +1,4 @@
-"""The end of a peek: which of the rows are sent, in which order, and no more of them kept than that takes."""
+"""Finishing of a peek: order, offset, limit and projection, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN = 4096
 
 
 class Finish(ABC):
-    """Takes the rows of a peek and gives those that are sent.
+    """The finishing of one peek: takes its rows and returns those to send.
 
     held: the most rows that were kept at a time.
     """
@@ -29,15 +29,15 @@ class Finish(ABC):
 
     @abstractmethod
     def take(self, rows: Iterable[Counted]) -> bool:
-        """Take some rows; whether more can make a difference."""
+        """Take some rows. Returns whether more can make a difference."""
 
     @abstractmethod
     def rows(self) -> Iterator[list[Counted]]:
-        """What is sent, in parts, each a moment's work."""
+        """The rows to send, in parts, each a moment's work."""
 
 
 def finish_of(finishing: Finishing, schema: Schema) -> Finish:
-    """How a peek at rows of a schema ends. Raises `BadMessage` for a column that is not there."""
+    """The finishing of a peek at rows of a schema. Raises `BadMessage` for a column that is not there."""
     for at in (*(at for at, _ in finishing.order_by), *(finishing.project or ())):
         if at >= len(schema.fields):
             raise BadMessage(
@@ -187,7 +187,7 @@ def _finished(
 
 
 def _order(finishing: Finishing, schema: Schema) -> _Key:
-    """The order asked for; rows that it does not tell apart, by all their columns, alike on every replica."""
+    """The requested order; ties by all columns, alike on every replica."""
     parts: list[str] = []
     keys: dict[str, Any] = {}
     seen: set[int] = set()

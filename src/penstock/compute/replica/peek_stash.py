@@ -1,4 +1,4 @@
-"""Results that are too large for one message wait in files, to be fetched in parts."""
+"""Stash of results that are too large for one message: files, fetched in parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.compute.protocol.rows import rows_size
 from penstock.private_files import make_private_file, make_private_folder
 
 KEPT = 600_000
-"""Milliseconds that a result waits to be fetched."""
+"""Milliseconds for which a result can be fetched."""
 INLINE = 100
-"""How many rows are sent at once, so that something can be shown."""
+"""Number of rows sent at once, for a preview."""
 _LENGTH = 8
 
 
 class PeekStash:
-    """Files of results in a folder of a replica. None survives the process that made it.
+    """Files of results in a folder of a replica. They do not outlive their process.
 
     clock: milliseconds.
     """
@@ -34,14 +34,14 @@ class PeekStash:
             left.unlink(missing_ok=True)
 
     def writer(self) -> StashWriter:
-        """A new result. Raises `StoreUnavailable`."""
-        with self.told():
+        """Start a new result. Raises `StoreUnavailable`."""
+        with self.translated_errors():
             make_private_folder(self._folder)
             return StashWriter(self, token_bytes(16))
 
     @contextmanager
-    def told(self) -> Generator[None]:
-        """Errors of the folder as ours."""
+    def translated_errors(self) -> Generator[None]:
+        """Raise errors of the folder as `StoreUnavailable`."""
         try:
             yield
         except OSError as error:
@@ -57,8 +57,7 @@ class PeekStash:
         self._until[token] = self._clock() + KEPT
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a result, in parts; then it is gone. Raises `ResultGone` where it is not there, or
-        cannot be read."""
+        """Read the rows of a result in parts, once. Raises `ResultGone` if it is missing or unreadable."""
         if self._until.pop(token, None) is None:
             raise ResultGone(
                 "the rows of this result are not here any more",
@@ -82,16 +81,16 @@ class PeekStash:
             self._remove(path)
 
     def forget(self, token: bytes) -> None:
-        """Nobody will fetch it."""
+        """Delete a result."""
         self._until.pop(token, None)
         self._remove(self.path(token))
 
     def _remove(self, path: Path) -> None:
-        with suppress(OSError):  # on a disk that takes no changes it stays
+        with suppress(OSError):  # it stays on a read-only disk
             path.unlink(missing_ok=True)
 
     def expire(self) -> None:
-        """Forget what nobody has fetched in time."""
+        """Delete the results that were not fetched in time."""
         if not self._until:
             return
         now = self._clock()
@@ -104,7 +103,7 @@ class PeekStash:
 
 
 class StashWriter:
-    """One result on its way into a file. Its methods raise `StoreUnavailable`; then `cancel` it."""
+    """Writer of one result. Its methods raise `StoreUnavailable`; then `cancel` it."""
 
     def __init__(self, stash: PeekStash, token: bytes) -> None:
         self._stash = stash
@@ -119,19 +118,19 @@ class StashWriter:
         if not rows:
             return
         data = encoded.encode(rows)
-        with self._stash.told():
+        with self._stash.translated_errors():
             self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
         self._rows += len(rows)
         self._size += rows_size(rows)
         self._inline += rows[: INLINE - len(self._inline)]
 
     def finish(self) -> Stashed:
-        with self._stash.told():
+        with self._stash.translated_errors():
             self._file.close()
         self._stash.keep(self._token)
         return Stashed(self._token, self._rows, self._size, tuple(self._inline))
 
     def cancel(self) -> None:
-        with suppress(OSError):  # what is left to be written has no place
+        with suppress(OSError):  # the disk is full
             self._file.close()
         self._stash.forget(self._token)

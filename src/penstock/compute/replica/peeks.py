@@ -32,7 +32,7 @@ log = logging.getLogger("penstock.replica")
 
 @dataclass(slots=True, eq=False)
 class PendingPeek:
-    """A peek that is not answered.
+    """A peek awaiting its answer.
 
     hold: on the index that it reads. waiting: for its time to be settled. over: it is not pending any more.
     """
@@ -43,7 +43,7 @@ class PendingPeek:
     over: bool = False
 
     def release(self) -> None:
-        """Give back what it holds."""
+        """Release its holds."""
         if self.hold is not None:
             self.hold.release()
 
@@ -65,7 +65,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
         return len(self._pending)
 
     def ask(self, peek: Peek) -> None:
-        """Take on a peek, or refuse it."""
+        """Accept a peek, or refuse it."""
         try:
             if isinstance(peek.target, CollectionTarget):
                 self._ask_collection(peek)
@@ -75,7 +75,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
             self._refuse(peek, error)
 
     def cancel(self, uuid: bytes) -> bool:
-        """Answer `Canceled` if the peek is pending; whether it was."""
+        """Answer `Canceled` if the peek is pending. Returns whether it was."""
         pending = self._take(uuid)
         if pending is None:
             return False
@@ -91,7 +91,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
                 self._stop(pending)
 
     def dropped(self, id: Id) -> None:
-        """Refuse the peeks that wait for an index which is dropped. Those that read it already go on."""
+        """Refuse the peeks that wait for a dropped index. Those that read it already go on."""
         with self._lock:
             found = [p for p in self._pending.values() if p.waiting and p.peek.target.id == id]
         for pending in found:
@@ -190,7 +190,7 @@ class PeekRun:
         yield from self._send()
 
     def cancel(self) -> None:
-        """Give back what it has taken."""
+        """Release its resources."""
         if self._writer is not None:
             self._writer.cancel()
 
@@ -235,13 +235,13 @@ def check_size(size: int, settings: Parameters) -> None:
 
 
 def check_not_failed(failed: Failed | None, time: int) -> None:
-    """Raise the error that something has instead of contents at a time."""
+    """Raise the error that an index or collection has in place of contents at a time."""
     if failed is not None and time >= failed.time:
         raise failed.error
 
 
 def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """The rows of a collection that a peek may want: whole rows, or all."""
+    """Candidate rows of a collection for a peek: the given rows, or all."""
     wanted = None if peek.keys is None else set(peek.keys)
     for part in store.snapshot(peek.target.id, peek.time, CHUNK):
         yield part if wanted is None else [counted for counted in part if counted[0] in wanted]

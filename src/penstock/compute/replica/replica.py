@@ -1,6 +1,6 @@
-"""The shell of a replica: connections, stages, epochs, reconciliation, and which frontiers are told.
+"""A replica: connections, protocol stages, epochs, reconciliation, and the reporting of frontiers.
 
-It knows no sockets, threads or clocks of its own, and not what runs the dataflows.
+It has no sockets, threads or clocks of its own, and does not depend on the runtime of its dataflows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SLACK = 1_000
 
 
 class Replica:
-    """What a controller talks to. Used by one thread.
+    """A replica, driven by a controller's commands. Used by one thread.
 
     clock: milliseconds. wake: called, from any thread, when there is something to `step` for without a
         command. halt: called once, when the process has to end, to be started afresh.
@@ -70,39 +70,39 @@ class Replica:
         self._halted = False
         self._nonce: bytes | None = None
         self._stages: ReplicaStages | None = None
-        self._told: list[Command] = []
+        self._initial: list[Command] = []
         self._runtime: Runtime | None = None
         self._runs: TimelyConfig | None = None
         self._began = 0
         self._expires: int | None = None
         self._history: History | None = None
         self._parameters = Parameters()
-        self._telling = Reporter(clock)
+        self._reporter = Reporter(clock)
 
     # -- connections ----------------------------------------------------------------------------
 
     def connected(self, nonce: bytes) -> None:
-        """There is a connection; it takes the place of an earlier one. It begins with `CreateTimely`.
+        """Begin a connection, which replaces an earlier one. Its first command is `CreateTimely`.
 
-        nonce: of the connection. What was made for another one is not told to it.
+        nonce: of the connection. Responses that were made for another connection are discarded.
         """
         self.disconnected()
         self._nonce = nonce
         self._stages = ReplicaStages()
 
     def disconnected(self) -> None:
-        """The connection is over. Dataflows go on, and wait for the next one."""
+        """End the connection. Dataflows go on, and wait for the next one."""
         self._stages = None
-        self._told = []
-        self._telling.silence()
+        self._initial = []
+        self._reporter.silence()
         if self._runtime is not None:
             self._runtime.forget_answers()
 
     def receive(self, command: Command) -> None:
         """Take a command of the present connection.
 
-        Raises `ProtocolViolation`, `StaleEpoch`: then the connection is to be ended, and nothing of the
-        command was done.
+        Raises `ProtocolViolation`, `StaleEpoch`: then the connection is to be ended, and the command had no
+        effect.
         """
         if self._halted:
             return
@@ -118,10 +118,10 @@ class Replica:
                 message="CreateDataflow",
             )
         if self._stages.stage is not Stage.COMPUTATION:
-            self._told.append(command)
+            self._initial.append(command)
         elif isinstance(command, InitializationComplete):
-            told, self._told = self._told, []
-            self._begin([*told, command])
+            initial, self._initial = self._initial, []
+            self._begin([*initial, command])
         else:
             assert self._history is not None
             self._history.push(command)
@@ -144,10 +144,10 @@ class Replica:
 
     # -- agreeing with a controller -------------------------------------------------------------
 
-    def _begin(self, told: list[Command]) -> None:
-        """All that is wanted has been told: become it."""
-        timely = next(c.config for c in told if isinstance(c, CreateTimely))
-        instance = next(c.config for c in told if isinstance(c, CreateInstance))
+    def _begin(self, initial: list[Command]) -> None:
+        """Reconcile with the initial commands of a connection, once they are complete."""
+        timely = next(c.config for c in initial if isinstance(c, CreateTimely))
+        instance = next(c.config for c in initial if isinstance(c, CreateInstance))
         if self._runtime is None:
             self._runtime = self._make_runtime(timely, instance, self._wake)
             self._runs = timely
@@ -157,7 +157,7 @@ class Replica:
             return
         if self._history is not None:
             self._drop_broken(self._runtime, self._history)
-        agreed = reconcile(None if self._history is None else self._history.commands, told)
+        agreed = reconcile(None if self._history is None else self._history.commands, initial)
         if agreed.halt is not None:
             self._end(agreed.halt)
             return
@@ -165,7 +165,7 @@ class Replica:
         self._become(agreed, self._runtime)
 
     def _drop_broken(self, runtime: Runtime, history: History) -> None:
-        """Dataflows that cannot go on here, where a fresh replica could, are not to be kept."""
+        """Drop dataflows that cannot go on here, but could on a fresh replica."""
         for id in runtime.broken():
             runtime.allow_compaction(id, END)
             runtime.forget(id)
@@ -175,16 +175,16 @@ class Replica:
         for compaction in agreed.first:
             runtime.allow_compaction(compaction.id, compaction.frontier)
         runtime.forget_answers()
-        for id in (*self._telling.begin(), *agreed.drop):
+        for id in (*self._reporter.begin(), *agreed.drop):
             runtime.forget(id)
         self._history = History(agreed.history, slack=_SLACK)
         for dataflow in agreed.keep:
-            self._telling.exported(dataflow)
+            self._reporter.exported(dataflow)
         self._parameters = Parameters()
         runtime.configure(self._parameters)
         for command in agreed.then:
             self._apply(command)
-        self._telling.answer([_agreed(agreed)])
+        self._reporter.answer([_agreed(agreed)])
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Replica:
                 self._parameters = self._parameters.updated(parameters)
                 runtime.configure(self._parameters)
             case CreateDataflow(dataflow):
-                self._telling.exported(dataflow)
+                self._reporter.exported(dataflow)
                 runtime.create_dataflow(dataflow)
             case Schedule(id):
                 runtime.schedule(id)
@@ -208,7 +208,7 @@ class Replica:
                 runtime.allow_writes(id)
             case AllowCompaction(id, frontier):
                 runtime.allow_compaction(id, frontier)
-                if frontier.ended and not self._telling.dropped(id):
+                if frontier.ended and not self._reporter.dropped(id):
                     runtime.forget(id)
             case CreateInstance() | CreateTimely() | InitializationComplete():
                 pass  # the runtime is made with them
@@ -216,7 +216,7 @@ class Replica:
     # -- work -----------------------------------------------------------------------------------
 
     def step(self, seconds: float) -> bool:
-        """Work for about so long; whether there is more to do at once."""
+        """Work for about `seconds`. Returns whether there is more to do at once."""
         runtime = self._runtime
         if runtime is None or self._halted:
             return False
@@ -228,38 +228,38 @@ class Replica:
         except ComputeError as error:
             self._end(error)
             return False
-        self._telling.answer(runtime.answers())
-        if self._telling.due(runtime.moved(), busy, self._parameters.maintenance_interval):
-            for id in self._telling.report(runtime.frontiers()):
+        self._reporter.answer(runtime.answers())
+        if self._reporter.due(runtime.moved(), busy, self._parameters.maintenance_interval):
+            for id in self._reporter.report(runtime.frontiers()):
                 runtime.forget(id)
         return busy
 
     def responses(self) -> list[Response]:
-        """What there is to be sent on the present connection, in order.
+        """Take the responses for the present connection, in order.
 
-        Raises `ProtocolViolation` where it may not be said, which is a mistake of the replica's.
+        Raises `ProtocolViolation` for a response that is not allowed, which is a bug of the replica.
         """
-        found = self._telling.take()
+        found = self._reporter.take()
         if self._stages is not None:
             for response in found:
                 self._stages.sent(response)
         return found
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         if self._runtime is None:
             raise ResultGone("there is no result of that token", fix="ask again")
         return self._runtime.fetch(token)
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop the runtime."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.close()
 
     def _end(self, error: ComputeError) -> None:
         self._halted = True
-        self._telling.silence()
+        self._reporter.silence()
         self._halt(error)
 
 

@@ -19,7 +19,7 @@ from penstock.compute.replica.runtime import Reached
 
 @dataclass(frozen=True, slots=True)
 class NotReported:
-    """Nothing has been told. The first to be told is `lower` or later.
+    """The guard before the first report, which is at `lower` or later.
 
     >>> NotReported(Frontier(5)).allows(Frontier(4)), NotReported(Frontier(5)).allows(END)
     (False, True)
@@ -33,7 +33,7 @@ class NotReported:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """`frontier` has been told; only a later one may follow, after END none.
+    """The guard after a report of `frontier`: only a later one may follow, after END none.
 
     >>> Reported(Frontier(5)).allows(Frontier(5)), Reported(END).allows(END)
     (False, False)
@@ -49,7 +49,7 @@ Guard: TypeAlias = NotReported | Reported
 
 
 class HasReached(Protocol):
-    """How far an export has come, of each kind (`replica.runtime.Reached`)."""
+    """The frontiers of an export (`replica.runtime.Reached`)."""
 
     @property
     def write(self) -> Frontier: ...
@@ -63,10 +63,10 @@ class HasReached(Protocol):
 class ReportedFrontiers:
     """The guards of one index or collection export.
 
-    >>> told = ReportedFrontiers.since("u1", Frontier(5))
-    >>> told.advance(write=Frontier(7), input=Frontier(9), output=Frontier(4))
+    >>> reported = ReportedFrontiers.since("u1", Frontier(5))
+    >>> reported.advance(write=Frontier(7), input=Frontier(9), output=Frontier(4))
     Frontiers(id='u1', write=Frontier(time=7), input=Frontier(time=9), output=None)
-    >>> told.advance(write=Frontier(7), input=Frontier(8), output=Frontier(4))
+    >>> reported.advance(write=Frontier(7), input=Frontier(8), output=Frontier(4))
     """
 
     id: Id
@@ -76,48 +76,48 @@ class ReportedFrontiers:
 
     @classmethod
     def since(cls, id: Id, as_of: Frontier) -> ReportedFrontiers:
-        """Nothing is told yet: of an export that was created or kept at `as_of`."""
+        """Guards of an export that was created or kept at `as_of`, before any report."""
         return cls(id, NotReported(as_of), NotReported(as_of), NotReported(as_of))
 
     @property
     def ended(self) -> bool:
-        """Whether END was told of each kind: nothing more may be told."""
+        """Whether END of each kind was reported: nothing more may follow."""
         return self.write == self.input == self.output == Reported(END)
 
     def advance(self, *, write: Frontier, input: Frontier, output: Frontier) -> Frontiers | None:
-        """What of this may be told now, and is taken for told; None where there is nothing."""
-        told = Frontiers(
+        """Report the frontiers that are allowed now; None if there are none."""
+        reported = Frontiers(
             self.id,
             write if self.write.allows(write) else None,
             input if self.input.allows(input) else None,
             output if self.output.allows(output) else None,
         )
-        if told == Frontiers(self.id):
+        if reported == Frontiers(self.id):
             return None
-        self.write = _after(self.write, told.write)
-        self.input = _after(self.input, told.input)
-        self.output = _after(self.output, told.output)
-        return told
+        self.write = _after(self.write, reported.write)
+        self.input = _after(self.input, reported.input)
+        self.output = _after(self.output, reported.output)
+        return reported
 
     def reached(self, reached: HasReached) -> Frontiers | None:
-        """`advance`, with what a runtime says."""
+        """Report the frontiers of a runtime, as `advance` does."""
         return self.advance(write=reached.write, input=reached.input, output=reached.output)
 
     def dropped(self) -> Frontiers | None:
-        """END of each kind of which it was not told."""
+        """Report END of each kind that has not ended."""
         return self.advance(write=END, input=END, output=END)
 
 
-def _after(guard: Guard, told: Frontier | None) -> Guard:
-    return guard if told is None else Reported(told)
+def _after(guard: Guard, reported: Frontier | None) -> Guard:
+    return guard if reported is None else Reported(reported)
 
 
 INTERVAL = 25
-"""Milliseconds between two reports of frontiers while there is other work, where nothing else is set."""
+"""Default milliseconds between two reports of frontiers while there is other work."""
 
 
 class Reporter:
-    """The responses of the present connection. Silent until it is told to begin. clock: milliseconds."""
+    """The responses on the present connection. Silent until `begin`. clock: milliseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.silent = True
@@ -129,14 +129,14 @@ class Reporter:
         self._anew = False
 
     def silence(self) -> None:
-        """The connection is over: what was not told is not told any more."""
+        """Discard unsent responses: the connection has ended."""
         self.silent = True
         self._out.clear()
 
     def begin(self) -> list[Id]:
-        """A connection has said all that it wants; nothing has been reported to it.
+        """Begin reporting on a connection whose initial commands are complete.
 
-        Returns the exports that were dropped before it and of which nobody needs to hear.
+        Returns the exports that were dropped before it, whose end need not be reported.
         """
         self.silent = False
         self._anew = True
@@ -146,47 +146,47 @@ class Reporter:
         return dropped
 
     def exported(self, dataflow: Dataflow) -> None:
-        """There are the exports of a dataflow, from its as-of on."""
+        """Report the exports of a dataflow, from its as-of on."""
         for export in dataflow.exports:
             if isinstance(export, IndexExport | CollectionExport):
                 self._guards[export.id] = ReportedFrontiers.since(export.id, dataflow.as_of)
 
     def dropped(self, id: Id) -> bool:
-        """An export is dropped; whether its end has still to be told."""
+        """Record a dropped export. Returns whether its end has still to be reported."""
         if id in self._guards:
             self._dropped[id] = None
             return True
         return False
 
     def answer(self, answers: Iterable[Response]) -> None:
-        """Tell some answers."""
+        """Queue answers."""
         if not self.silent:
             self._out.extend(answers)
 
     def due(self, moved: bool, busy: bool, interval: int | None) -> bool:
         """Whether frontiers are to be reported: at once, or now and then while there is other work.
 
-        moved: some may have risen. To a connection that has heard none, all are told.
+        moved: some may have risen. A new connection gets all of them.
         """
         wait = INTERVAL if interval is None else interval
         idle = not busy or self._clock() - self._reported_at >= wait
         return not self.silent and (moved or self._anew) and idle
 
     def report(self, reached: Mapping[Id, Reached]) -> list[Id]:
-        """Report what has risen. Returns what was dropped and whose end has been told: to be forgotten."""
+        """Report risen frontiers. Returns the dropped exports whose end is reported, to be forgotten."""
         self._reported_at = self._clock()
         self._anew = False
         for id, guard in self._guards.items():
             found = reached.get(id)
-            told = None if found is None else guard.reached(found)
-            if told is not None:
-                self._out.append(told)
+            reported = None if found is None else guard.reached(found)
+            if reported is not None:
+                self._out.append(reported)
         ended = [id for id in self._dropped if self._guards[id].ended]
         for id in ended:
             del self._dropped[id], self._guards[id]
         return ended
 
     def take(self) -> list[Response]:
-        """What is to be sent now."""
+        """Take the queued responses."""
         out, self._out = self._out, []
         return out

@@ -43,22 +43,22 @@ class DataflowRun(ABC):
 
     @property
     def read_upper(self) -> Frontier:
-        """It has read its inputs before it, and will not read them there again."""
+        """The frontier up to which inputs have been read, and will not be read again."""
         return END if self.ended or self.failed is not None else self.upper
 
     @property
     def broken(self) -> bool:
-        """Whether it fails here, now or soon, where one that is built anew may succeed."""
+        """Whether it fails, now or soon, where a rebuilt dataflow may succeed."""
         return self.failed is not None and not self.failed.lasting
 
     def drop(self, export: ExportWriter) -> None:
-        """End an export that nobody wants any more."""
+        """Drop an export."""
         self.wanted.discard(export.id)
         with self.exporting:
             export.drop()
 
     def fail(self, cause: Exception) -> None:
-        """Answer with an error from its upper on."""
+        """Fail from the upper on."""
         self._fail(self.as_of if self.upper.time is None else self.upper.time, cause)
 
     def _pass_on(self, failure: Failed) -> None:

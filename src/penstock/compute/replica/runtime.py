@@ -1,9 +1,8 @@
-"""What runs the dataflows of a replica: the in-process engine or Spark. The replica's shell does not know
-which.
+"""Interface of the runtimes that run the dataflows of a replica: in process, on workers, or on Spark.
 
-The shell has checked the stage and order of commands, has reconciled, and guards what frontiers are
-reported. A runtime is told what to build and is asked to `step`; it tells its frontiers as they are, and
-its other answers once.
+The replica has checked the stage and order of commands, has reconciled, and guards which frontiers are
+reported. A runtime receives commands and is stepped; it returns its present frontiers, and each other answer
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from penstock.compute.protocol.responses import (
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far an export has come, of each kind (see `Frontiers`), and from when on it can be read."""
+    """The frontiers of an export (see `Frontiers`), and its since."""
 
     write: Frontier
     input: Frontier
@@ -39,7 +38,7 @@ Answer = PeekResponse | SubscribeResponse | CopyToResponse | Status
 
 
 class Runtime(ABC):
-    """Builds dataflows, keeps their exports, answers peeks. Used by one thread.
+    """A runtime: builds dataflows, maintains their exports, answers peeks. Used by one thread.
 
     config: of the instance. wake: called, from any thread, when there is something to `step` for without a
         command.
@@ -53,14 +52,13 @@ class Runtime(ABC):
 
     @abstractmethod
     def configure(self, parameters: Parameters) -> None:
-        """Settings for everything, also for what is there already. All of them, merged."""
+        """Apply settings, all of them merged, to new and existing dataflows."""
 
     @abstractmethod
     def create_dataflow(self, dataflow: Dataflow) -> None:
-        """Make it known. It does not run before each of its exports is scheduled or dropped.
+        """Create a dataflow. It does not run before each of its exports is scheduled or dropped.
 
-        A dataflow that cannot be built (a bad plan, an import that is gone) is there all the same, as one
-        that has failed.
+        A dataflow that cannot be built (a bad plan, a missing import) exists all the same, as a failed one.
         """
 
     @abstractmethod
@@ -73,44 +71,52 @@ class Runtime(ABC):
 
     @abstractmethod
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
-        """Times below it need not be told apart. END: stop it and give back what it has; then `frontiers`
-        tells END of each kind, until `forget`. Other dataflows that read it are served as long as they do."""
+        """Allow an export to merge times before `frontier`. END: drop it.
+
+        A dropped export reports END of each kind in `frontiers`, until `forget`, and stays readable for the
+        dataflows that read it already.
+        """
 
     @abstractmethod
     def peek(self, peek: Peek) -> None:
-        """Answer it when its time is settled, in slices."""
+        """Answer a peek once its time is settled, in slices."""
 
     @abstractmethod
     def cancel_peek(self, uuid: bytes) -> None:
-        """Answer `Canceled` at once, if it is not answered."""
+        """Answer `Canceled` at once, if the peek is pending."""
 
     @abstractmethod
     def forget_answers(self) -> None:
-        """The connection is another one: drop pending peeks and untold answers, without a word."""
+        """Drop pending peeks and pending answers: a new connection begins."""
 
     @abstractmethod
     def forget(self, id: Id) -> None:
-        """An export that was dropped and whose frontiers have been told."""
+        """Forget a dropped export whose final frontiers were reported."""
 
     @abstractmethod
     def step(self, seconds: float) -> bool:
-        """Work for about so long, peeks and inputs in turn. Whether there is more to do at once."""
+        """Work for about `seconds`, on peeks and inputs in turn.
+
+        Returns whether there is more to do at once.
+        """
 
     @abstractmethod
     def frontiers(self) -> Mapping[Id, Reached]:
-        """Of all indexes and collection exports that it knows."""
+        """The frontiers of all indexes and collection exports."""
 
     @abstractmethod
     def answers(self) -> list[Answer]:
-        """What there is to tell since the last time, in order."""
+        """The answers since the last call, in order."""
 
     def moved(self) -> bool:
-        """Whether `frontiers` may differ from what they were when they were last asked for."""
+        """Whether `frontiers` may have changed since the last call."""
         return True
 
     def broken(self) -> Sequence[Id]:
-        """Exports that have failed by something around them, such as a collection that went on without them,
-        or are about to, where a fresh replica may succeed."""
+        """Exports that have failed or will fail where a fresh replica may succeed.
+
+        The cause is outside of the dataflow, such as a collection that was written by another process.
+        """
         return ()
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:

@@ -35,7 +35,7 @@ def milliseconds() -> int:
 
 
 class RuntimeCore(Runtime, Generic[IndexT, RunT]):
-    """Commands are given by one thread. Responses may come from any.
+    """The shared core of runtimes. Commands come from one thread, responses from any.
 
     folder: for copies (`copies/`) and large results (`stash/`). clock: milliseconds. timer: seconds.
     """
@@ -67,11 +67,11 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
 
     @abstractmethod
     def _build(self, dataflow: Dataflow) -> RunT:
-        """The dataflow, not yet started; one that has failed if it cannot be built."""
+        """Build a dataflow, not yet started; a failed one if it cannot be built."""
 
     @abstractmethod
     def _advance_soon(self, running: RunT) -> None:
-        """Let a dataflow work: there may be something to do for it."""
+        """Give a dataflow a turn: it may have work."""
 
     @abstractmethod
     def _end(self, running: RunT) -> None:
@@ -99,7 +99,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
             self._start_if_scheduled(running)
 
     def _start_if_scheduled(self, running: RunT) -> None:
-        """Let it run, unless an export that is wanted has still to be scheduled."""
+        """Start it, unless one of its exports is not scheduled yet."""
         if not running.dataflow.export_ids & self._unscheduled.keys():
             running.started = True
             self._advance_soon(running)
@@ -162,7 +162,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         return self._stash.fetch(token)
 
     def _respond(self, answer: Answer) -> None:

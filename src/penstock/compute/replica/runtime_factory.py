@@ -1,4 +1,4 @@
-"""Which runtime a replica runs."""
+"""Choice of the runtime of a replica."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.compute.replica.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What a replica is given by those who started it."""
+class _Options:
+    """Options of the replica process."""
 
     state: Path
     allow_callables: bool
@@ -33,20 +33,22 @@ def make_runtime(
     collections: str | None = None,
     allow_callables: bool = False,
 ) -> Runtime:
-    """The runtime that a replica is asked for. Bind the keywords, and `Replica` can call it.
+    """Make the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
 
     state:       a folder of this replica alone.
-    collections: where the collections are, instead of where the controller says.
-    allow_callables: whether Python functions of others are run.
+    collections: URI of the store, in place of the one of the controller.
+    allow_callables: whether plans may carry Python functions.
 
-    Raises what opening the collections raises, and `BadInput` where the runtime is not installed.
+    Raises what opening the collections raises, and `BadInput` if the runtime is not installed.
     """
     if collections is not None:
         instance = replace(instance, collections=collections)
-    return _RUNTIMES[timely.runtime](_Place(state, allow_callables), timely, instance, wake)
+    return _RUNTIMES[timely.runtime](_Options(state, allow_callables), timely, instance, wake)
 
 
-def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]) -> Runtime:
+def _here(
+    options: _Options, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
+) -> Runtime:
     if timely.workers > 1:
         from penstock.compute.replica.workers.runtime.runtime import Workers
 
@@ -54,15 +56,15 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
             instance,
             wake,
             number=timely.workers,
-            folder=place.state,
-            allow_callables=place.allow_callables,
+            folder=options.state,
+            allow_callables=options.allow_callables,
         )
     here = InProcessRuntime(
         instance,
         wake,
         collections=open_collections(instance.collections),
-        folder=place.state,
-        plans=Plans(place.allow_callables),
+        folder=options.state,
+        plans=Plans(options.allow_callables),
         watched=True,
         memory=memory_of_process,
     )
@@ -72,13 +74,13 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
 
 
 def _on_spark(
-    place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
+    options: _Options, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
 ) -> Runtime:
     from penstock.compute.replica.spark.runtime import SparkRuntime
 
-    return SparkRuntime(instance, wake, state=place.state, allow_callables=place.allow_callables)
+    return SparkRuntime(instance, wake, state=options.state, allow_callables=options.allow_callables)
 
 
 _RUNTIMES: Mapping[
-    RuntimeName, Callable[[_Place, TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
+    RuntimeName, Callable[[_Options, TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
 ] = {"here": _here, "spark": _on_spark}

@@ -71,7 +71,7 @@ class CollectionWriter(ExportWriter):
         self._computed = upper
 
     def allow(self) -> None:
-        """It may write from now on."""
+        """Allow writing from now on."""
         self._allowed = True
 
     def fail(self, failed: Failed) -> None:

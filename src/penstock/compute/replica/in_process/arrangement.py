@@ -1,7 +1,7 @@
 """An index in memory: rows by key, right at all times from `since` to before `upper`.
 
 What is kept is the latest state and a way back. `_rows` files every row under its key, as after the last
-change; `_undo` tells per key what changed and when, so that a reader at an earlier time takes back what came
+change; `_undo` has per key what changed and when, so that a reader at an earlier time takes back what came
 later. Readers mostly read near the upper, so there is little to take back; and moving the since needs no
 merging: the way back is cut off at its far end, a slice at a time. `_log` has the same changes by time, for
 dataflows that read the index.
@@ -69,7 +69,7 @@ class Version(NamedTuple):
 
 
 class Hold:
-    """Keeps an arrangement readable from `time` on. Move it forward, or release it."""
+    """A read hold: keeps an arrangement readable from `time` on. Move it forward, or release it."""
 
     __slots__ = ("_arrangement", "time")
 
@@ -116,13 +116,13 @@ class Arrangement:
 
     @property
     def key_width(self) -> int:
-        """The number of values by which it is looked up."""
+        """The number of key columns."""
         return self.keying.width
 
     # -- written by one dataflow ----------------------------------------------------------------
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
-        """Apply some of the changes of a time, which is not before the upper. Readers do not see them yet."""
+        """Apply some of the changes of a time, not before the upper. Readers do not see them yet."""
         if not changes:
             return
         self._last = time
@@ -132,20 +132,20 @@ class Arrangement:
         key_of, rows = self.keying.of_row, self._rows
         for row, weight in changes:
             key = key_of(row)
-            piece = rows.piece(key)
-            there = piece.get(key)
+            bucket = rows.bucket(key)
+            there = bucket.get(key)
             if there is None or there is _GONE:
-                piece[key] = row if weight == 1 else {row: weight}
+                bucket[key] = row if weight == 1 else {row: weight}
             elif there.__class__ is dict:
-                _change(piece, key, there, row, weight, way_back)  # type: ignore[arg-type]
+                _change(bucket, key, there, row, weight, way_back)  # type: ignore[arg-type]
             elif there != row:
-                piece[key] = {there: 1, row: weight}  # type: ignore[dict-item]
+                bucket[key] = {there: 1, row: weight}  # type: ignore[dict-item]
             elif weight != -1:
-                piece[key] = {row: 1 + weight}
+                bucket[key] = {row: 1 + weight}
             elif way_back:
-                piece[key] = _GONE
+                bucket[key] = _GONE
             else:
-                del piece[key]
+                del bucket[key]
             self.weight += weight
             if way_back:
                 self._remember(key, time, row, weight)
@@ -153,27 +153,27 @@ class Arrangement:
         self._undo.divide()
 
     def advance(self, upper: Frontier) -> None:
-        """Everything before `upper` has been added."""
+        """Settle all times before `upper`: their changes have been added."""
         if self._open:
             self._close(self._last)
         self.upper = upper
 
     def fail(self, failed: Failed) -> None:
-        """From its time on the contents are an error."""
+        """Replace the contents from the failure's time on by its error."""
         self._open.clear()
         self.failed = failed
         self.upper = Frontier(failed.time + 1)
 
     def clear(self) -> None:
-        """Start again. Only where no time is settled yet."""
+        """Start again, before any time is settled."""
         self._rows, self._undo, self.weight = IncrementalDict(), IncrementalDict(), 0
         self._open.clear()
 
     def _remember(self, key: _Key, time: int, row: Row, weight: int) -> None:
-        piece = self._undo.piece(key)
-        entries = piece.get(key)
+        bucket = self._undo.bucket(key)
+        entries = bucket.get(key)
         if entries is None:
-            piece[key] = [time, row, weight]
+            bucket[key] = [time, row, weight]
         else:
             entries += (time, row, weight)
 
@@ -184,9 +184,9 @@ class Arrangement:
             self._take_back(self.keying.of_row(row), time, row)
 
     def _take_back(self, key: _Key, time: int, row: Row) -> None:
-        """What cancelled out within a time is no part of the way back: the log does not tell it either."""
-        piece = self._undo.piece(key)
-        entries = piece.get(key, [])  # none, where the since has passed the time meanwhile
+        """What cancelled out within a time is no part of the way back: the log has no entry for it either."""
+        bucket = self._undo.bucket(key)
+        entries = bucket.get(key, [])  # none, where the since has passed the time meanwhile
         kept = [
             part
             for at in range(0, len(entries), 3)
@@ -194,7 +194,7 @@ class Arrangement:
             for part in entries[at : at + 3]
         ]
         if kept:
-            piece[key] = kept
+            bucket[key] = kept
         else:
             self._without_way_back(key)
 
@@ -215,7 +215,7 @@ class Arrangement:
         Changes may be applied between two lists, and are not seen.
         """
         out: list[Counted] = []
-        for keys in self._rows.keys_by_piece():
+        for keys in self._rows.keys_by_bucket():
             for start in range(0, len(keys), SCANNED):
                 part = keys[start : start + SCANNED]
                 if self._last > time:
@@ -229,8 +229,8 @@ class Arrangement:
         yield out
 
     def _latest(self, keys: list[_Key], out: list[Counted]) -> None:
-        """Add the rows of some keys of one piece, as after the last change."""
-        get = self._rows.piece(keys[0]).get
+        """Add the rows of some keys of one bucket, as after the last change."""
+        get = self._rows.bucket(keys[0]).get
         for key in keys:
             there = get(key)
             if there.__class__ is dict:
@@ -250,21 +250,21 @@ class Arrangement:
 
     @property
     def remembered(self) -> int:
-        """How many times are told apart."""
+        """The number of times that are still distinguished."""
         return len(self._log)
 
     # -- compaction -----------------------------------------------------------------------------
 
     @property
     def least(self) -> Frontier:
-        """The earliest time that somebody may read."""
+        """The earliest held time."""
         if self._least is None:
             self._least = min((Frontier(hold.time) for hold in self._holds), default=END)
             self._least = min(self._least, self.since)
         return self._least
 
     def hold(self, time: int) -> Hold:
-        """Keep it readable from `time` on, which is not before `least`."""
+        """Hold it readable from `time` on, not before `least`."""
         hold = Hold(self, time)
         self._holds.add(hold)
         self._least = None
@@ -279,16 +279,16 @@ class Arrangement:
 
     @property
     def held(self) -> bool:
-        """Whether somebody reads it."""
+        """Whether a reader holds it."""
         return bool(self._holds)
 
     def allow_compaction(self, since: Frontier) -> None:
-        """Nobody else will ask for times before `since`."""
+        """Merge times before `since`, unless a reader holds them."""
         self.since = max(self.since, since)
         self._least = None
 
     def compact(self, most: int = 2000) -> bool:
-        """Forget about `most` changes that nobody needs to tell apart any more; whether there are more."""
+        """Compact about `most` changes below the holds. Returns whether there are more."""
         least, log = self.least, self._log
         while log and least >= Frontier(log[0].time):
             changes = log[0].changes
@@ -305,18 +305,18 @@ class Arrangement:
         return False
 
     def free(self) -> bool:
-        """Give back a part of the memory of one that nobody reads any more; whether there is more."""
+        """Free a part of the memory of an unused arrangement. Returns whether there is more."""
         self._log.clear()
-        for pieces in (self._rows.pieces, self._undo.pieces):
-            if pieces:
-                pieces.pop()
+        for buckets in (self._rows.buckets, self._undo.buckets):
+            if buckets:
+                buckets.pop()
                 return True
         return False
 
     def _forget(self, key: _Key, least: Frontier) -> None:
         """Cut off the way back of a key at what nobody needs."""
-        piece = self._undo.piece(key)
-        entries = piece.get(key)
+        bucket = self._undo.bucket(key)
+        entries = bucket.get(key)
         if entries is None:
             return
         at = 0
@@ -328,10 +328,10 @@ class Arrangement:
             self._without_way_back(key)
 
     def _without_way_back(self, key: _Key) -> None:
-        self._undo.piece(key).pop(key, None)
-        piece = self._rows.piece(key)
-        if piece.get(key) is _GONE:
-            del piece[key]
+        self._undo.bucket(key).pop(key, None)
+        bucket = self._rows.bucket(key)
+        if bucket.get(key) is _GONE:
+            del bucket[key]
 
 
 class ArrangementWriter(IndexWriter):
@@ -354,7 +354,7 @@ class ArrangementWriter(IndexWriter):
 
 
 def _change(
-    piece: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
+    bucket: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
 ) -> None:
     """Change the count of a row among those of a key."""
     count = there.get(row, 0) + weight
@@ -365,11 +365,11 @@ def _change(
     if len(there) == 1:
         ((other, count),) = there.items()
         if count == 1:
-            piece[key] = other
+            bucket[key] = other
     elif not there and way_back:
-        piece[key] = _GONE
+        bucket[key] = _GONE
     elif not there:
-        del piece[key]
+        del bucket[key]
 
 
 def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:

@@ -44,7 +44,7 @@ EngineRows: TypeAlias = list[tuple[Any, ...]]
 
 
 class Borders(Protocol):
-    """Of each source and sink by name, whether its rows are only added."""
+    """Names of sources and sinks, with whether they are append-only."""
 
     @property
     def source_append(self) -> Mapping[str, bool]: ...
@@ -57,7 +57,7 @@ class TickExecutor(Protocol):
     def program(self) -> Borders: ...
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
-        """Run a tick; the rows of each sink that gets some."""
+        """Run a tick. Returns the rows by sink."""
         ...
 
 
@@ -66,7 +66,7 @@ ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTickExecutor | None]
 
 
 def whole(dataflow: Dataflow, flow: Flow) -> TickExecutor:
-    """An engine for all of the rows."""
+    """An engine for the whole of a dataflow's rows."""
     return Engine(flow, columnar="never")
 
 
@@ -88,7 +88,7 @@ class TickSizer:
             yield part
 
     def took(self, rows: int, seconds: float) -> None:
-        """Learn from a tick."""
+        """Learn from the duration of a tick."""
         if seconds > _LONG and rows > LEAST:
             self.most = max(LEAST, min(self.most, rows) // 2)
         elif seconds < _SHORT and rows >= self.most:
@@ -125,12 +125,12 @@ class RunningDataflow(DataflowRun):
 
     @property
     def retry_at(self) -> float:
-        """When the next of what could not be done is to be tried again."""
+        """The time of the next retry."""
         return max(self._retry_at, *(export.retry_at for export in self.exports))
 
     @property
     def collections(self) -> tuple[Id, ...]:
-        """Those that it reads or writes, each once."""
+        """The collections that it reads or writes, each once."""
         written = (e.feed.id for e in self.exports if isinstance(e, CollectionWriter))
         read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))
         return tuple(dict.fromkeys((*written, *read)))
@@ -142,17 +142,17 @@ class RunningDataflow(DataflowRun):
 
     @property
     def makes(self) -> list[Arrangement]:
-        """The indexes that it keeps."""
+        """The indexes that it maintains."""
         return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
     @property
     def broken(self) -> bool:
-        """Whether it fails here, now or soon, where one that is built anew may succeed."""
+        """Whether it fails, now or soon, where a rebuilt dataflow may succeed."""
         gone = not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
         return gone or super().broken
 
     def slice(self) -> bool:
-        """Work for a few milliseconds; whether there was something to do."""
+        """Work for a few milliseconds. Returns whether there was work."""
         worked = False
         for export in self.exports:
             worked |= export.work()
@@ -179,7 +179,7 @@ class RunningDataflow(DataflowRun):
         return True
 
     def close(self) -> None:
-        """Nobody wants it any more."""
+        """Release inputs and exports."""
         self.alive = False
         self._end()
 

@@ -1,9 +1,9 @@
-"""When Python looks for garbage in a replica: never in the middle of work, and never through all of an index.
+"""Garbage collection in a replica: never in the middle of work, and never through all of an index.
 
-Left to itself, the collector goes through every object that is there again and again while an index grows: at
-a million rows that is a tenth of a second each time. Nearly all of what a replica makes is freed without it.
-So it looks at what is young, often and for little; and at everything only when there is nothing else to do,
-and a view was dropped, whose engine is freed by that alone, or a long time has passed.
+By default the collector goes through all objects again and again while an index grows: at a million rows that
+takes a tenth of a second each time. Nearly all objects of a replica are freed without it. So young objects
+are collected often, at little cost; all objects only when there is no other work, and a view was dropped
+(whose engine is freed by that alone) or a long time has passed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable
 
 YOUNG = 20_000
-"""How many objects are made before those are looked at: a millisecond or two."""
+"""Allocations before young objects are collected: a millisecond or two."""
 OLD = 300.0
-"""Seconds after which all objects are looked at, if the replica is idle."""
+"""Seconds after which all objects are collected, if the replica is idle."""
 SOON = 10.0
-"""Seconds after which they are, where a view was dropped: others may be dropped with it."""
+"""The same after a view was dropped: others may be dropped with it."""
 
 
 class GcPolicy:
-    """Takes the collector of this process over, until it is closed. timer: seconds."""
+    """The garbage-collection policy of this process, until it is closed. timer: seconds."""
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
@@ -30,7 +30,7 @@ class GcPolicy:
         gc.disable()
 
     def slice(self, busy: bool) -> None:
-        """Look a little; at everything if it is time and there is no other work."""
+        """Collect young objects; all of them when due and idle."""
         if gc.get_count()[0] > YOUNG:
             gc.collect(1)
         if not busy and self._timer() > self._due:
@@ -38,10 +38,10 @@ class GcPolicy:
             self._due = self._timer() + OLD
 
     def dropped(self) -> None:
-        """Something large was dropped."""
+        """Schedule a full collection soon: a view was dropped."""
         self._due = min(self._due, self._timer() + SOON)
 
     def close(self) -> None:
-        """Leave the collector as it was."""
+        """Restore the collector."""
         if self._was_enabled:
             gc.enable()

@@ -1,8 +1,7 @@
-"""A dict in pieces, none of which grows large: no operation on it takes long, however much it holds.
+"""A dict in buckets of bounded size: no operation takes long, however many entries it has.
 
-A dict of millions of entries stops for tens of milliseconds when it grows, and as long to have its keys
-listed. Here one piece at a time is divided in two as entries come (linear hashing), and a scan lists one
-piece at a time.
+A dict of millions of entries stops for tens of milliseconds when it grows, and as long to list its keys. Here
+one bucket at a time is split as entries are added (linear hashing), and a scan lists one bucket at a time.
 """
 
 from __future__ import annotations
@@ -13,74 +12,74 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-PIECE = 16_384
-"""About how many entries a piece has at most."""
+BUCKET = 16_384
+"""Approximate limit on the entries of a bucket."""
 _SPREAD = 0x9E3779B97F4A7C15
-"""Numbers that are all multiples of a power of two must not meet in one piece."""
+"""Multiplier that spreads hashes which are multiples of a power of two."""
 
 
 class IncrementalDict(Generic[K, V]):
     """A dict of `K` to `V`, without None as a value.
 
-    pieces: all of them. The one of a key is `pieces[place(key)]`, until something is added.
+    buckets: all of them. The bucket of a key is `buckets[bucket_number(key)]`, until an entry is added.
 
-    Invariant: pieces before `_divided` and those from `_half` on are filed by the larger mask, the others by
+    Invariant: buckets before `_divided` and those from `_half` on are filed by the larger mask, the others by
     the smaller one.
     """
 
-    __slots__ = ("_divided", "_half", "_large", "_scans", "_small", "most", "pieces")
+    __slots__ = ("_divided", "_half", "_large", "_scans", "_small", "buckets", "most")
 
-    def __init__(self, most: int = PIECE) -> None:
+    def __init__(self, most: int = BUCKET) -> None:
         self.most = most
-        self.pieces: list[dict[K, V]] = [{}]
+        self.buckets: list[dict[K, V]] = [{}]
         self._half: int = 1
         self._small = 0
         self._large = 1
         self._divided = 0
         self._scans = 0
 
-    def place(self, key: K) -> int:
-        """The number of the piece that has or would have a key."""
+    def bucket_number(self, key: K) -> int:
+        """The number of the bucket of a key, present or not."""
         h = hash(key) * _SPREAD >> 60
         at = h & self._small
         return at if at >= self._divided else h & self._large
 
-    def piece(self, key: K) -> dict[K, V]:
-        """The piece that has or would have a key; for reading, and for changing what is there."""
-        return self.pieces[self.place(key)]
+    def bucket(self, key: K) -> dict[K, V]:
+        """The bucket of a key, present or not; for reading, and for changing existing entries."""
+        return self.buckets[self.bucket_number(key)]
 
     def get(self, key: K) -> V | None:
-        return self.pieces[self.place(key)].get(key)
+        return self.buckets[self.bucket_number(key)].get(key)
 
     def __len__(self) -> int:
-        return sum(map(len, self.pieces))
+        return sum(map(len, self.buckets))
 
     def divide(self) -> None:
-        """Divide the next piece if it is full. To be called after each `most` additions, or oftener."""
-        if not self._scans and len(self.pieces[self._divided]) > self.most:
+        """Split the next bucket if it is full. Call it at least once per `most` additions."""
+        if not self._scans and len(self.buckets[self._divided]) > self.most:
             self._divide_next()
 
-    def keys_by_piece(self) -> Iterator[list[K]]:
-        """All keys that stay there, in lists of about a piece; others may be left out or not.
+    def keys_by_bucket(self) -> Iterator[list[K]]:
+        """All keys that stay present, a list per bucket; others may be left out or not.
 
-        Entries may come and go meanwhile. Pieces are not divided until it is exhausted or closed.
+        Entries may be added and removed meanwhile. No bucket is split until it is exhausted or closed.
         """
         self._scans += 1
         try:
-            for piece in self.pieces:
-                yield list(piece)
+            for bucket in self.buckets:
+                yield list(bucket)
         finally:
             self._scans -= 1
 
     def _divide_next(self) -> None:
-        full = self.pieces[self._divided]
+        full = self.buckets[self._divided]
         stays: dict[K, V] = {}
         goes: dict[K, V] = {}
         for key, value in full.items():
             h = hash(key) * _SPREAD >> 60
             (stays if h & self._large == self._divided else goes)[key] = value
-        self.pieces[self._divided] = stays
-        self.pieces.append(goes)
+        self.buckets[self._divided] = stays
+        self.buckets.append(goes)
         self._divided += 1
         if self._divided == self._half:
             self._half *= 2

@@ -25,7 +25,7 @@ from penstock.flow.flow import Flow
 
 
 class Inlet(ABC):
-    """A source of a flow, with what it reads.
+    """A source of a flow, and its input.
 
     First `snapshot` is read, once it is `ready`; then versions, whole times in order: `next_time` is that of
     the next one, if it is known, and all times before `known` are.
@@ -36,7 +36,7 @@ class Inlet(ABC):
     @property
     @abstractmethod
     def schema(self) -> Schema:
-        """Of its rows. Raises what the store raises."""
+        """The schema of its rows. Raises what the store raises."""
 
     @abstractmethod
     def ready(self, at: int) -> bool:
@@ -49,17 +49,17 @@ class Inlet(ABC):
     @property
     @abstractmethod
     def known(self) -> Frontier:
-        """Versions of times before it are all given or waiting to be taken."""
+        """The frontier of known versions: all before it are taken, or ready to be."""
 
     @property
     @abstractmethod
     def upper(self) -> Frontier:
-        """How far it can be read at present."""
+        """The upper of the input."""
 
     @property
     @abstractmethod
     def next_time(self) -> int | None:
-        """The time of the next version that is known."""
+        """The time of the next known version."""
 
     @abstractmethod
     def take(self) -> Version:
@@ -67,28 +67,28 @@ class Inlet(ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Get to know more, where `known` is before `upper`: the price of a slice."""
+        """Read more versions if `known` is before `upper`, for the price of a slice."""
 
     @abstractmethod
     def settled(self, upper: Frontier) -> None:
-        """Times before `upper` have been computed and are not read again."""
+        """Release times before `upper`, which have been computed."""
 
     def gone(self, at: int) -> bool:
-        """Whether what is to be read next is not there any more. at: where the snapshot is taken."""
+        """Whether the next times have been compacted. at: where the snapshot is taken."""
         return False
 
     @property
     def failed(self) -> Failed | None:
-        """Where what it reads has failed."""
+        """The failure of its input, if any."""
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Release the input."""
 
 
 class FromCollection(Inlet):
-    """A durable collection. upper: how far it was when the store was last looked at."""
+    """An input from a durable collection. upper: its upper at the last look at the store."""
 
     def __init__(self, source: str, feed: Feed) -> None:
         self.source = source
@@ -144,7 +144,7 @@ class FromCollection(Inlet):
 
 
 class FromIndex(Inlet):
-    """An index, read in place. It stays readable from the last time that was computed on."""
+    """An input from an index, read in place. It stays readable from the last time that was computed on."""
 
     def __init__(self, source: str, index: Arrangement, at: int) -> None:
         self.source = source
@@ -233,7 +233,7 @@ class SharedArrangements:
         self._now: list[tuple[SharedSide, _Window]] = []
 
     def engine(self, dataflow: Dataflow, flow: Flow) -> Engine:
-        """A new engine, which begins with the rows at the as-of of its dataflow."""
+        """Start a new engine with the rows at the as-of of its dataflow."""
         assert dataflow.as_of.time is not None
         return Engine(flow, columnar="never", shared=self._begin(dataflow.as_of.time))
 
@@ -270,7 +270,7 @@ class SharedArrangements:
         return slots
 
     def advance(self, upper: Frontier) -> None:
-        """Times before `upper`, and no others, have been fed whole."""
+        """Advance all joins: exactly the times before `upper` have been fed."""
         if upper.time:
             for shared, window in self._now:
                 window.time = upper.time - 1

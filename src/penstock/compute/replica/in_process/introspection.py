@@ -1,4 +1,4 @@
-"""What a replica sees of itself, told now and then to people (`Status`)."""
+"""Metrics and states that a replica reports to its controller now and then (`Status`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.in_process.dataflows import RunningDataflow
 
 SAMPLES = 1000
-"""How many of the last cancelled peeks are looked at."""
+"""Number of recent cancelled peeks that are sampled."""
 
 
 class Introspection:
-    """Looks at the dataflows of a replica every `interval` milliseconds; 0: never.
+    """Reports on the dataflows of a replica every `interval` milliseconds; 0: never.
 
-    clock: milliseconds. memory: the bytes that the process has, where that is told.
+    clock: milliseconds. memory: returns the bytes of the process, if they are to be reported.
     """
 
     def __init__(self, interval: int, clock: Callable[[], int], memory: Callable[[], int] | None) -> None:
@@ -25,15 +25,15 @@ class Introspection:
         self._interval = interval
         self._clock = clock
         self._due = clock()
-        self._told: dict[RunningDataflow, str] = {}
+        self._reported: dict[RunningDataflow, str] = {}
         self._cancels: deque[float] = deque(maxlen=SAMPLES)
 
     def canceled(self, seconds: float) -> None:
-        """A peek was cancelled, and that may have waited for so long."""
+        """Record the time that a cancellation may have waited."""
         self._cancels.append(seconds * 1000)
 
     def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:
-        """What there is to tell, if it is time."""
+        """The statuses to report, if they are due."""
         if not self._interval or self._clock() < self._due:
             return []
         self._due = self._clock() + self._interval
@@ -41,13 +41,13 @@ class Introspection:
         return [*self._news(running), Status(None, "replica", self._values(running, peeks))]
 
     def _news(self, running: list[RunningDataflow]) -> list[Status]:
-        """Of each dataflow what has become of it, once."""
+        """The new state of each dataflow whose state has changed."""
         found: list[Status] = []
         for each in running:
             text = _state(each)
-            if text != self._told.get(each):
+            if text != self._reported.get(each):
                 found += [Status(id, text) for id in sorted(each.wanted)]
-        self._told = {each: _state(each) for each in running}
+        self._reported = {each: _state(each) for each in running}
         return found
 
     def _values(self, running: list[RunningDataflow], peeks: int) -> tuple[tuple[str, float], ...]:
@@ -77,7 +77,7 @@ def _state(running: RunningDataflow) -> str:
 
 
 def memory_of_process() -> int:
-    """The bytes of memory that this process has; 0 where the system does not tell."""
+    """The resident memory of this process in bytes; 0 where it is unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

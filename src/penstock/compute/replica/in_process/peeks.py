@@ -37,7 +37,7 @@ _PLAIN = Finishing()
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """slices: of its work, when its time is settled."""
+    """A pending peek. slices: of its work, once its time is settled."""
 
     target: Arrangement | Feed = None  # type: ignore[assignment]
     run: PeekRun | None = None
@@ -55,7 +55,7 @@ class _Pending(PendingPeek):
 
 
 class InProcessPeeks(Peeks[Arrangement, _Pending]):
-    """Peeks at arrangements and at the feeds of collections."""
+    """The peeks at arrangements and at the feeds of collections."""
 
     def __init__(self, around: Surroundings[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
         super().__init__(around, stash)
@@ -69,7 +69,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
         self._waiting.clear()
 
     def slice(self, seconds: float) -> bool:
-        """Work for about so long on one peek; whether there was something to do."""
+        """Work on one peek for about `seconds`. Returns whether there was work."""
         self._wake()
         while self._ready:
             pending = self._ready.popleft()
@@ -80,7 +80,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
 
     @property
     def collections(self) -> set[Id]:
-        """The collections that peeks wait for."""
+        """The collections that pending peeks wait for."""
         return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
 
     def _ask_index(self, peek: Peek, index: Arrangement) -> None:
@@ -169,7 +169,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
 
 
 def index_parts(index: Arrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """The rows of an index that a peek may want: of its keys, or all. The index is held meanwhile."""
+    """Candidate rows of an index for a peek: those of its keys, or all. Holds the index meanwhile."""
     if peek.keys is None:
         yield from index.scan(peek.time)
         return

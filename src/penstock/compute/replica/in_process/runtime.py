@@ -34,7 +34,7 @@ PEEK_SLICE = 0.002
 
 
 class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
-    """A dataflow of arrangements that is being built. choose_engine: see `InProcessRuntime`."""
+    """The construction of a dataflow over arrangements. choose_engine: see `InProcessRuntime`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
 
 
 class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
-    """Runs dataflows on the in-process engine.
+    """The runtime on the in-process engine.
 
     collections: that they read and write; used by this thread only.
     folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one,
@@ -150,11 +150,11 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         self._watcher = watcher
 
     def collect(self, policy: GcPolicy) -> None:
-        """Look after the garbage of the process, until this is closed."""
+        """Apply a garbage-collection policy to the process, until this is closed."""
         self._gc = policy
 
     def noticed(self) -> None:
-        """Collections may have changed. May be called by any thread."""
+        """Report that collections may have changed. Callable from any thread."""
         self._news = True
         self.wake()
 

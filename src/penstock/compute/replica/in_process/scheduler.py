@@ -1,4 +1,4 @@
-"""Whose turn it is: dataflows that have something to do, one after the other, a slice each.
+"""Scheduler of dataflows in one thread: those with work take turns, a slice each.
 
 A dataflow has something to do when it is started, when a collection that it reads or writes has come
 farther, and when an index that it reads has. All others cost nothing.
@@ -15,7 +15,7 @@ from penstock.compute.replica.in_process.dataflows import RunningDataflow
 
 
 class DataflowScheduler:
-    """The dataflows of a replica, and who waits for whom. timer: seconds.
+    """The dataflows of a replica, and their dependencies. timer: seconds.
 
     moved: something has come farther since this was set to False.
 
@@ -36,32 +36,32 @@ class DataflowScheduler:
         self._graves: list[Arrangement] = []
 
     def add(self, running: RunningDataflow) -> None:
-        """A dataflow is there. It has no turn yet."""
+        """Add a dataflow, without a turn yet."""
         for id in running.collections:
             self._readers.setdefault(id, {})[running] = None
         for index in running.reads:
             self._index_readers.setdefault(index, {})[running] = None
 
     def give(self, running: RunningDataflow) -> None:
-        """It may have something to do."""
+        """Give a dataflow a turn: it may have work."""
         if running.alive and running not in self._has_turn:
             self._has_turn.add(running)
             self._turns.append(running)
 
     def risen(self, collections: Iterable[Id]) -> None:
-        """Collections have come farther."""
+        """Give turns to the readers of collections whose uppers have risen."""
         for id in collections:
-            self.moved = True  # it may be one that is written, whose frontier is told
+            self.moved = True  # it may be a written one, whose frontier is reported
             for running in self._readers.get(id, ()):
                 self.give(running)
 
     @property
     def collections(self) -> set[Id]:
-        """Those that dataflows read or write."""
+        """The collections that dataflows read or write."""
         return set(self._readers)
 
     def slice(self) -> bool:
-        """Let the next one work for a few milliseconds; whether there was one."""
+        """Let the next dataflow work for a few milliseconds. Returns whether there was one."""
         if self._later:
             self._try_again()
         if not self._turns:
@@ -81,11 +81,11 @@ class DataflowScheduler:
         return True
 
     def tidy(self, index: Arrangement) -> None:
-        """An index may have something to forget."""
+        """Queue an index for compaction."""
         self._untidy[index] = None
 
     def tidy_slice(self) -> bool:
-        """Forget a part of what nobody needs; whether there may be more."""
+        """Compact a part of the queued indexes. Returns whether there may be more."""
         if self._dying:
             dying, self._dying = self._dying, []
             for running in dying:
@@ -104,7 +104,7 @@ class DataflowScheduler:
         return False
 
     def end(self, running: RunningDataflow) -> None:
-        """Nobody wants its exports any more. It ends when nobody reads them, and so do those it has read."""
+        """End a dataflow whose exports are dropped, once it has no readers; likewise its inputs."""
         if not running.alive:
             return
         if any(index.held for index in running.makes):

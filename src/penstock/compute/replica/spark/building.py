@@ -49,7 +49,7 @@ class SparkIndex:
 
     @property
     def key_width(self) -> int:
-        """The number of values by which it is looked up."""
+        """The number of key columns."""
         return self.keying.width
 
     @property
@@ -59,15 +59,15 @@ class SparkIndex:
 
     @property
     def failed(self) -> Failed | None:
-        """The error that its contents are from some time on."""
+        """The failure that replaces its contents from a time on, if any."""
         return self.versions.failed
 
     def hold(self, time: int) -> Hold:
-        """Keep it readable from `time` on."""
+        """Hold it readable from `time` on."""
         return self.versions.hold(time)
 
     def allow_compaction(self, since: Frontier) -> None:
-        """Merge times before `since`, unless somebody holds them."""
+        """Merge times before `since`, unless a reader holds them."""
         self.since = max(self.since, since)
         move_hold(self.own, self.since)
 
@@ -83,7 +83,7 @@ class ResumableCollectionWriter(CollectionWriter):
 
 
 def move_hold(hold: Hold, since: Frontier) -> None:
-    """Let a hold keep what is readable from `since` on."""
+    """Move a hold to `since`."""
     if since.time is None:
         hold.release()
     else:
@@ -91,7 +91,7 @@ def move_hold(hold: Hold, since: Frontier) -> None:
 
 
 class LazyStore:
-    """A connection to the collections, opened when it is first wanted."""
+    """A connection to the collections, opened at first use."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -112,7 +112,7 @@ class LazyStore:
 
 
 class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
-    """A dataflow on Spark that is being built.
+    """The construction of a dataflow on Spark.
 
     folder: where each dataflow has one of its own. store: for the replica's thread.
     """

@@ -1,6 +1,6 @@
 """A dataflow on Spark: it takes what is new in its inputs, a tick of several times after the other.
 
-Each time is told apart within a tick, so a peek at any time is right. A process that was killed goes on after
+Times are distinguished within a tick, so a peek at any time is right. A process that was killed goes on after
 the last commit, and nothing is computed twice. Used by one thread at a time; what others look at changes in
 one step.
 """
@@ -67,7 +67,7 @@ class SparkDataflow(DataflowRun):
 
     @property
     def versions_wanted(self) -> bool:
-        """Whether somebody may still read what its sinks were."""
+        """Whether readers may still need the versions of its sinks."""
         return any(not versions.least.ended for versions in self.versions.values())
 
     def reads(self, other: SparkDataflow) -> bool:
@@ -78,7 +78,7 @@ class SparkDataflow(DataflowRun):
     # -- what is to be done ---------------------------------------------------------------------
 
     def advance(self, store: Collections, spark: Session) -> bool:
-        """Compute a tick of what there is to compute; whether there may be more to do at once.
+        """Compute a tick. Returns whether there may be more to do at once.
 
         Raises `SparkProcessDied` where Spark itself is gone, which nothing can go on without.
         """
@@ -195,7 +195,7 @@ class SparkDataflow(DataflowRun):
                     export.advance(upper)
 
     def work_exports(self) -> bool:
-        """Have exports do a slice of work of their own; whether there is more. Also after the end.
+        """Let exports do a slice of their own work, also after the end. Returns whether there is more.
 
         Raises what the store raises.
         """
@@ -235,7 +235,7 @@ class SparkDataflow(DataflowRun):
             self._state.close()
 
     def close(self, *, remove: bool) -> None:
-        """Nothing is computed any more. remove: and its folder is not wanted."""
+        """End the dataflow. remove: also its folder."""
         self._end()
         if remove and self._state is not None:
             self._state.remove()

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class GoesOn(Enum):
-    """Whether what was read until some time can be gone on with."""
+    """Whether reading can resume at a time."""
 
     YES = 1
     NOT_YET = 2
@@ -45,7 +45,7 @@ class GoesOn(Enum):
 
 
 class Import(ABC):
-    """A source of a flow, with what it reads. Used by one thread at a time."""
+    """A source of a flow, and its input. Used by one thread at a time."""
 
     def __init__(self, source: str, schema: Schema) -> None:
         self.source = source
@@ -53,7 +53,7 @@ class Import(ABC):
 
     @abstractmethod
     def upper(self, store: Collections) -> Frontier:
-        """How far it can be read at present."""
+        """The upper of the input."""
 
     @abstractmethod
     def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
@@ -69,15 +69,15 @@ class Import(ABC):
 
     @property
     def failed(self) -> Failed | None:
-        """Where what it reads has failed."""
+        """The failure of its input, if any."""
         return None
 
     def settled(self, upper: Frontier) -> None:
-        """Times before `upper` have been computed and are not read again."""
+        """Release times before `upper`, which have been computed."""
         return
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Release the input."""
         return
 
 
@@ -118,7 +118,10 @@ class FromCollection(Import):
 
 
 class FromVersions(Import):
-    """It stays readable from the last time that was computed on; `at` is the first one."""
+    """An input from an index in files.
+
+    It stays readable from the last time that was computed on; `at` is the first one.
+    """
 
     def __init__(self, source: str, schema: Schema, versions: Versions, at: int) -> None:
         super().__init__(source, schema)
@@ -137,7 +140,7 @@ class FromVersions(Import):
     def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
         if not self.versions.restored or self.versions.merged_to >= (upper.time or 0):
             return GoesOn.NO
-        # It may have come farther without a tick, which is not noted.
+        # It may have advanced without a tick, which is not recorded.
         return GoesOn.NOT_YET if self.versions.upper < upper else GoesOn.YES
 
     @property
@@ -154,7 +157,7 @@ class FromVersions(Import):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What is new in one source at one time."""
+    """The changes of one source at one time."""
 
     source: str
     time: int
@@ -162,7 +165,7 @@ class Version:
 
 
 class Inputs:
-    """What a dataflow reads. Used by one thread at a time.
+    """The inputs of a dataflow. Used by one thread at a time.
 
     seen: per source what the last tick that read something of it has read, by which it is known again.
     """
@@ -176,7 +179,7 @@ class Inputs:
         return all(one.upper(store).passed(at) for one in self.imports)
 
     def bound(self, store: Collections) -> Frontier:
-        """Up to where all of them can be read."""
+        """The upper of all inputs together."""
         return meet(one.upper(store) for one in self.imports)
 
     @property
@@ -186,7 +189,7 @@ class Inputs:
         return min(failures, key=lambda failure: failure.time, default=None)
 
     def settled(self, upper: Frontier) -> None:
-        """Times before `upper` have been computed and are not read again."""
+        """Release times before `upper`, which have been computed."""
         for one in self.imports:
             one.settled(upper)
 

@@ -57,12 +57,12 @@ class State:
 
     @property
     def append(self) -> Mapping[str, bool]:
-        """By source whether its rows have no weight."""
+        """By source, whether it is append-only."""
         assert self._driven is not None
         return self._driven.append
 
     def open(self, store: Collections, spark: Session) -> bool:
-        """Make it ready to run; False where it must wait until what it reads has come as far as it was.
+        """Prepare to run. False: its inputs have not reached its own position yet.
 
         What cannot be gone on with is removed at the first time. Raises `CheckpointDamaged` later on.
         """
@@ -162,7 +162,7 @@ def passed_on(flow: Flow) -> dict[str, str] | None:
 
 
 class PassedOn(Versions):
-    """The changes of the last tick, for those who are told of them at once. Nobody else reads them."""
+    """The changes of the last tick, for exports that take them at once. Nothing else reads them."""
 
     def __init__(self, as_of: int) -> None:
         super().__init__(Path(), (), as_of)

@@ -17,7 +17,7 @@ Work: TypeAlias = Callable[[Stores], None]
 
 
 class SparkThreads:
-    """A number of threads that do what they are given, in order as they become free."""
+    """A pool of threads that run jobs in order as they become free."""
 
     def __init__(self, name: str, size: int, uri: str) -> None:
         self._uri = uri
@@ -31,14 +31,14 @@ class SparkThreads:
             thread.start()
 
     def do(self, work: Work) -> None:
-        """Have it done by one of the threads; not at all once the crew is closed. It must not raise."""
+        """Run a job on one of the threads; not once the pool is closed. It must not raise."""
         with self._changed:
             if not self._closed:
                 self._waiting.append(work)
                 self._changed.notify()
 
     def close(self) -> None:
-        """Let the threads end what they do, and wait for them. What has not begun is not done."""
+        """Wait for running jobs to end, and discard the queued ones."""
         with self._changed:
             self._closed = True
             self._waiting.clear()

@@ -1,7 +1,7 @@
 """What a sink was at any time that somebody may still ask for: files of changes.
 
 The rows at a time are the sum of the changes up to it. Every tick adds a file, so some are merged from time
-to time: their changes at times that nobody needs to tell apart count as being at the last of these. Who
+to time: their changes at times that no reader distinguishes count as being at the last of these. Who
 wants to read holds a time. One thread at a time adds and merges; any number read meanwhile.
 """
 
@@ -34,7 +34,7 @@ _GROWTH = 4
 
 
 class Hold:
-    """Keeps versions readable from `time` on. Move it forward, or release it."""
+    """A read hold: keeps versions readable from `time` on. Move it forward, or release it."""
 
     def __init__(self, versions: Versions, time: int) -> None:
         self._versions = versions
@@ -52,7 +52,7 @@ class Versions:
 
     upper:  times before it are settled; of what `failed` at a time, the next time.
     failed: the error that its contents are from some time on.
-    merged_to: times before it cannot be told apart any more.
+    merged_to: times before it can no longer be distinguished.
     restored:  the files are those of an earlier process, or attempt.
     """
 
@@ -75,12 +75,12 @@ class Versions:
 
     @property
     def names(self) -> list[str]:
-        """The files that count, for the commit that makes it so."""
+        """The names of the present files, for a commit."""
         return [file.name for file in self._files]
 
     @property
     def count(self) -> int:
-        """How many changes are kept."""
+        """The number of stored changes."""
         return sum(file.count for file in self._files)
 
     def restore(self, names: Iterable[str], merged_to: int) -> None:
@@ -137,7 +137,7 @@ class Versions:
         self._merged += files[begin:]
 
     def fail(self, failed: Failed) -> None:
-        """From its time on the contents are an error."""
+        """Replace the contents from the failure's time on by its error."""
         self.failed = failed
         self.upper = Frontier(failed.time + 1)
 
@@ -193,7 +193,7 @@ class Versions:
 
     @property
     def least(self) -> Frontier:
-        """The earliest time that somebody may read; END where nobody does."""
+        """The earliest held time; END without holds."""
         with self._lock:
             return meet(Frontier(hold.time) for hold in self._holds)
 

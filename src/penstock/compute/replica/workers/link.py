@@ -37,7 +37,7 @@ from penstock.compute.replica.runtime import Answer, Reached
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message. Which of the workers it is, and what it needs."""
+    """The first message: the worker's number and configuration."""
 
     number: int
     workers: int
@@ -57,12 +57,12 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class ForgetAnswers:
-    """The connection of the replica is another one."""
+    """Drop pending answers: the replica has a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """An export that was dropped and whose frontiers have been told."""
+    """Forget a dropped export whose final frontiers were reported."""
 
     id: Id
 
@@ -92,9 +92,9 @@ ToWorker: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerResponse:
-    """What a worker has to tell.
+    """A response of a worker.
 
-    heard:     how many messages it had heard.
+    heard:     number of messages it had received.
     frontiers: of all its exports; None: as before. broken: exports that are to be built anew.
     """
 
@@ -106,7 +106,7 @@ class WorkerResponse:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A part of the rows of a stashed result; None: that was all, or `gone`: it is not there."""
+    """A part of the rows of a stashed result; None: the end, or `gone`: it does not exist."""
 
     number: int
     rows: Sequence[Counted] | None
@@ -117,15 +117,15 @@ FromWorker: TypeAlias = WorkerResponse | Fetched
 
 
 _LAST_WORDS = 5.0
-"""Seconds that a worker has to end by itself."""
+"""Seconds for a worker to end by itself."""
 
 
 class WorkerLink:
-    """Starts a worker. Used by one thread, but for what is said here.
+    """A started worker process. Used by one thread, unless stated otherwise.
 
     wake: called, from another thread, when something has come or the worker has ended.
-    sent: how many messages were sent to it. heard: how many it had heard when it spoke last.
-    frontiers, broken: what it said last of all its exports.
+    sent: number of messages sent to it. heard: number it had received at its last response.
+    frontiers, broken: of all its exports, by its last responses.
     """
 
     def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
@@ -135,7 +135,7 @@ class WorkerLink:
         self.broken: Sequence[Id] = ()
         self._number = begin.number
         self._wake = wake
-        self._said: deque[WorkerResponse] = deque()
+        self._received: deque[WorkerResponse] = deque()
         self._fetching: dict[int, SimpleQueue[Fetched | None]] = {}
         self._ended = threading.Event()
         ours, theirs = socket.socketpair()
@@ -162,25 +162,28 @@ class WorkerLink:
         return self._process.pid
 
     def send(self, message: ToWorker) -> None:
-        """Raises `ConnectionBroken` where the worker has ended."""
+        """Send a message. Raises `ConnectionBroken` if the worker has ended."""
         self.sent += 1
         self._send(message)
 
     def take(self) -> list[WorkerResponse]:
-        """What has come since. Raises `ConnectionBroken` where the worker has ended: so must the replica."""
+        """Take the responses since the last call.
+
+        Raises `ConnectionBroken` if the worker has ended: so must the replica.
+        """
         if self._ended.is_set():
             raise self._gone()
         taken: list[WorkerResponse] = []
-        while self._said:
-            said = self._said.popleft()
-            taken.append(said)
-            self.heard, self.broken = said.heard, said.broken
-            if said.frontiers is not None:
-                self.frontiers = said.frontiers
+        while self._received:
+            response = self._received.popleft()
+            taken.append(response)
+            self.heard, self.broken = response.heard, response.broken
+            if response.frontiers is not None:
+                self.frontiers = response.frontiers
         return taken
 
     def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
-        """The rows of a stashed result. Raises `ResultGone`, `ConnectionBroken`."""
+        """Read the rows of a stashed result. Raises `ResultGone`, `ConnectionBroken`."""
         number = self.sent
         parts = self._fetching[number] = SimpleQueue[Fetched | None]()
         try:
@@ -197,7 +200,7 @@ class WorkerLink:
 
     def close(self) -> None:
         """End the worker, and wait until it has ended."""
-        # Closed alone it would still be listened to; shut down, both ends learn that it is over.
+        # The listening thread has a duplicate of the socket: only a shutdown reaches both ends.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         try:
@@ -220,7 +223,7 @@ class WorkerLink:
             while True:
                 message: FromWorker = self._connection.recv()
                 if isinstance(message, WorkerResponse):
-                    self._said.append(message)
+                    self._received.append(message)
                     self._wake()
                 elif (parts := self._fetching.get(message.number)) is not None:
                     parts.put(message)
@@ -235,6 +238,6 @@ class WorkerLink:
         return ConnectionBroken(
             f"worker {self._number} of the replica has ended",
             why="a replica has all of its workers or none",
-            fix="start the replica again; its controller tells it what to run",
+            fix="start the replica again; its controller restores its dataflows",
             address=f"process {self.pid}",
         )

@@ -19,7 +19,7 @@ _STASHES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A peek that is not answered. schema: of the rows, where several workers answer and they end here."""
+    """A pending peek. schema: of the rows, where several workers answer and they end here."""
 
     workers: tuple[int, ...]
     finishing: Finishing
@@ -47,18 +47,18 @@ class WorkerPeeks:
             self._links[worker].send(peek)
 
     def cancel(self, uuid: bytes) -> None:
-        """Tell the workers, if it is not answered."""
+        """Cancel a peek on the workers, if it is pending."""
         if uuid in self._asked:
             for worker in self._asked[uuid].workers:
                 self._links[worker].send(CancelPeek(uuid))
 
     def forget(self) -> None:
-        """The connection is another one."""
+        """Drop all peeks: a new connection begins."""
         self._asked.clear()
         self._stashes.clear()
 
     def answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
-        """The answer of the replica, now that a worker has answered; None: not yet, or not asked."""
+        """Take the answer of one worker. Returns the replica's answer, or None if there is none yet."""
         asked = self._asked.get(answer.uuid)
         if asked is None:
             return None
@@ -95,7 +95,7 @@ class WorkerPeeks:
             del self._stashes[next(iter(self._stashes))]
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a large result, in parts; then it is gone. Raises `ResultGone`."""
+        """Read the rows of a large result in parts, once. Raises `ResultGone`."""
         found = self._stashes.pop(token, None)
         if found is None:
             raise ResultGone("the rows of this result are not here any more", fix="ask again")

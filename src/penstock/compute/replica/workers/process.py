@@ -46,18 +46,22 @@ from penstock.flow.flow import Flow
 SLICE = 0.005
 """Seconds of work between two looks for messages."""
 IDLE = 0.1
-"""Seconds after which it looks for work that nobody has told it of, such as a store to be tried again."""
+"""Seconds after which it looks for work without a signal, such as a store to be retried."""
 
 
 class Worker:
-    """begin: what it is. connection: to the replica. bell: becomes readable when collections have changed."""
+    """A worker.
+
+    begin: its configuration. connection: to the replica. bell: becomes readable when collections have
+    changed.
+    """
 
     def __init__(self, begin: Begin, connection: Connection, bell: PipeWakeup) -> None:
         self._begin = begin
         self._connection = connection
         self._divided: set[frozenset[Id]] = set()
         self._heard = 0
-        self._told: Mapping[Id, Reached] = {}
+        self._reported: Mapping[Id, Reached] = {}
         self._broken: tuple[Id, ...] = ()
         self._here = InProcessRuntime(
             begin.config,
@@ -72,20 +76,20 @@ class Worker:
         self._here.watch(Watcher(begin.config.collections, self._here.noticed))
 
     def hear(self, message: ToWorker) -> None:
-        """Do as told."""
+        """Apply a message of the replica."""
         self._heard += 1
         self._do(message)
 
     def work(self) -> bool:
-        """Work for a moment and tell what there is; whether there is more to do at once."""
+        """Work for a moment, and send new responses. Returns whether there is more to do at once."""
         here = self._here
         busy = here.step(SLICE)
         answers, frontiers = here.answers(), dict(here.frontiers())
         broken = tuple(here.broken())
-        if answers or frontiers != self._told or broken != self._broken:
-            told = None if frontiers == self._told else frontiers
-            self._connection.send(WorkerResponse(self._heard, answers, told, broken))
-            self._told, self._broken = frontiers, broken
+        if answers or frontiers != self._reported or broken != self._broken:
+            changed = None if frontiers == self._reported else frontiers
+            self._connection.send(WorkerResponse(self._heard, answers, changed, broken))
+            self._reported, self._broken = frontiers, broken
         return busy
 
     def close(self) -> None:
@@ -154,7 +158,7 @@ class Worker:
 
 
 class PipeWakeup:
-    """Rung by any thread, seen by `multiprocessing.connection.wait`."""
+    """A wakeup from any thread, visible to `multiprocessing.connection.wait`."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe()
@@ -175,7 +179,7 @@ class PipeWakeup:
 
 
 def run(connection: Connection) -> None:
-    """Be a worker until the other end of the connection is closed."""
+    """Run a worker until the other end of the connection is closed."""
     begin = connection.recv()
     assert isinstance(begin, Begin)
     bell = PipeWakeup()

@@ -1,7 +1,7 @@
-"""Partitions: the answers of several workers, each with a part of the rows, as the answers of one replica.
+"""Merging of the responses of several workers, each with a part of the rows, into those of one replica.
 
-What is being merged is known from the responses alone: the first one about something begins it, the last one
-ends it. A worker's frontier counts as START until it is heard of.
+State is derived from the responses alone: the first one about an export or peek begins it, the last one ends
+it. A worker's frontier counts as START until its first report.
 Source: the compute protocol of Materialize, partitioned clients (reference).
 """
 
@@ -48,7 +48,7 @@ class PartitionedSubscription:
         self._size = size
         self._uppers = [START] * parts
         self._done = [False] * parts
-        self._told = START
+        self._reported = START
         self._waiting: list[Update] = []
         self._waiting_size = 0
         self._problem: Problem | None = None
@@ -56,15 +56,15 @@ class PartitionedSubscription:
 
     @property
     def ended(self) -> bool:
-        """Whether every worker has said its last word."""
+        """Whether every worker has sent its last event."""
         return all(self._done)
 
     def absorb(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
-        """What is known of all workers now that one has said `event`; None: no more than before.
+        """Take an event of one worker. Returns the merged event, or None if there is no progress.
 
         limit: bytes that the updates that wait for slower workers may have together.
         """
-        assert not self._done[part], f"worker {part} speaks after its last word"
+        assert not self._done[part], f"worker {part} responds after its last event"
         match event:
             case DroppedAt():
                 self._done[part] = True
@@ -82,7 +82,7 @@ class PartitionedSubscription:
         if self._dropped or (self._problem is not None and not isinstance(updates, Problem)):
             return
         if isinstance(updates, Problem):
-            # What every replica would say counts more than how one of the workers is.
+            # A problem of the data, alike on all replicas, has precedence over one of a worker.
             if self._problem is None or updates.origin is Origin.DATA is not self._problem.origin:
                 self._problem = updates
         else:
@@ -94,9 +94,9 @@ class PartitionedSubscription:
             self._forget()
 
     def _whole(self, upper: Frontier) -> Batch | None:
-        if self._dropped or upper <= self._told:
+        if self._dropped or upper <= self._reported:
             return None
-        lower, self._told = self._told, upper
+        lower, self._reported = self._reported, upper
         if self._problem is not None:
             return Batch(lower, upper, self._problem)
         whole = [update for update in self._waiting if upper.passed(update[1])]
@@ -110,7 +110,7 @@ class PartitionedSubscription:
 
 
 def consolidated(updates: list[Update]) -> tuple[Update, ...]:
-    """By time, each row once per time, without those that come to nothing.
+    """Updates by time, each row once per time, without those that cancel out.
 
     >>> consolidated([("a", 2, 1), ("b", 1, 1), ("a", 2, 1), ("b", 1, -1)])
     (('a', 2, 2),)
@@ -167,11 +167,11 @@ class Partitioned:
 
     @property
     def tracked(self) -> int:
-        """How many exports and peeks are neither finished nor unheard of."""
+        """The number of exports and peeks under way."""
         return len(self._frontiers) + len(self._peeks) + len(self._subscriptions) + len(self._copies)
 
     def reset(self) -> None:
-        """Forget all that is being merged: another connection begins. The limit stays."""
+        """Discard all state for a new connection, but the limit."""
         self._frontiers: dict[Id, _Frontiers] = {}
         self._peeks: dict[bytes, dict[int, Rows | Stashed | Problem | Canceled]] = {}
         self._subscriptions: dict[Id, PartitionedSubscription] = {}
@@ -179,14 +179,14 @@ class Partitioned:
         self._stashes: dict[bytes, MergedStash] = {}
 
     def observe(self, command: Command) -> None:
-        """A command on its way to the workers: `CreateTimely` resets, settings change the limit."""
+        """Observe a command to the workers: `CreateTimely` resets, settings change the limit."""
         if isinstance(command, CreateTimely):
             self.reset()
         elif isinstance(command, UpdateConfiguration) and command.parameters.max_result_size is not None:
             self.max_result_size = command.parameters.max_result_size
 
     def absorb(self, part: int, response: Response) -> Response | None:
-        """What the replica says now that a worker has said `response`; None: nothing yet."""
+        """Take a response of one worker. Returns the merged response, or None if there is none yet."""
         match response:
             case Frontiers():
                 return self._absorb_frontiers(part, response)
@@ -206,14 +206,14 @@ class Partitioned:
                 return response
 
     def take_stash(self, token: bytes) -> MergedStash | None:
-        """What a merged `Stashed` stands for, once; None where there is none."""
+        """Take the parts of a merged `Stashed`, once; None if there are none."""
         return self._stashes.pop(token, None)
 
-    def _absorb_frontiers(self, part: int, told: Frontiers) -> Frontiers | None:
-        merged = self._frontiers.setdefault(told.id, _Frontiers(self.parts))
-        risen = merged.absorb(part, told)
+    def _absorb_frontiers(self, part: int, reported: Frontiers) -> Frontiers | None:
+        merged = self._frontiers.setdefault(reported.id, _Frontiers(self.parts))
+        risen = merged.absorb(part, reported)
         if merged.ended:
-            del self._frontiers[told.id]
+            del self._frontiers[reported.id]
         return risen
 
     def _absorb_event(self, part: int, response: SubscribeResponse) -> SubscribeResponse | None:
@@ -248,8 +248,10 @@ class Partitioned:
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
-        """Too much comes first, whoever finds it, then what every replica would say, so that the answer does
-        not depend on who is how far."""
+        """The problem to answer with: results too large first, then those that every replica would have.
+
+        So the answer does not depend on the progress of workers.
+        """
         too_large = [p for p in problems if p.code in (ResultTooLarge.code, TotalResultTooLarge.code)]
         if too_large:
             return too_large[0]
@@ -270,7 +272,7 @@ class Partitioned:
 
 
 def total_too_large(size: int, limit: int) -> TotalResultTooLarge:
-    """The error for answers that are small enough each, and too large together."""
+    """The error for answers that are too large only in total."""
     return TotalResultTooLarge(
         f"the answers of the workers together have {size} bytes, more than the {limit} that are allowed",
         fix="ask for less (keys, a predicate, a limit), or allow more with max_result_size",
@@ -302,20 +304,23 @@ def _union(rows: Iterable[Counted]) -> tuple[Counted, ...]:
 
 @dataclass(slots=True)
 class _Kind:
-    """One kind of frontier: of each worker, and of all together."""
+    """One kind of frontier: of each worker, and merged."""
 
     of_part: list[Frontier]
-    told: Frontier = START
+    reported: Frontier = START
 
     def absorb(self, part: int, frontier: Frontier | None) -> Frontier | None:
-        """The frontier of all, if it rises. A worker's that goes back changes nothing."""
+        """Take a worker's frontier.
+
+        Returns the merged one, if it rises. A worker's that goes back changes nothing.
+        """
         if frontier is None:
             return None
         self.of_part[part] = max(self.of_part[part], frontier)
         together = meet(self.of_part)
-        if together <= self.told:
+        if together <= self.reported:
             return None
-        self.told = together
+        self.reported = together
         return together
 
 
@@ -331,13 +336,13 @@ class _Frontiers:
 
     @property
     def ended(self) -> bool:
-        return self.write.told == self.input.told == self.output.told == END
+        return self.write.reported == self.input.reported == self.output.reported == END
 
-    def absorb(self, part: int, told: Frontiers) -> Frontiers | None:
+    def absorb(self, part: int, reported: Frontiers) -> Frontiers | None:
         risen = Frontiers(
-            told.id,
-            self.write.absorb(part, told.write),
-            self.input.absorb(part, told.input),
-            self.output.absorb(part, told.output),
+            reported.id,
+            self.write.absorb(part, reported.write),
+            self.input.absorb(part, reported.input),
+            self.output.absorb(part, reported.output),
         )
-        return None if risen == Frontiers(told.id) else risen
+        return None if risen == Frontiers(reported.id) else risen

@@ -69,14 +69,14 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class _Speaker:
-    """A subscription or a copy. speaking: the workers that have still to say how it ended."""
+    """A subscription or a copy. speaking: the workers whose last event is outstanding."""
 
     divided: bool
     speaking: set[int]
 
 
 class Workers(Runtime):
-    """Runs dataflows on worker processes, which it starts, and ends with `close`.
+    """The runtime on worker processes, which it starts, and ends with `close`.
 
     number: of workers. folder: for copies (`copies/`), and for what each keeps to itself (`worker-0/`, ...).
     """
@@ -113,7 +113,7 @@ class Workers(Runtime):
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the workers."""
+        """The process ids of the workers."""
         return [link.pid for link in self._links]
 
     # -- commands -------------------------------------------------------------------------------
@@ -216,20 +216,20 @@ class Workers(Runtime):
 
     def step(self, seconds: float) -> bool:
         for worker, link in enumerate(self._links):
-            for said in link.take():
-                self._moved |= said.frontiers is not None
-                self._hear(worker, said)
+            for response in link.take():
+                self._moved |= response.frontiers is not None
+                self._hear(worker, response)
         return False
 
-    def _hear(self, worker: int, said: WorkerResponse) -> None:
-        if said.heard < self._barrier[worker]:
+    def _hear(self, worker: int, response: WorkerResponse) -> None:
+        if response.heard < self._barrier[worker]:
             return  # to another connection
-        for answer in said.answers:
-            told = self._told(worker, answer)
-            if told is not None:
-                self._answers.append(told)
+        for answer in response.answers:
+            answered = self._answer(worker, answer)
+            if answered is not None:
+                self._answers.append(answered)
 
-    def _told(self, worker: int, answer: Answer) -> Answer | None:
+    def _answer(self, worker: int, answer: Answer) -> Answer | None:
         match answer:
             case PeekResponse():
                 return self._peeks.answered(worker, answer)
@@ -243,13 +243,13 @@ class Workers(Runtime):
 
     def _spoken(self, id: Id, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
         speaker = self._speakers[id]
-        told = self._event(worker, answer) if speaker.divided else answer
+        answered = self._event(worker, answer) if speaker.divided else answer
         if _is_last(answer):
             speaker.speaking.discard(worker)
             if not speaker.speaking:
                 del self._speakers[id]
                 self._uppers.pop(id, None)
-        return told
+        return answered
 
     def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
         merged = self._merged.absorb(worker, answer)

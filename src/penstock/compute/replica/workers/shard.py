@@ -36,7 +36,7 @@ from penstock.spark.placing.stages import Exchange, cut
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a flow is divided.
+    """The division of a flow.
 
     graphs:    what each worker runs: all of a flow that keeps nothing; or what comes before the exchanges
         and what comes after them.
@@ -49,12 +49,12 @@ class Division:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether it runs on any part of the rows, however they are divided."""
+        """Whether it is stateless: it runs on any part of the rows."""
         return len(self.graphs) == 1
 
 
 def division_of(flow: Flow, workers: int) -> Division | None:
-    """How a flow can be divided among workers; None where it cannot be."""
+    """The division of a flow among workers, or None if it cannot be divided."""
     try:
         graph = flow.graph()
         program = compile_program(graph)
@@ -75,7 +75,7 @@ class _Borders:
 
 
 class WorkerShard:
-    """Runs the share of worker `number`.
+    """The share of worker `number`.
 
     given: the sources whose rows are this worker's already; of the others it is given all rows. There are
         none where the division needs all rows.
@@ -83,7 +83,7 @@ class WorkerShard:
 
     def __init__(self, division: Division, number: int, given: frozenset[str] = frozenset()) -> None:
         self._number = number
-        first, *rest = (_Part(graph, at_home=number == 0) for graph in division.graphs)
+        first, *rest = (_Part(graph, owns_unkeyed=number == 0) for graph in division.graphs)
         self._first, self._second = first, (rest[0] if rest else None)
         self.program = _Borders(
             {name: first.source_append[name] for name in division.graphs[0].sources},
@@ -105,7 +105,7 @@ class WorkerShard:
         }
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
-        """Run a tick; the rows of each sink that gets some."""
+        """Run a tick. Returns the rows by sink."""
         if self._second is None:
             return self._first.tick({name: self._mine(name, rows) for name, rows in inputs.items()})
         made = self._first.tick(inputs)
@@ -124,16 +124,16 @@ class WorkerShard:
 class _Part:
     """A graph with its state."""
 
-    def __init__(self, graph: FlowGraph, *, at_home: bool) -> None:
+    def __init__(self, graph: FlowGraph, *, owns_unkeyed: bool) -> None:
         program = compile_program(graph)
         self.source_append = program.source_append
         self.sink_append = program.sink_append
-        self._machine = Machine(program, {slot.name: {} for slot in program.slots}, at_home=at_home)
-        self._at_home = at_home
+        self._machine = Machine(program, {slot.name: {} for slot in program.slots}, at_home=owns_unkeyed)
+        self._owns_unkeyed = owns_unkeyed
 
     def tick(self, inputs: Mapping[str, EngineRows]) -> dict[str, EngineRows]:
         # What speaks without being asked, as a fold of no rows does, speaks on the first worker only.
-        if not self._at_home and not any(inputs.values()):
+        if not self._owns_unkeyed and not any(inputs.values()):
             return {}
         made = self._machine.tick(inputs)
         self._machine.context.tick += 1
@@ -166,7 +166,7 @@ class Hosted:
 
 
 def host(dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id, Hosted]) -> Hosted:
-    """Where a dataflow is to run.
+    """Choose where a dataflow runs.
 
     flow:  of its plan; None where that cannot be read.
     known: by their exports, the dataflows that are hosted already.
