@@ -27,7 +27,7 @@ from penstock.flow.flow import Flow
 
 
 class AsyncClient:
-    """Asks a controller: makes views, writes collections, reads.
+    """A client of a controller: creates views, writes collections, reads.
 
     address:  HOST:PORT of the controller; None: what PENSTOCK_CONTROLLER says, else 127.0.0.1:7411.
     security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if there is one, and no TLS.
@@ -54,7 +54,7 @@ class AsyncClient:
     # --- what there is ------------------------------------------------------------------
 
     async def create_collection(self, name: str, rows: Any, *, append_only: bool = False) -> None:
-        """A collection that can be written. Does nothing where an equal one is there.
+        """Create a collection that clients write. Does nothing if an equal one exists.
 
         rows: a `NamedTuple`, a dataclass, a scalar type, or a `Schema`.
         append_only: no row is ever taken back.
@@ -76,7 +76,7 @@ class AsyncClient:
         into: str | None = None,
         allow_callables: bool = False,
     ) -> None:
-        """Keep the answer of a flow with one sink up to date. Does nothing where an equal one is there.
+        """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
         Its sources are views and collections of their names; collections that are not there are made.
         key:   columns that it is looked up by; none: the whole row.
@@ -101,12 +101,12 @@ class AsyncClient:
         await self._ask(pb.Request(create_view=message))
 
     async def drop(self, name: str) -> None:
-        """Forget a view or a collection. Raises `UnknownName`, `StillInUse`."""
+        """Drop a view or a collection. Raises `UnknownName`, `StillInUse`."""
         self._known.pop(name, None)
         await self._ask(pb.Request(drop=pb.Drop(name=name)), repeatable=False)
 
     async def describe(self, name: str) -> Known:
-        """What a view or collection is: its columns, its key. Raises `UnknownName`, `ReadTimeout`."""
+        """Describe a view or collection: its columns and key. Raises `UnknownName`, `ReadTimeout`."""
         return await self._describe(name, self._conversation.wait())
 
     async def _describe(self, name: str, wait: Wait) -> Known:
@@ -124,21 +124,21 @@ class AsyncClient:
     # blocking client, its own thread would wait for itself.
 
     def insert(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Add rows. The time at which they are there; from now on every read sees them.
+        """Add rows. Returns their time; every later read sees them.
 
         Raises `UnknownName`, `BadRow`.
         """
         return self._write({collection: list(rows)}, 1)
 
     def delete(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Take rows back, each once. The time from which they are gone.
+        """Retract rows, each once. Returns the time from which they are gone.
 
         Raises `NegativeMultiplicity` where one is not there, `BadRow`; then nothing has happened.
         """
         return self._write({collection: list(rows)}, -1)
 
     def write(self, changes: Mapping[str, Iterable[Any]]) -> Coroutine[Any, Any, int]:
-        """Change several collections at one time: all of it, or nothing. That time.
+        """Change several collections atomically. Returns the time.
 
         changes: by collection, rows that come; or `ps.Change(row, weight)`, `ps.insert(row)`,
             `ps.delete(row)`.
@@ -174,7 +174,7 @@ class AsyncClient:
         replica: str | None = None,
         patience: Patience = AS_CLIENT,
     ) -> Coroutine[Any, Any, list[Any]]:
-        """The rows of a view or a collection at one time; a row that is there twice comes twice.
+        """The rows of a view or a collection at one time, repeated by their multiplicity.
 
         key, keys: value, or values, of its key columns (a tuple where there are several columns).
         where:     an expression over its columns. order_by: columns, `col.x.desc()` for downwards.
@@ -182,7 +182,7 @@ class AsyncClient:
         at:        a time; without it: that of the last acknowledged write.
         staleness: how far the answer may be behind, if that is faster.
         replica:   the only one that may answer.
-        patience:  of this read, in place of the client's. A large answer that is coming may take longer: no
+        patience:  of this read, instead of the client's. A large answer that is coming may take longer: no
             part of it then comes later than that after the one before.
 
         Raises `UnknownName`, `SinceViolation` for a time that is no longer kept, `ResultTooLarge`,
@@ -213,11 +213,11 @@ class AsyncClient:
         replica: str | None = None,
         patience: Patience = AS_CLIENT,
     ) -> AsyncSubscription:
-        """All changes of a view, in batches by time; the first batch is what is there at `as_of`.
+        """Subscribe to all changes of a view, in batches by time; the first has the rows at `as_of`.
 
         as_of:    None: the time of the last acknowledged write.
         snapshot: False: only what comes after `as_of`. progress: batches without changes are given, too.
-        patience: how long it waits for its first batch, in place of the client's; then `ReadTimeout`. One
+        patience: how long it waits for its first batch, instead of the client's; then `ReadTimeout`. One
             that has begun waits for as long as it takes, also where replicas are away.
         It goes on by itself where a connection breaks or the controller is started again.
         """
@@ -228,10 +228,10 @@ class AsyncClient:
         return AsyncSubscription(self._conversation, asked, progress=progress, patience=patience)
 
     async def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
-        """Write the rows of a view to a file in the folder of a replica: how many.
+        """Write the rows of a view to a file in the folder of a replica. Returns their number.
 
         file: a plain name that ends with .jsonl or .parquet.
-        patience: in place of the client's. While a replica is at work on it, a copy takes as long as it
+        patience: instead of the client's. While a replica is at work on it, a copy takes as long as it
             takes; `ReadTimeout` where none is.
         """
         request = pb.Request(copy=pb.Copy(view=view, file=file))
@@ -245,20 +245,20 @@ class AsyncClient:
     async def add_replica(
         self, name: str, address: str, *, runtime: RuntimeName = "here", workers: int = 1
     ) -> None:
-        """Use a replica. Does nothing where an equal one is there. Raises `AlreadyThere`."""
+        """Add a replica. Does nothing if an equal one exists. Raises `AlreadyThere`."""
         message = pb.AddReplica(name=name, address=address, runtime=runtime, workers=workers)
         await self._ask(pb.Request(add_replica=message))
 
     async def drop_replica(self, name: str) -> None:
-        """Use it no more. Raises `UnknownName`."""
+        """Remove a replica. Raises `UnknownName`."""
         await self._ask(pb.Request(drop_replica=pb.DropReplica(name=name)), repeatable=False)
 
     async def release_replica(self, name: str) -> None:
-        """End its quarantine, and try it at once. Raises `UnknownName`."""
+        """End the quarantine of a replica, and retry it at once. Raises `UnknownName`."""
         await self._ask(pb.Request(release_replica=pb.ReleaseReplica(name=name)))
 
     async def status(self) -> ControllerStatus:
-        """Replicas, views, collections: what there is, and how far it is."""
+        """The status of all replicas, views, collections and reads."""
         request = pb.Request(status=pb.Status())
         answers = await self._conversation.read(request, "the status", self._conversation.wait())
         return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))

@@ -75,7 +75,7 @@ class Client:
             error.blaming(_ASYNCIO, SourceLocation.of_caller())
             raise
         except BaseException:
-            answer.cancel()  # Ctrl-C while it waits: the controller is told, too
+            answer.cancel()  # Ctrl-C while it waits: cancel at the controller, too
             raise
 
     create_collection = _blocking(AsyncClient.create_collection)

@@ -1,4 +1,4 @@
-"""Where a controller is, and how both sides prove who they are."""
+"""Address of a controller, and the credentials of both sides."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.compute.transport.handshake import Pairs, version
 from penstock.compute.transport.limits import Limits
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"
-"""Where `penstock controller` listens if it is told nothing else."""
+"""Default address of `penstock controller`."""
 ADDRESS_VARIABLE = "PENSTOCK_CONTROLLER"
-"""The environment variable that says where clients and commands find it."""
+"""The environment variable with the controller's address."""
 SERVICE = "penstock.client.v1.Front"
-"""The service in `client.proto`, with the version of what clients say."""
+"""The service in `client.proto`, with its version."""
 CONVERSE = f"/{SERVICE}/Converse"
 SUBSCRIBE = f"/{SERVICE}/Subscribe"
 
@@ -34,5 +34,5 @@ class Endpoint:
         return open_channel(self.address, self.security, self.limits)
 
     def metadata(self) -> Pairs:
-        """What is sent with each call."""
+        """The metadata of each call."""
         return (*version(), *self.security.metadata())

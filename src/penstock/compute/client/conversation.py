@@ -1,4 +1,4 @@
-"""The requests of a client: one stream to the controller that carries all of them, made again when it breaks.
+"""The requests of a client, on one stream to the controller that is renewed when it breaks.
 
 Source: a stream that stays open costs a third of a call per request (measured with grpc.aio).
 """
@@ -31,7 +31,7 @@ _SMALLER = {
 
 
 class Conversation:
-    """Asks, and matches answers with what was asked. Used by one event loop.
+    """Matches requests with their answers. Used by one event loop.
 
     patience: seconds for which a request tries again where the controller is away; None: as long as it takes.
     """
@@ -46,7 +46,7 @@ class Conversation:
         self._connecting = asyncio.Lock()
 
     def subscribe(self, asked: pb.Subscription) -> Any:
-        """A call of its own, of `Event`s."""
+        """Open a call of its own, of `Event`s."""
         make = self._opened().unary_stream(SUBSCRIBE, pb.Subscription.SerializeToString, pb.Event.FromString)
         return make(asked, metadata=self._endpoint.metadata())
 
@@ -77,7 +77,7 @@ class Conversation:
         """The answers to a request, the last of which ends it.
 
         repeatable: it may be sent again where an answer was lost; else `Unconfirmed` is raised.
-        wait:       of a read, of which the controller is told.
+        wait:       of a read; passed to the controller.
         Raises the error that the controller answers, `ConnectionBroken` where there is no controller for as
         long as the client is patient, `MessageTooLarge`, `NotAuthorized` and the like at once.
         """
@@ -90,7 +90,7 @@ class Conversation:
 
         async def once() -> list[pb.Answer]:
             line = await self._connected()
-            _tell_patience(request, wait)
+            _set_patience(request, wait)
             try:
                 return await line.ask(request, progress)
             except ConnectionBroken as error:
@@ -136,7 +136,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversat
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _tell_patience(request: pb.Request, wait: Wait) -> None:
+def _set_patience(request: pb.Request, wait: Wait) -> None:
     kind, left = request.WhichOneof("kind"), wait.milliseconds()
     if left is not None and kind in ("peek", "copy"):
         getattr(request, kind).patience = left
@@ -157,7 +157,7 @@ class _Line:
 
     @classmethod
     async def open(cls, channel: Any, endpoint: Endpoint) -> _Line:
-        """A stream that the other side has accepted. Raises what it says where it does not."""
+        """Open a stream. Raises the error of the other side if it is refused."""
         call = channel.stream_stream(CONVERSE, pb.Request.SerializeToString, pb.Answer.FromString)(
             metadata=endpoint.metadata()
         )
@@ -217,7 +217,7 @@ class _Line:
             waiting.fail(error)
 
     async def close(self) -> None:
-        # Not by a cancellation, if it can be helped: what gRPC has still to tell of a cancelled call may find
+        # Not by a cancellation, if it can be helped: pending events of gRPC about a cancelled call may find
         # its event loop closed, and disturbs those of others.
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GOODBYE):
@@ -228,7 +228,7 @@ class _Line:
 
 
 class _Waiting:
-    """The answers to one request, as far as they have come. progress: told that some have."""
+    """The answers to one request, as far as they have come. progress: called when some have."""
 
     def __init__(self, progress: Callable[[], None]) -> None:
         self._progress = progress

@@ -15,7 +15,7 @@ from penstock.expr.durations import duration
 
 
 class OfClient(Enum):
-    """That a read is as patient as its client."""
+    """Marker of a read with the patience of its client."""
 
     DEFAULT = "as the client"
 
@@ -29,13 +29,13 @@ _ROUND_TRIP = 10.0
 
 
 def seconds_of(patience: timedelta | str | None) -> float | None:
-    """Raises what `duration` raises."""
+    """Convert a patience to seconds. Raises as `duration` does."""
     return None if patience is None else duration(patience).total_seconds()
 
 
 @dataclass(slots=True)
 class Wait:
-    """One read that waits.
+    """The wait of one read.
 
     seconds: its patience; None: as long as it takes.
     stood:   since the last failure there was a connection: what it waited for in quiet does not count.
@@ -52,7 +52,7 @@ class Wait:
 
     @property
     def until(self) -> float | None:
-        """When it is over, by the clock of the loop; None: never."""
+        """The end of the wait, by the clock of the loop; None: never."""
         return self._until
 
     def milliseconds(self) -> int | None:
@@ -63,7 +63,7 @@ class Wait:
         return int(1000 * (left - min(left / 10, 0.5)))
 
     def progress(self) -> None:
-        """A part of the answer has come: for the next it waits anew."""
+        """Restart the wait: a part of the answer has come."""
         self._renew()
         if self._scope is not None and self.seconds:
             self._scope.reschedule(self._until)
@@ -80,7 +80,7 @@ class Wait:
 
     @asynccontextmanager
     async def bounded(self, what: str, address: str) -> AsyncGenerator[None]:
-        """Raise `ReadTimeout` where what is inside takes longer. what: the read, as a noun."""
+        """Raise `ReadTimeout` if the body takes longer. what: the read, as a noun."""
         end = self._until if self.seconds else None
         if self.seconds == 0:
             end = asyncio.get_running_loop().time() + _ROUND_TRIP

@@ -1,4 +1,4 @@
-"""What a peek asks for, as a message, and what it answers, as rows."""
+"""Peeks as messages, and their answers as rows."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def _check(asked: Reading) -> None:
 
 
 def check_number(name: str, value: object) -> None:
-    """Raises `BadInput` for what is no time and no count of rows; None is neither, and welcome."""
+    """Raise `BadInput` for an invalid time or row count; None is allowed."""
     if value is not None and (type(value) is not int or not 0 <= value < 2**63):
         raise BadInput(f"{name}={value!r}: that is not a whole number from 0 to 2**63 - 1")
 
 
 def rows_of(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
-    """The rows of the answers to a peek, each as often as it is there."""
+    """The rows of the answers to a peek, repeated by their multiplicity."""
     found: list[Any] = []
     for answer in answers:
         for row, count in rows.decode_counted(answer.rows.rows):

@@ -1,4 +1,4 @@
-"""Rows of users and rows of collections and views: both ways."""
+"""Conversion between users' rows and rows of collections and views."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Known:
 
     @cached_property
     def to_user(self) -> Callable[[Row], Any]:
-        """From a row as it is inside to what users see."""
+        """The conversion from internal rows to users' rows."""
         return to_user(self.schema)
 
     def projected(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
@@ -82,7 +82,7 @@ class Known:
         return positions, to_user(Schema(tuple(self.schema.fields[at] for at in positions)))
 
     def position(self, column: str | Expr) -> int:
-        """Where a column stands, given by name or as `col.name`. Raises `UnknownColumn`, `BadInput`."""
+        """The position of a column, given by name or as `col.name`. Raises `UnknownColumn`, `BadInput`."""
         name = column.name if isinstance(column, Column) else column
         if not isinstance(name, str):
             raise BadInput(
@@ -114,7 +114,7 @@ class Known:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that it is looked up by."""
+        """The columns of its index."""
         return self.key or self.schema.names
 
     def keys(self, keys: Iterable[Any]) -> list[Row]:

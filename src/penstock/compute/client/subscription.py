@@ -1,4 +1,4 @@
-"""A subscription as a client sees it: batches in order of time, over any number of connections."""
+"""Subscriptions of clients: batches in order of time, over any number of connections."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Stop it."""
+        """End the subscription."""
         self._hang_up()
         self._upper = Frontier(None)
 
@@ -193,7 +193,7 @@ class Subscription:
         return await anext(self._subscription, None)
 
     def close(self) -> None:
-        """Stop it."""
+        """End the subscription."""
         self._run(self._subscription.aclose())
 
     def __enter__(self) -> Subscription:

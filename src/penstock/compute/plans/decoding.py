@@ -10,7 +10,7 @@ from penstock.compute.plans.callables import loaded
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
 from penstock.compute.plans.registry import RECORD_NAMES
-from penstock.compute.plans.source_locations import Places
+from penstock.compute.plans.source_locations import SourceLocations
 from penstock.compute.plans.value_decoder import Reader, parse
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
 
 VERSION = 1
-"""Of the form of plans."""
+"""Version of the encoding of plans."""
 
 
 def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
@@ -56,7 +56,7 @@ def node_of(node: Node, writer: Writer) -> pb.Node:
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
-    """The flow of a plan, which a user could have written, and which can run.
+    """Decode a plan to a runnable flow, with all the checks of building one.
 
     Raises `BadPlan` with the part that is wrong, `MessageTooLarge`, and `CallableRefused` for
     one that carries functions where they are not allowed. Nothing of a plan is run, unless
@@ -79,7 +79,7 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
             operators=(),
         )
     functions = loaded(body.functions)
-    flow = _Building(body, Places(plan.places), Reader(limits, functions), limits).flow()
+    flow = _Building(body, SourceLocations(plan.places), Reader(limits, functions), limits).flow()
     _check_form(body, plan.body, flow, functions)
     return flow
 
@@ -144,16 +144,16 @@ class _PlanContext(FlowContext):
 class _Building:
     """A flow that is being built from a plan."""
 
-    def __init__(self, body: pb.Body, places: Places, reader: Reader, limits: PlanLimits) -> None:
+    def __init__(self, body: pb.Body, locations: SourceLocations, reader: Reader, limits: PlanLimits) -> None:
         if len(body.nodes) > limits.nodes:
             raise BadPlan(f"the plan has more than {limits.nodes} operators", part="nodes")
         if sum(len(node.inputs) for node in body.nodes) > limits.inputs:
             raise BadPlan(f"the plan has more than {limits.inputs} inputs of operators", part="nodes")
         self._body = body
-        self._places = places
+        self._locations = locations
         self._reader = reader
         self._position = reader.position
-        self._flow = Flow(places.flow, ticks="given" if body.given_ticks else "any")
+        self._flow = Flow(locations.flow, ticks="given" if body.given_ticks else "any")
         self._streams: list[Stream[object]] = []
 
     def flow(self) -> Flow:
@@ -181,7 +181,7 @@ class _Building:
         return self._flow
 
     def _compile(self) -> None:
-        """Raises for a flow that cannot run: that is of no use to anybody, and should be said at once."""
+        """Raise for a flow that cannot run."""
         try:
             compile_program(self._flow.graph())
         except (SyntaxError, MemoryError, ValueError) as error:
@@ -198,7 +198,7 @@ class _Building:
         streams = () if loops else tuple(self._streams[source] for source in node.inputs)
         with self._position.at("columns"):
             schema = self._reader.schema(node.schema)
-        context = _PlanContext(streams, schema, self._places.location(at), self._position)
+        context = _PlanContext(streams, schema, self._locations.location(at), self._position)
         _check_ports(operator, context)
         reason = getattr(operator, "nondet", None)
         context.need(reason is None or bool(reason.strip()), "a reason is empty")
@@ -212,7 +212,7 @@ class _Building:
         return operator
 
     def _added(self, at: int, operator: Operator, context: _PlanContext) -> Stream[object]:
-        flow, name = self._flow, self._places.name(at)
+        flow, name = self._flow, self._locations.name(at)
         match operator:
             case Source() | SignalSource():
                 return flow.add_source(operator, context.location)

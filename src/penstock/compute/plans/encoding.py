@@ -9,7 +9,7 @@ from penstock.compute.errors import BadPlan
 from penstock.compute.plans.callables import dumped, refuse_callables
 from penstock.compute.plans.decoding import body_of, decode, node_of
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
-from penstock.compute.plans.source_locations import places_of
+from penstock.compute.plans.source_locations import encode_locations
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
@@ -37,7 +37,7 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
             part="",
         ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
-    plan = Plan(octets, places_of(flow.name, flow.nodes))
+    plan = Plan(octets, encode_locations(flow.name, flow.nodes))
     # What nobody could read is refused here, where something can be done about it.
     decode(plan, allow_callables=allow_callables, limits=limits)
     return plan

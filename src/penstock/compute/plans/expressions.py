@@ -46,7 +46,7 @@ def predicate_of(
 ) -> Callable[[tuple[Any, ...]], bool | None]:
     """What an encoded condition says of a row of `schema`: true, false, or None for null.
 
-    The function raises `EvaluationError` for a row of which the condition cannot be told.
+    The function raises `EvaluationError` for a row on which the condition fails to evaluate.
     Raises `BadPlan` for what is no condition over such rows, and `MessageTooLarge`.
     """
     expr = decode_expr(data, schema, limits=limits)

@@ -1,4 +1,4 @@
-"""How large a plan may be: bounds on what somebody else may make this process read, build and compile."""
+"""Limits on the size of plans: on what a process reads, builds and compiles for others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from penstock.compute.errors import MessageTooLarge
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """size:    bytes of the plan, or of an expression or schema by itself.
+    """Limits of a plan.
+
+    size:    bytes of the plan, or of an expression or schema by itself.
     nodes:   operators of a flow. inputs: what they read, together.
     terms:   of all expressions of a plan together.
     columns: of one row type, or fields of one struct.
@@ -29,11 +31,11 @@ class PlanLimits:
 
 
 LIMITS = PlanLimits()
-"""Far above what people write; yet the largest plan is read, checked and compiled in seconds."""
+"""Default limits: far above hand-written plans, yet read, checked and compiled in seconds."""
 
 
 def check_size(what: str, size: int, limit: int) -> None:
-    """Raises `MessageTooLarge` where `size` is above `limit`; `what` names it, with its article."""
+    """Raise `MessageTooLarge` if `size` is above `limit`; `what` names it, with its article."""
     if size > limit:
         raise MessageTooLarge(
             f"{what} has {size} bytes, more than the {limit} allowed",

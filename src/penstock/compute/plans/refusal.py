@@ -1,4 +1,4 @@
-"""Refusals: where in a plan something is wrong, and what."""
+"""Position in a plan, and the errors raised there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_NAME = 1_000
 
 
 class Position:
-    """Where in a plan one is reading: the parts from the outside in, for errors.
+    """Current position in a plan, for errors: its parts from the outside in.
 
     >>> position = Position()
     >>> with position.at("operator 3"), position.at("columns"):
@@ -24,23 +24,23 @@ class Position:
 
     @contextmanager
     def at(self, part: str) -> Generator[None]:
-        """Inside, one is in `part` of what one was in before."""
+        """Enter `part` of the present position."""
         self._parts.append(part)
         yield
-        # Not where it raises: the error tells where that was.
+        # Not after an exception: its error needs the position.
         self._parts.pop()
 
     def __str__(self) -> str:
         return ", ".join(self._parts)
 
     def name(self, text: str) -> str:
-        """The name of a column, a source, a sink. Raises `BadPlan` for text that cannot be one."""
+        """Check the name of a column, a source or a sink. Raises `BadPlan` for text that cannot be one."""
         if not text or len(text) > _LONGEST_NAME or any(c < " " for c in text):
             raise self.refuse(f"{text[:40]!r} is no name")
         return text
 
     def refuse(self, what: str, why: str = "") -> BadPlan:
-        """The error for what is wrong here."""
+        """The error for a mistake at this position."""
         part = str(self)
         return BadPlan(
             f"{what} in {part}" if part else what,

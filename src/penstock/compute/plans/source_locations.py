@@ -19,7 +19,7 @@ _LONGEST = 1 << 20
 _LONGEST_NAME = 200
 
 
-def places_of(flow: str, nodes: Sequence[Node]) -> bytes:
+def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
     """Where operators were written, and what the user called them. Of files, only the names travel."""
     named = [_text(file_name(node.location.file)) for node in nodes]
     files = {file: at for at, file in enumerate(dict.fromkeys(named))}
@@ -51,38 +51,38 @@ def _text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-class Places:
-    """The places of a plan, as far as they can be read: they decide nothing, so nothing is refused.
+class SourceLocations:
+    """Best-effort source locations of a plan; malformed ones are ignored.
 
     A file is shown in `<>`, and is not looked for here: who made the plan named it.
     """
 
     def __init__(self, data: bytes) -> None:
-        self._places = pb.Places()
+        self._message = pb.Places()
         try:
             if len(data) <= _LONGEST:
-                self._places.ParseFromString(data)
+                self._message.ParseFromString(data)
         except DecodeError:
-            self._places = pb.Places()
+            self._message = pb.Places()
 
     @property
     def _count(self) -> int:
-        return len(self._places.places)
+        return len(self._message.places)
 
     @property
     def flow(self) -> str:
         """The name of the flow."""
-        return _printable(self._places.flow) or "plan"
+        return _printable(self._message.flow) or "plan"
 
     def location(self, node: int) -> SourceLocation:
         """Where an operator was written."""
         if node >= self._count:
             return SourceLocation("<plan>", node)
-        found = self._places.places[node]
-        files = self._places.files
+        found = self._message.places[node]
+        files = self._message.files
         file = _printable(files[found.file]) if found.file < len(files) else "plan"
         return SourceLocation(elsewhere(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
         """What the user called an operator, if so."""
-        return (_printable(self._places.places[node].name) or None) if node < self._count else None
+        return (_printable(self._message.places[node].name) or None) if node < self._count else None

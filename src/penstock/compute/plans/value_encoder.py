@@ -139,7 +139,7 @@ class Writer:
 
     def schema(self, schema: Schema) -> pb.Schema:
         """The columns of a stream."""
-        # The class of a scalar tells no more than its column.
+        # The class of a scalar adds nothing to its column.
         row_class = 0 if schema.scalar else self._row_class(schema.row_class)
         return pb.Schema(fields=self._fields(schema.fields), scalar=schema.scalar, row_class=row_class)
 
@@ -191,7 +191,7 @@ def _in_order(value: pb.Value) -> bytes:
 
 
 def is_default(field: dataclasses.Field[Any], value: object) -> bool:
-    """Whether a field has the value that it has where nothing is said."""
+    """Whether a field has its default value."""
     default = field.default
     if default is dataclasses.MISSING or type(value) is not type(default):
         return False

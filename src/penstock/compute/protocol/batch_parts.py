@@ -1,4 +1,4 @@
-"""Large batches of subscriptions travel in parts and are whole again before anybody sees them.
+"""Division of large subscription batches into parts, and their reassembly.
 
 The parts of a batch come one after the other and share its bounds, so the receiver needs to hold one
 unfinished batch per subscription. Their messages are written and read by hand: through a derived codec a
@@ -21,8 +21,10 @@ from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, Subsc
 
 
 def divided(response: SubscribeResponse, most: int | None = None) -> Iterator[pb.Response]:
-    """The messages of a response, each of updates of at most `most` bytes, or of one update that is larger;
-    None: one message. Raises `BadMessage` where a value does not fit its field."""
+    """Divide a response into messages of at most `most` bytes of updates, or of one larger update.
+
+    None: one message. Raises `BadMessage` if a value does not fit its field.
+    """
     event = response.event
     try:
         if isinstance(event, DroppedAt):
@@ -31,9 +33,9 @@ def divided(response: SubscribeResponse, most: int | None = None) -> Iterator[pb
         elif isinstance(event.updates, Problem):
             yield _part(response.id, event, 1, 1, problem=PROBLEM.to_message(event.updates))
         else:
-            pieces = list(_pieces(event.updates, most))
-            for number, data in enumerate(pieces, 1):
-                yield _part(response.id, event, number, len(pieces), updates=data)
+            chunks = list(_chunks(event.updates, most))
+            for number, data in enumerate(chunks, 1):
+                yield _part(response.id, event, number, len(chunks), updates=data)
     except (ValueError, TypeError) as error:
         raise bad("SubscribeResponse", str(error)) from error
 
@@ -44,7 +46,7 @@ def _part(id: Id, batch: Batch, part: int, parts: int, **changes: Any) -> pb.Res
     return pb.Response(subscribe=pb.SubscribeResponse(id=id, batch=message))
 
 
-def _pieces(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
+def _chunks(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
     data = rows.encode(updates)
     if most is None or len(data) <= most or len(updates) == 1:
         yield data
@@ -52,7 +54,7 @@ def _pieces(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
     # About so many, by the mean size; a part that is still too large is divided again.
     step = max(1, min(len(updates) * most // len(data), (len(updates) + 1) // 2))
     for start in range(0, len(updates), step):
-        yield from _pieces(updates[start : start + step], most)
+        yield from _chunks(updates[start : start + step], most)
 
 
 @dataclass
@@ -68,7 +70,7 @@ class _Unfinished:
 
 
 class BatchAssembler:
-    """Puts the parts of batches together again.
+    """Assembler of batches from their parts.
 
     limit: bytes that the updates of one batch may have; None: any.
     """
@@ -78,7 +80,7 @@ class BatchAssembler:
         self._unfinished: dict[Id, _Unfinished] = {}
 
     def add(self, message: pb.SubscribeResponse) -> SubscribeResponse | None:
-        """The response that is whole with this message; None where parts are missing.
+        """Take a message. Returns the complete response, or None while parts are missing.
 
         Raises `BadMessage` for a part that does not follow the one before it, `MessageTooLarge` for a batch
         above the limit.

@@ -1,4 +1,4 @@
-"""Commands: what a controller tells a replica to do.
+"""Commands: messages of a controller to a replica.
 
 They are delivered in the order in which they were sent, and take effect eventually. A connection goes
 through three stages. Creation: `CreateTimely`, `CreateInstance`, nothing else, and the replica is
@@ -21,7 +21,7 @@ from penstock.compute.protocol.field_types import Constraint, Key, Time
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """Which connection a message belongs to; later ones are greater.
+    """The epoch of a connection; later ones are greater.
 
     controller: from the durable state of the controller, one more at each of its starts.
     replica:    one more at each connection of that controller to the replica.
@@ -42,7 +42,7 @@ _SOME = Constraint(bool, "There is at least one, where it is set.")
 
 @dataclass(frozen=True, slots=True)
 class TimelyConfig:
-    """How a replica runs its dataflows, for the life of its process.
+    """The runtime of a replica, for the life of its process.
 
     runtime: "here", the in-process engine; or "spark".
     workers: parts that the work is divided into.
@@ -71,7 +71,7 @@ class CreateTimely:
 
 @dataclass(frozen=True, slots=True)
 class InstanceConfig:
-    """What all dataflows of a replica have in common, for the life of its process.
+    """Configuration shared by all dataflows of a replica, for the life of its process.
 
     collections:       where the durable collections are, a URI of `penstock.compute.collections`.
     expiration_offset: milliseconds after which the process ends itself; None: never.
@@ -85,7 +85,7 @@ class InstanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreateInstance:
-    """Make ready what dataflows need. The second command of a connection, once; ends the creation stage.
+    """Create the instance of dataflows. The second command of a connection, once; ends the creation stage.
 
     On a replica that has an instance, the configuration must be compatible with the one that runs: all
     equal, but the expiration may come sooner. Where it is not, the replica ends its process. History: at
@@ -112,7 +112,7 @@ class Parameters:
     hydration_concurrency: int | None = None
 
     def updated(self, later: Parameters) -> Parameters:
-        """These, with what `later` sets."""
+        """Return these parameters overridden by `later`."""
         return Parameters(
             *(b if b is not None else a for a, b in zip(self._all(), later._all(), strict=True))
         )
@@ -137,7 +137,7 @@ class UpdateConfiguration:
 class InitializationComplete:
     """The end of the initialization stage, once per connection.
 
-    The replica brings what it has into agreement with what it was told (reconciliation), and from now on
+    The replica reconciles its state with the commands, and from now on
     owes the responses. History: kept, last.
     """
 
@@ -180,8 +180,7 @@ class AllowWrites:
 
 @dataclass(frozen=True, slots=True)
 class AllowCompaction:
-    """Nobody will read the export at times before `frontier` any more; END drops it. After its
-    `CreateDataflow`.
+    """Allow an export to merge times before `frontier`; END drops it. After its `CreateDataflow`.
 
     Frontiers of one export only rise. The replica keeps the export right at times from the frontier on,
     and protects its own readers itself. Dropped: it owes END for each kind of frontier not yet reported as
@@ -211,7 +210,7 @@ class CollectionTarget:
 
 @dataclass(frozen=True, slots=True)
 class Finishing:
-    """What becomes of the rows of a peek before they are sent.
+    """Order, limit, offset and projection of the rows of a peek.
 
     order_by: positions of columns, each with whether it goes down; empty: in no order.
     limit:    how many rows at most, None: all; counted with their multiplicity, after `offset` rows.
@@ -247,7 +246,7 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class CancelPeek:
-    """The answer is no longer wanted. After its `Peek`.
+    """Cancel a peek. After its `Peek`.
 
     A replica that has answered does nothing; one that has not answers `Canceled`, or at last what it has
     found: one answer in all. History: takes its `Peek` away, and goes with it.

@@ -44,7 +44,7 @@ _KINDS: tuple[Kind, ...] = ("write", "input", "output")
 
 @dataclass(slots=True)
 class ExportProtocolState:
-    """Of any export. since: to which it was compacted. ended: the replica owes nothing more."""
+    """State of any export. since: the last compaction. ended: no more responses are allowed."""
 
     export: Export
     as_of: Frontier
@@ -71,24 +71,24 @@ class ExportProtocolState:
 
 
 @dataclass(slots=True)
-class FrontiersTold(ExportProtocolState):
-    """Of an index or a collection export."""
+class FrontiersState(ExportProtocolState):
+    """State of an index or a collection export."""
 
     reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
 
     def report(self, response: Frontiers) -> str | None:
-        told: list[Frontier | None] = [getattr(response, kind) for kind in _KINDS]
+        found: list[Frontier | None] = [getattr(response, kind) for kind in _KINDS]
         now: dict[Kind, Frontier] = {
-            kind: frontier for kind, frontier in zip(_KINDS, told) if frontier is not None
+            kind: frontier for kind, frontier in zip(_KINDS, found) if frontier is not None
         }
         if not now:
-            return "It tells no frontier."
+            return "It reports no frontier."
         for kind, frontier in now.items():
             before = self.reported.get(kind)
             if before is None and frontier < self.as_of:
                 return f"The first {kind} frontier {frontier} is before the as-of {self.as_of}."
             if before is not None and frontier <= before:
-                return f"The {kind} frontier {frontier} is not after {before}, which was told before."
+                return f"The {kind} frontier {frontier} is not after {before}, which was reported before."
         self.reported |= now
         if self._behind():
             return "The output frontier is after the write frontier."
@@ -101,8 +101,8 @@ class FrontiersTold(ExportProtocolState):
 
 
 @dataclass(slots=True)
-class SubscriptionTold(ExportProtocolState):
-    """Of a subscription. upper: of its last batch."""
+class SubscriptionState(ExportProtocolState):
+    """State of a subscription. upper: of its last batch."""
 
     upper: Frontier = START
     failed: bool = False
@@ -112,7 +112,7 @@ class SubscriptionTold(ExportProtocolState):
             return "The subscription has ended."
         if isinstance(event, DroppedAt):
             if not self.dropped:
-                return "Nobody has dropped it."
+                return "It was not dropped."
             if event.frontier != self.upper:
                 return f"Its last batch ended at {self.upper} and not at {event.frontier}."
             self.ended = True
@@ -125,7 +125,7 @@ class SubscriptionTold(ExportProtocolState):
         if batch.upper <= batch.lower:
             return f"The batch from {batch.lower} to {batch.upper} has no times."
         if batch.upper <= self.as_of:
-            return f"The batch ends at {batch.upper}, and nothing may be said before the as-of {self.as_of}."
+            return f"The batch ends at {batch.upper}, and no batch may end by the as-of {self.as_of}."
         if isinstance(batch.updates, Problem):
             self.failed = True
         elif self.failed and batch.updates:
@@ -144,15 +144,15 @@ class SubscriptionTold(ExportProtocolState):
 
 
 @dataclass(slots=True)
-class CopyTold(ExportProtocolState):
-    """Of a copy."""
+class CopyState(ExportProtocolState):
+    """State of a copy."""
 
     def answer(self, result: RowCount | Problem | Dropped) -> str | None:
         assert isinstance(self.export, CopyToExport)
         if self.ended:
             return "The copy is answered already."
         if isinstance(result, Dropped) and not self.dropped:
-            return "Nobody has dropped it."
+            return "It was not dropped."
         self.ended = True
         return None
 
@@ -161,7 +161,7 @@ _UNKNOWN = "It was not created, or is dropped."
 
 
 class Exports:
-    """The exports of a connection that something may still be said of."""
+    """The exports of a connection about which messages are still allowed."""
 
     def __init__(self) -> None:
         self._known: dict[Id, ExportProtocolState] = {}
@@ -172,43 +172,43 @@ class Exports:
     def command(self, command: CreateDataflow | Schedule | AllowWrites | AllowCompaction) -> str | None:
         if isinstance(command, CreateDataflow):
             return self._create(command.dataflow)
-        told = self._known.get(command.id)
-        if told is None or told.dropped:
+        state = self._known.get(command.id)
+        if state is None or state.dropped:
             return _UNKNOWN
         match command:
             case Schedule():
-                return told.schedule()
+                return state.schedule()
             case AllowWrites():
                 return None
             case AllowCompaction(id, frontier):
-                why = told.compact(frontier)
+                why = state.compact(frontier)
                 if why is None:
-                    self._forget(id, told)
+                    self._forget(id, state)
                 return why
 
     def peek(self, command: Peek) -> str | None:
         if not isinstance(command.target, IndexTarget):
             return None
-        told = self._known.get(command.target.id)
-        if told is None or told.dropped:
+        state = self._known.get(command.target.id)
+        if state is None or state.dropped:
             return f"The index {command.target.id} was not created, or is dropped."
-        return None if isinstance(told.export, IndexExport) else f"{command.target.id} is no index."
+        return None if isinstance(state.export, IndexExport) else f"{command.target.id} is no index."
 
     def response(self, response: Frontiers | SubscribeResponse | CopyToResponse) -> str | None:
-        told = self._known.get(response.id)
-        if told is None:
-            return "It was not created, or is dropped and its end was told."
-        match response, told:
-            case Frontiers(), FrontiersTold():
-                why = told.report(response)
-            case SubscribeResponse(), SubscriptionTold():
-                why = told.see(response.event)
-            case CopyToResponse(), CopyTold():
-                why = told.answer(response.result)
+        state = self._known.get(response.id)
+        if state is None:
+            return "It was not created, or is dropped and its end was reported."
+        match response, state:
+            case Frontiers(), FrontiersState():
+                why = state.report(response)
+            case SubscribeResponse(), SubscriptionState():
+                why = state.see(response.event)
+            case CopyToResponse(), CopyState():
+                why = state.answer(response.result)
             case _:
-                return f"It is a {type(told.export).__name__}, which is never spoken of like that."
+                return f"It is a {type(state.export).__name__}, which has no such responses."
         if why is None:
-            self._forget(response.id, told)
+            self._forget(response.id, state)
         return why
 
     def _create(self, dataflow: Dataflow) -> str | None:
@@ -222,23 +222,23 @@ class Exports:
             if export.id in self._known:
                 return f"{export.id} is created already."
         for index in dataflow.indexes:
-            told = self._known.get(index.id)
-            if told is None or told.dropped or not isinstance(told.export, IndexExport):
+            state = self._known.get(index.id)
+            if state is None or state.dropped or not isinstance(state.export, IndexExport):
                 return f"It imports the index {index.id}, which was not created, or is dropped."
         for export in dataflow.exports:
-            self._known[export.id] = _told(export, dataflow)
+            self._known[export.id] = _initial_state(export, dataflow)
         return None
 
-    def _forget(self, id: Id, told: ExportProtocolState) -> None:
-        if told.dropped and told.ended:
+    def _forget(self, id: Id, state: ExportProtocolState) -> None:
+        if state.dropped and state.ended:
             del self._known[id]
 
 
-def _told(export: Export, dataflow: Dataflow) -> ExportProtocolState:
+def _initial_state(export: Export, dataflow: Dataflow) -> ExportProtocolState:
     match export:
         case IndexExport() | CollectionExport():
-            return FrontiersTold(export, dataflow.as_of)
+            return FrontiersState(export, dataflow.as_of)
         case SubscribeExport():
-            return SubscriptionTold(export, dataflow.as_of)
+            return SubscriptionState(export, dataflow.as_of)
         case CopyToExport():
-            return CopyTold(export, dataflow.as_of)
+            return CopyState(export, dataflow.as_of)

@@ -71,7 +71,7 @@ _CODECS = MessageCodecs(
         "Status.text": _TEXT,
     },
     whole={
-        Frontiers: Constraint(lambda told: told != Frontiers(told.id), "No frontier is set."),
+        Frontiers: Constraint(lambda report: report != Frontiers(report.id), "No frontier is set."),
     },
 )
 Alone = Frontiers | PeekResponse | CopyToResponse | Status

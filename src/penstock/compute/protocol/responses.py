@@ -1,4 +1,4 @@
-"""Responses: what a replica tells its controller.
+"""Responses: messages of a replica to its controller.
 
 None in the creation stage. They say what was true when they were sent; a controller must be able to take
 any that crossed its own commands on the way.
@@ -24,10 +24,10 @@ Update: TypeAlias = tuple[Row, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong, for programs: no text has to be parsed.
+    """An error for programs: no text has to be parsed.
 
     As an answer it counts by its origin. DATA: every replica would say the same, so it is the answer.
-    PROCESS: it tells of the health of the replica; others may answer, and the problem is the answer only
+    PROCESS: it is about the health of the replica; others may answer, and the problem is the answer only
     where no other replica is left that could.
 
     code:      of the error class (`penstock.compute.errors`).
@@ -54,7 +54,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Frontiers:
-    """How far an index or a collection export has come; of each kind None: as before, at least one is set.
+    """Frontiers of an index or a collection export. None: unchanged; at least one is set.
 
     write:  its contents are settled before it. END: they never change again.
     input:  its inputs have been read before it and will not be read there again. END: never again.
@@ -96,7 +96,7 @@ class Stashed:
 
 @dataclass(frozen=True, slots=True)
 class StashToken:
-    """A controller asks for the rows of a `Stashed`, in a call of its own."""
+    """A controller's request for the rows of a `Stashed`, in a call of its own."""
 
     token: Key
 
@@ -138,7 +138,7 @@ class DroppedAt:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeResponse:
-    """What a subscription sees. Ends with a batch up to END, or with `DroppedAt`, never with both."""
+    """An event of a subscription, which ends with a batch up to END, or with `DroppedAt`, never with both."""
 
     id: Id
     event: Batch | DroppedAt
@@ -146,7 +146,7 @@ class SubscribeResponse:
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """All is written: so many rows."""
+    """The number of rows of a complete copy."""
 
     rows: int
 
@@ -166,10 +166,10 @@ class CopyToResponse:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """For people: what a replica sees of itself. Nothing may depend on it.
+    """A status of a replica, for users. Nothing may depend on it.
 
     id:     an export, None: the whole process.
-    text:   what is said, such as "hydrated".
+    text:   a state, such as "hydrated".
     values: numbers by name: "memory" in bytes, "rows", "peeks" that wait, "cancel_ms", ...
     """
 

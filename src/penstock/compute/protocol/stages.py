@@ -1,13 +1,14 @@
-"""When what may be said: the stages and dependencies of one connection, for both of its sides.
+"""Protocol state of one connection: which messages are allowed when, for both of its sides.
 
-Each side hands in what it sends and what it receives, in order. What may not be said raises
+Each side passes in what it sends and what it receives, in order. A message that is not allowed raises
 `ProtocolViolation` and ends the connection. Because messages cross each other, each side judges by what it
-has seen itself: a replica by the commands it has received, a controller by the commands it has sent, which
-are those and perhaps more. What the protocol leaves open is let pass: a `CancelPeek` for a peek that is
-answered, rows for a peek that is cancelled, frontiers of what is dropped.
+has seen
+itself: a replica by the commands it has received, a controller by the commands it has sent, which are those
+and perhaps more. Messages that the protocol leaves open are allowed: a `CancelPeek` for an answered peek,
+rows for a cancelled peek, frontiers of a dropped export.
 
-What is dropped is forgotten once nothing more may be said of it, so the memory of a connection is that of
-what is alive.
+A dropped export is forgotten once no more messages about it are allowed, so that memory is bounded by live
+state.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from penstock.compute.protocol.export_state import Exports
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Response, Status
 
 MOST_ANSWERED = 100_000
-"""Peeks that are answered and may still be cancelled; beyond it the oldest are forgotten."""
+"""Limit on remembered answered peeks, which may still be cancelled; the oldest are forgotten."""
 
 
 class Peeks:
-    """Peeks that wait for their answer, and those whose `CancelPeek` may still come."""
+    """Pending peeks, and answered ones whose `CancelPeek` may still come."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, bool] = {}  # by uuid, whether it was cancelled
@@ -64,7 +65,7 @@ class Peeks:
         if cancelled is None:
             return "The peek is answered already, or was not asked."
         if isinstance(response.answer, Canceled) and not cancelled:
-            return "Nobody has cancelled the peek."
+            return "The peek was not cancelled."
         del self._waiting[response.uuid]
         if not cancelled:
             self._answered[response.uuid] = None
@@ -75,7 +76,7 @@ class Peeks:
 
 
 class Stage(Enum):
-    """How far a connection has come."""
+    """The stage of a connection."""
 
     CREATION = "creation"
     INITIALIZATION = "initialization"
@@ -93,7 +94,7 @@ class _Stages:
 
     @property
     def remembered(self) -> int:
-        """How many exports and peeks are kept in mind."""
+        """The number of remembered exports and peeks."""
         return len(self._exports) + len(self._peeks)
 
     def _command(self, command: Command) -> None:
@@ -106,9 +107,9 @@ class _Stages:
             case CancelPeek(uuid):
                 why = self._peeks.cancel(uuid)
             case CreateTimely() | CreateInstance():
-                why = "It is said once, in the creation stage."
+                why = "It is sent once, in the creation stage."
             case InitializationComplete():
-                why = "It is said once." if self.stage is Stage.COMPUTATION else None
+                why = "It is sent once." if self.stage is Stage.COMPUTATION else None
                 self.stage = Stage.COMPUTATION
             case UpdateConfiguration():
                 why = None
@@ -126,7 +127,7 @@ class _Stages:
 
     def _response(self, response: Response) -> None:
         if self.stage is Stage.CREATION:
-            why = "A replica says nothing in the creation stage."
+            why = "A replica sends nothing in the creation stage."
         elif isinstance(response, PeekResponse):
             why = self._peeks.answer(response)
         elif isinstance(response, Status):
@@ -141,33 +142,33 @@ class _Stages:
         name = type(message).__name__
         about = getattr(message, "id", None)
         raise ProtocolViolation(
-            f"{name}{'' if about is None else f' of {about}'} may not be said at this point",
+            f"{name}{'' if about is None else f' of {about}'} is not allowed at this point",
             why=why,
-            fix="this is a mistake of the side that said it; the other side has done nothing of it",
+            fix="this is a bug of the sender; the receiver has ignored the message",
             stage=self.stage.value,
             message=name,
         )
 
 
 class ControllerStages(_Stages):
-    """A connection as its controller sees it."""
+    """Protocol state on the controller's side."""
 
     def sent(self, command: Command) -> None:
-        """Before a command is sent. Raises `ProtocolViolation`."""
+        """Check a command to be sent. Raises `ProtocolViolation`."""
         self._command(command)
 
     def received(self, response: Response) -> None:
-        """Before a response is looked at. Raises `ProtocolViolation`."""
+        """Check a received response. Raises `ProtocolViolation`."""
         self._response(response)
 
 
 class ReplicaStages(_Stages):
-    """A connection as its replica sees it."""
+    """Protocol state on the replica's side."""
 
     def received(self, command: Command) -> None:
-        """Before a command is looked at. Raises `ProtocolViolation`."""
+        """Check a received command. Raises `ProtocolViolation`."""
         self._command(command)
 
     def sent(self, response: Response) -> None:
-        """Before a response is sent. Raises `ProtocolViolation`."""
+        """Check a response to be sent. Raises `ProtocolViolation`."""
         self._response(response)

@@ -1,4 +1,4 @@
-"""One client's stream of requests: what is asked of the controller, and what goes back.
+"""One client's stream of requests to the controller, and its answers.
 
 Everything that can be answered at once is; a peek is answered from within the call that brings the
 replica's answer. So a request costs no task of its own.
@@ -36,21 +36,21 @@ MOST_WAITING = 1_000
 
 
 class Surroundings(Protocol):
-    """What a stream needs of the process."""
+    """The process, as a stream uses it."""
 
     controller: Controller
     writing: Writing
 
     def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
-        """The rows that wait in a replica. Raises `ResultGone`."""
+        """Fetch stashed rows from a replica. Raises `ResultGone`."""
         ...
 
     def changed(self) -> None:
-        """Something may be due: replicas to connect, timers."""
+        """Check for due work: replicas to connect, timers."""
         ...
 
     def fenced(self, error: StaleEpoch) -> None:
-        """A later controller has started."""
+        """End the process: a later controller has started."""
         ...
 
 
@@ -80,7 +80,7 @@ class ClientSession:
                 await self._room.wait()
 
     async def write(self, call: Any) -> None:
-        """Give the answers to a call, for ever."""
+        """Send the answers to a call, without end."""
         while True:
             while self._answers:
                 await call.write(self._answers.popleft())
@@ -90,7 +90,7 @@ class ClientSession:
             await self._arrived.wait()
 
     def end(self) -> None:
-        """The client is gone: nobody waits for its peeks and copies. What it has written is written."""
+        """End the session: cancel its peeks and copies. Its writes go on."""
         self._ended = True
         for uuid in list(self._peeks.values()):
             self._controller.cancel_peek(uuid)
@@ -122,7 +122,7 @@ class ClientSession:
     # --- requests -----------------------------------------------------------------------
 
     def take(self, request: pb.Request) -> None:
-        """Do what is asked; each request is answered, with a problem if need be."""
+        """Handle a request; each is answered, with a problem if need be."""
         kind = request.WhichOneof("kind")
         number = request.number
         try:
@@ -218,8 +218,8 @@ class ClientSession:
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
             case Rows():
-                for piece, more in chunks(found.rows):
-                    self._answer(number, rows=pb.Rows(rows=piece, more=more))
+                for chunk, more in chunks(found.rows):
+                    self._answer(number, rows=pb.Rows(rows=chunk, more=more))
             case StashedAt():
                 if not self._ended:
                     self._start(self._pass_on(number, found))
@@ -233,8 +233,8 @@ class ClientSession:
         """All rows that wait in a replica, as fast as the client takes them."""
         try:
             async for some in self._around.fetch(stash):
-                for piece, _ in chunks(some):
-                    self._answer(number, rows=pb.Rows(rows=piece, more=True))
+                for chunk, _ in chunks(some):
+                    self._answer(number, rows=pb.Rows(rows=chunk, more=True))
                 await self._room.wait()
             self._answer(number, rows=pb.Rows(rows=encoding.encode(())))
         except Exception as error:

@@ -27,7 +27,7 @@ _grpc: Any = grpc
 
 
 class Front:
-    """Answers clients out of a controller."""
+    """The service of a controller for clients."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -35,7 +35,7 @@ class Front:
         self._security = Security()
 
     def handlers(self, security: Security = Security()) -> Any:
-        """What a `grpc.aio` server is given. security: what clients must show."""
+        """The handlers for a `grpc.aio` server. security: required of clients."""
         self._security = security
         return _grpc.method_handlers_generic_handler(
             SERVICE,
@@ -50,7 +50,7 @@ class Front:
         )
 
     async def converse(self, requests: object, call: Any) -> None:
-        """One client's requests."""
+        """Serve one client's requests."""
         await self._admit(call)
         # So that the client knows at once that it is let in.
         await call.send_initial_metadata(())
@@ -65,7 +65,7 @@ class Front:
                 await asyncio.wait([writing])
 
     async def subscribe(self, asked: pb.Subscription, call: Any) -> None:
-        """One client's subscription; gRPC waits while the client does not read."""
+        """Serve one client's subscription; gRPC waits while the client does not read."""
         await self._admit(call)
         with self._remembered():
             try:
@@ -116,7 +116,7 @@ class Front:
             await refuse(call, error)
 
     def end(self) -> None:
-        """The process ends: so do all streams, with a word why."""
+        """End all streams, with an error: the process ends."""
         for task in self._calls:
             task.cancel()
 
@@ -133,5 +133,5 @@ class Front:
 
 def _messages(batch: Batch) -> Iterator[pb.Batch]:
     assert not isinstance(batch.updates, Problem)
-    for piece, more in chunks(batch.updates):
-        yield pb.Batch(lower=batch.lower.time, upper=batch.upper.time, updates=piece, more=more)
+    for chunk, more in chunks(batch.updates):
+        yield pb.Batch(lower=batch.lower.time, upper=batch.upper.time, updates=chunk, more=more)

@@ -1,4 +1,4 @@
-"""Group commit: writes that come while one is under way are made together, in the next.
+"""Group commit: writes that arrive during a commit are committed together in the next.
 
 So a slow disk costs each client a wait, and none of them the others' waits.
 """
@@ -22,7 +22,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True)
 class _Asked:
-    """A client's write. id: by which a repeated one is known. time: is told when it is durable."""
+    """A client's write. id: recognises a repeated write. time: set when it is durable."""
 
     changes: dict[str, list[Counted]]
     id: bytes
@@ -41,7 +41,7 @@ class Writing:
     """The writes of all clients, one commit after the other.
 
     open_collections: the store, opened in the thread that appends.
-    fenced: told where a later controller has taken over.
+    fenced: called when a later controller has taken over.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Writing:
         self._committing: asyncio.Task[None] | None = None
 
     def write(self, changes: dict[str, list[Counted]], id: bytes) -> asyncio.Future[int]:
-        """The time of a write, once it is durable; or what kept it from happening.
+        """Write, and return the time once it is durable. Raises the error of a failed write.
 
         One that is asked for again, because an answer was lost, is done once.
         """
@@ -130,7 +130,7 @@ class Writing:
                     asked.time.set_result(time)
 
     def _was_done(self, asked: _Asked) -> bool:
-        """Whether it was durable before; then its time is told."""
+        """Whether it was durable before; then its time is set."""
         time = self._controller.written(asked.id)
         if time is not None and not asked.time.done():
             asked.time.set_result(time)

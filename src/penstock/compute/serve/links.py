@@ -1,4 +1,4 @@
-"""The connections of a controller to its replicas: one task for each that is to be connected."""
+"""The connections of a controller to its replicas, one task each."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logging.getLogger("penstock.controller")
 
 
 class Links:
-    """Connects what the controller wants connected, when it wants it.
+    """The connections to replicas, opened when the controller has them due.
 
-    security: what is shown to replicas, and asked of them.
+    security: the own credentials, and those required of replicas.
     """
 
     def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
@@ -32,7 +32,7 @@ class Links:
         self._closed = False
 
     def check(self) -> None:
-        """Begin the connections that are due, and look again when the next one is."""
+        """Open the due connections, and check again when the next one is due."""
         if self._closed:
             return
         for name, address in self._controller.due():
@@ -51,7 +51,7 @@ class Links:
                 asyncio.get_running_loop().call_later(wait / 1000, self.check)
 
     async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
-        """The rows that wait in a replica. Raises `ResultGone`, `ConnectionBroken`."""
+        """Fetch stashed rows from a replica. Raises `ResultGone`, `ConnectionBroken`."""
         found = self._links.get(stash.replica)
         if found is None:
             raise ResultGone(

@@ -1,4 +1,4 @@
-"""The controller process: who calls the controller when, from start to end."""
+"""The controller process, from start to end: the calls of the controller, its clock and timers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ GRACE = 0.5
 """Seconds that clients have to take the last answers when the process ends."""
 
 PARAMETERS = Parameters(max_result_size=1024 * MEGABYTE, peek_stash_size=4 * MEGABYTE)
-"""What replicas are told where nothing else is asked for."""
+"""Default parameters of replicas."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a controller is started.
+    """Options of a controller process.
 
     listen:      HOST:PORT for clients; port 0: any.
     state:       folder for what it must not forget.
@@ -64,7 +64,7 @@ class Options:
 async def run_controller(options: Options, ready: Callable[[str], object]) -> None:
     """Serve until the task is cancelled.
 
-    ready: told the address once it listens.
+    ready: called with the address once it listens.
     Raises `StaleEpoch` when a later controller has started on the same state; `InsecureAddress`,
     `StoreDamaged`, `StoreUnavailable`; `ConnectionBroken` where the address is taken, and what a wrong one
     raises: then nothing was touched. The same for the `BadOption` of an expired certificate.
@@ -150,14 +150,14 @@ class _Process:
     # --- what the service needs -----------------------------------------------------------
 
     def changed(self) -> None:
-        """Something may be due."""
+        """Check for due work."""
         self._due.set()
 
     def fenced(self, error: StaleEpoch) -> None:
-        """A later controller has started: this one ends."""
+        """End the process: a later controller has started."""
         if not self._end.done():
             self._end.set_exception(error)
 
     def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
-        """The rows that wait in a replica."""
+        """Fetch stashed rows from a replica."""
         return self._links.fetch(stash)

@@ -20,7 +20,7 @@ from penstock.private_files import make_private_folder
 
 @dataclass(frozen=True)
 class ReplicaOptions:
-    """How a replica is started.
+    """Options of a replica process.
 
     listen:      HOST:PORT for its controller; port 0: any.
     state:       a folder of this replica alone: copies, large results, checkpoints.
@@ -41,8 +41,9 @@ class ReplicaOptions:
 async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -> None:
     """Serve until the task is cancelled.
 
-    ready: told the address once it listens. Raises what the replica halts with (`IncompatibleInstance`,
-    `ReplicaExpired`, ...), and what keeps it from listening: `BadOption` for an expired certificate, too.
+    ready: called with the address once it listens. Raises what the replica halts with
+    (`IncompatibleInstance`, `ReplicaExpired`, ...), and what keeps it from listening: `BadOption` for an
+    expired certificate, too.
     """
     local_path(options.state, "state of the replica")
     options.security.check_certificate()

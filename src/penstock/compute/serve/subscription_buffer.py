@@ -1,8 +1,8 @@
-"""What a subscription has to tell a client that may read slowly: bounded, whatever happens.
+"""Bounded buffer of the events of a subscription, for a client that may read slowly.
 
 A client that reads more slowly than its view changes makes its outlet full. Then the subscription is given
 up, and taken up again from where it was when the client has read what waits: in between nothing is kept.
-That works as long as the view keeps the times between; a client that stays away for longer is told so.
+That works as long as the view keeps the times between; a client that stays away for longer gets an error.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class SubscriptionBuffer:
             self._controller.unsubscribe(id)
 
     async def next(self) -> Batch | DroppedAt | None:
-        """The next event, when there is one; None after the last."""
+        """Wait for the next event; None after the last."""
         while not self._waiting:
             if self._ended:
                 return None
@@ -119,12 +119,12 @@ class SubscriptionBuffer:
         return event
 
     def close(self) -> None:
-        """The client is gone."""
+        """End the subscription: the client is gone."""
         self._stop_timer()
         self._give_up()
         self._ended = True
 
     @property
     def waiting(self) -> int:
-        """How many events wait for the client."""
+        """The number of buffered events."""
         return len(self._waiting)

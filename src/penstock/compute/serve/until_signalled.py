@@ -1,4 +1,4 @@
-"""Run a server until somebody ends its process."""
+"""Running a server until a signal ends its process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 
 def until_signalled(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
-    """Run `serve` in an event loop; SIGINT and SIGTERM cancel it. The signal that came; None: none did.
+    """Run `serve` in an event loop; SIGINT and SIGTERM cancel it. Returns the signal, or None.
 
     Raises what `serve` raises.
     """

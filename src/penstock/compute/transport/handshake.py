@@ -111,14 +111,14 @@ def _epoch_text(epoch: Epoch) -> str:
 
 
 def _epoch(metadata: Metadata) -> Epoch | None:
-    told = metadata.get(_EPOCH)
-    if told is None:
+    text = metadata.get(_EPOCH)
+    if text is None:
         return None
-    controller, dot, replica = str(told).partition(".")
-    if not (dot and controller.isdecimal() and replica.isdecimal() and len(str(told)) < 50):
-        raise BadMessage(f"{told!s:.50} is no epoch", field=_EPOCH)
+    controller, dot, replica = str(text).partition(".")
+    if not (dot and controller.isdecimal() and replica.isdecimal() and len(str(text)) < 50):
+        raise BadMessage(f"{text!s:.50} is no epoch", field=_EPOCH)
     epoch = Epoch(int(controller), int(replica))
     if max(epoch.controller, epoch.replica) > _LAST_EPOCH:
         # No controller could ever come after it.
-        raise BadMessage(f"{told!s:.50} is no epoch", field=_EPOCH)
+        raise BadMessage(f"{text!s:.50} is no epoch", field=_EPOCH)
     return epoch

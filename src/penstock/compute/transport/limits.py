@@ -1,4 +1,4 @@
-"""How large things may be on a connection. Both sides check; what is above is a typed error."""
+"""Limits of a connection. Both sides check them, and raise typed errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """message: bytes of one message, of either direction.
-    plan:    bytes of the plan of one dataflow, with its places: what `penstock.compute.plans` reads of each.
+    """Limits of a connection.
+
+    message: bytes of one message, of either direction.
+    plan:    bytes of the plan of one dataflow, with its source locations: what `penstock.compute.plans` reads
+        of each.
     batch:   bytes of one batch of a subscription, which travels in parts.
     keys:    rows that one peek may be looked up by.
     peeks:   peeks of one connection that wait for their answer; those above it are answered with a problem.
@@ -34,18 +37,18 @@ class Limits:
     silence: float = 5.0
 
     def check_plan(self, plan: Plan) -> None:
-        """Raises `MessageTooLarge` for a plan that no replica would take."""
+        """Raise `MessageTooLarge` for a plan that no replica would accept."""
         size = len(plan.body) + len(plan.places)
         if size > self.plan:
             raise _too_large("plan", size, self.plan, "bytes", "divide the flow, or raise the limit of plans")
 
     def check_message(self, what: str, size: int, fix: str) -> None:
-        """Raises `MessageTooLarge` for a message of so many bytes that the other side would not take."""
+        """Raise `MessageTooLarge` for a message that the other side would not accept."""
         if size > self.message:
             raise _too_large(what, size, self.message, "bytes", fix, SourceLocation.of_caller())
 
     def check(self, command: Command) -> None:
-        """Raises `MessageTooLarge` for a command above one of the limits."""
+        """Raise `MessageTooLarge` for a command above one of the limits."""
         match command:
             case CreateDataflow(dataflow):
                 self.check_plan(dataflow.plan)

@@ -29,7 +29,7 @@ _PATIENCE = 0.005
 
 
 class Connection(Protocol):
-    """What a controller knows of a connection (`penstock.compute.controller.connection`)."""
+    """The controller's side of a connection (`penstock.compute.controller.connection`)."""
 
     wake: Callable[[], None]
 
@@ -45,17 +45,17 @@ class Connection(Protocol):
 
 
 class Connecting(Protocol):
-    """What a link needs of a controller (`penstock.compute.controller.controller`)."""
+    """The controller, as a link uses it (`penstock.compute.controller.controller`)."""
 
     def connected(self, name: str) -> Connection: ...
     def unreachable(self, name: str, error: ComputeError) -> None: ...
 
 
 class Link:
-    """One connection to one replica. When it is over the controller decides when there is to be another.
+    """One connection to one replica. The controller decides about the next one.
 
     error:   what it ended with: the first thing that went wrong; None: nothing did, or it is not over.
-    welcome: what the replica said of itself; None before.
+    welcome: the replica's greeting; None before.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Link:
         self._stages = ControllerStages()
 
     async def run(self) -> ComputeError | None:
-        """Connect, carry commands and responses until it is over, tell the controller. What it ended with.
+        """Connect, carry commands and responses to the end, and report it. Returns the final error.
 
-        A cancellation ends it too: the controller is told that the connection is over, without an error.
+        A cancellation ends it too: then the controller gets no error.
         """
         try:
             self._channel = await self._reached()
@@ -99,7 +99,7 @@ class Link:
         return self.error
 
     async def fetch(self, token: bytes) -> AsyncIterator[tuple[Counted, ...]]:
-        """The rows that wait in the replica, in chunks. Raises `ResultGone`, `ConnectionBroken`."""
+        """Fetch stashed rows from the replica, in chunks. Raises `ResultGone`, `ConnectionBroken`."""
         if self._channel is None:
             raise ConnectionBroken(f"there is no connection to {self.address}", address=self.address)
         call = self._channel.unary_stream(channels.FETCH)(
@@ -150,7 +150,7 @@ class Link:
             state = channel.get_state(try_to_connect=True)
 
     async def _ask_why(self, channel: Any) -> None:
-        """Raises why the channel has failed: only a call is told."""
+        """Raise the failure of the channel, which only a call reveals."""
         try:
             await channel.unary_unary(channels.FETCH)(b"")
         except _aio.AioRpcError as error:

@@ -1,4 +1,4 @@
-"""The server of a replica: one loop that receives commands, lets the replica work, and sends what it says.
+"""The server of a replica: one loop that receives commands, steps the replica, and sends responses.
 
 A command that arrives while the replica is idle is received, worked on and answered by the task that read
 it, without another in between. While the replica is busy, one task works in slices and gives way between
@@ -35,7 +35,7 @@ IDLE = 0.05
 
 
 class Served(Protocol):
-    """What is served: `penstock.compute.replica.replica.Replica`, whose duties these are."""
+    """The replica, as the server uses it: `penstock.compute.replica.replica.Replica`."""
 
     @property
     def greatest_epoch(self) -> Epoch | None: ...
@@ -100,7 +100,7 @@ class _Serving(_grpc.GenericRpcHandler):
         self._busy = False
 
     def service(self, handler_call_details: Any) -> Any:
-        """The handler of a method; None where there is no such method. Messages stay bytes."""
+        """The handler of a method, or None. Messages stay bytes."""
         match handler_call_details.method:
             case channels.STREAM:
                 return _grpc.stream_stream_rpc_method_handler(self._stream)
@@ -111,7 +111,7 @@ class _Serving(_grpc.GenericRpcHandler):
                 return None
 
     async def work(self) -> None:
-        """Let the replica work whenever there is something to do. Raises what it halts with."""
+        """Step the replica whenever there is work. Raises what it halts with."""
         self._bell.listen()
         while True:
             await self._bell.heard(IDLE)
@@ -150,7 +150,7 @@ class _Serving(_grpc.GenericRpcHandler):
         try:
             responses = self._replica.responses()
         except PenstockError as error:
-            self.end(error)  # something that may not be said: the connection is what it breaks
+            self.end(error)  # a message that is not allowed ends the connection only
             return
         if self._session is not None:
             await self._session.send(responses)

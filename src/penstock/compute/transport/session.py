@@ -1,4 +1,4 @@
-"""One stream, as the replica sees it: commands come in, responses go out, until one side ends it."""
+"""The replica's side of one stream: receives commands and sends responses until one side ends it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_REFUSED = 100_000
 
 
 class Receiver(Protocol):
-    """Who takes the commands."""
+    """Receiver of the commands."""
 
     def receive(self, command: Command, /) -> None: ...
 
@@ -48,11 +48,11 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is sent."""
+        """Whether the stream has ended."""
         return self._error is not None
 
     def end(self, error: Exception) -> None:
-        """End the stream. The first error is what the controller is told."""
+        """End the stream. The controller gets the first error."""
         if self._error is None:
             self._error = error
             assert self._task is not None
@@ -107,7 +107,7 @@ class Session:
                 self.greeting.nonce,
             ):
                 raise ProtocolViolation(
-                    "CreateTimely tells another epoch or nonce than the stream",
+                    "CreateTimely has another epoch or nonce than the stream",
                     stage="creation",
                     message="CreateTimely",
                 )

@@ -48,7 +48,7 @@ _CODES: dict[str, str] = {
 
 
 async def refuse(context: Any, error: BaseException) -> NoReturn:
-    """End a call with an error. Raises what `grpc.aio` wants raised for that."""
+    """End a call with an error, by the exception of `grpc.aio`."""
     if not isinstance(error, PenstockError):
         log.error("a mistake in Penstock", exc_info=error)
     problem = problem_of_any(error)
@@ -58,7 +58,7 @@ async def refuse(context: Any, error: BaseException) -> NoReturn:
 
 
 def error_from(error: Any, address: str) -> ComputeError:
-    """The error that a call to an address ended with.
+    """The error of a failed call to an address.
 
     error: a `grpc.aio.AioRpcError`.
     """
@@ -101,7 +101,7 @@ def error_from(error: Any, address: str) -> ComputeError:
 
 @contextlib.contextmanager
 def refusal(address: str) -> Generator[None]:
-    """Raise what a call of `grpc.aio` inside raises as a `ComputeError`."""
+    """Raise errors of `grpc.aio` calls as `ComputeError`."""
     try:
         yield
     except _aio.AioRpcError as error:
@@ -118,7 +118,7 @@ def _problem_in(value: bytes) -> ComputeError:
 
 
 def compute_error(error: Exception) -> ComputeError:
-    """Any error as what a connection ends with. One that is nobody's on purpose is logged."""
+    """The error to end a connection with, for any exception. Unexpected ones are logged."""
     if isinstance(error, ComputeError):
         return error
     if not isinstance(error, PenstockError):

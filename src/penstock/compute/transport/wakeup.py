@@ -1,4 +1,4 @@
-"""What wakes a loop: a replica, its runtime and their threads ring; the loop listens."""
+"""Wakeup of an event loop by a replica, its runtime and their threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class Wakeup:
-    """Rung by anybody, from any thread, also before a loop listens; rings in between are one.
+    """A wakeup from any thread, also before a loop listens; several rings count as one.
 
     error: what the process is to end with, once `halt` was called.
     """
@@ -20,7 +20,7 @@ class Wakeup:
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
-        """There is something to do."""
+        """Wake the loop."""
         if self._loop is None or threading.get_ident() == self._thread:
             self._rung.set()
             return
@@ -29,18 +29,18 @@ class Wakeup:
             self._loop.call_soon_threadsafe(self._rung.set)
 
     def halt(self, error: Exception) -> None:
-        """The process is to end. The first error counts."""
+        """End the process with an error; the first one counts."""
         if self.error is None:
             self.error = error
         self.ring()
 
     def listen(self) -> None:
-        """Rings are heard by the running loop from now on."""
+        """Deliver rings to the running loop from now on."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     async def heard(self, seconds: float | None = None) -> None:
-        """Wait for a ring, or so long."""
+        """Wait for a ring, at most for a time."""
         if not self._rung.is_set():
             if seconds is None:
                 await self._rung.wait()
