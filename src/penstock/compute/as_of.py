@@ -1,4 +1,4 @@
-"""Which time each dataflow starts from, when a controller comes back and has to make them all again.
+"""As-of selection: the times from which dataflows start when a controller restarts.
 
 Chosen by constraints on a range of times per dataflow. A hard one must hold, or answers are missing or
 doubled; a soft one is a wish. Dataflows that read one another must agree: what is read cannot start after
@@ -45,14 +45,14 @@ class ValidFrom:
 
 
 class ReadPolicy(Protocol):
-    """What stays readable: for an upper, the since that it allows."""
+    """A read policy: for an upper, the since that it allows."""
 
     def since(self, upper: Frontier) -> Frontier: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AsOfSelection:
-    """as_of: by export. END: it need not run any more.
+    """The selected as-ofs. as_of: by export. END: it need not run any more.
 
     broken: exports for which no time fulfils what must hold; they start as early as their inputs allow, and
         what they lack is lost: a gap in what they write.
@@ -68,7 +68,7 @@ def select(
     policies: Mapping[Id, ReadPolicy],
     now: int,
 ) -> AsOfSelection:
-    """The time from which each dataflow starts.
+    """Select the as-of of each dataflow.
 
     dataflows:   in the order of their creation: what is imported comes first. Their own as-ofs do not matter.
     collections: the bounds of all that they read and write.
@@ -108,11 +108,11 @@ class _Range:
         return (e.id for e in self.dataflow.exports if isinstance(e, IndexExport))
 
     def raise_lower(self, bound: Frontier) -> None:
-        assert self.upper == END, "what must be readable is said first"
+        assert self.upper == END, "hard constraints on readability come first"
         self.lower = max(self.lower, bound)
 
     def lower_upper(self, bound: Frontier) -> bool:
-        """Whether the bound could be kept; where not, it comes as near as the range allows."""
+        """Lower the upper bound as far as the range allows. Returns whether the bound could be kept."""
         self.upper = max(min(self.upper, bound), self.lower)
         return self.upper <= bound
 

@@ -1,14 +1,13 @@
-"""The outbox: what each connection has still to be told, as a place in one shared log; never a queue of its
-own.
+"""The command log: one shared log for all connections of a controller, each with a position in it.
 
-A new connection starts with the reduced history of that moment, then reads what was pushed since. What all
-connections have read is forgotten. One that stays too far behind is cut: it is over, and its next
-connection starts with a reduced history, which is short. So memory is bounded by what is alive, plus
-`most_behind` commands, however slow a replica is and whatever comes and goes meanwhile.
+A new connection starts with the reduced history of that moment, then reads the commands pushed since.
+Commands that all connections have read are discarded. A connection that stays too far behind is cut, and its
+successor starts with a reduced history, which is short. So memory is bounded by the live state plus
+`most_behind` commands, however slow a replica is.
 
-No command is missed or repeated by a connection: the log is numbered without end, and each command after
-the beginning of a connection has one number. Two commands may be left out together: a peek, and the
-`CancelPeek` for it that was pushed before the peek was taken.
+No command is missed or repeated by a connection: commands are numbered without end, and a connection reads
+each number after its start once. Two commands may be left out together: a peek, and the `CancelPeek` for it
+that was pushed before the peek was taken.
 Source: a replica's connection in the compute protocol of Materialize queues without bound; this does not
 (reference, improvement 4).
 """
@@ -32,7 +31,7 @@ def everything(_command: Command) -> bool:
 
 
 class CommandLog:
-    """The history of a controller, and the log of what its connections have not all read.
+    """The history of a controller, and the log of commands that some connection has not read.
 
     most_behind: how many commands a connection may be behind before it is cut.
     """
@@ -47,16 +46,16 @@ class CommandLog:
 
     @property
     def end(self) -> int:
-        """The number that the next command gets."""
+        """The number of the next command."""
         return self._first + len(self._log)
 
     @property
     def waiting(self) -> int:
-        """How many commands are kept for connections that have not read them."""
+        """The number of commands that some connection has not read."""
         return len(self._log)
 
     def push(self, command: Command) -> None:
-        """Add a command for all connections, present and to come."""
+        """Add a command for all present and future connections."""
         self.history.push(command)
         if isinstance(command, CancelPeek):
             self._cancelled[command.uuid] = self.end
@@ -73,9 +72,9 @@ class CommandLog:
         wanted: Callable[[Command], bool] = everything,
         uppers: Mapping[Id, Frontier] | None = None,
     ) -> LogCursor:
-        """A new connection: it is told the reduced history of now, then what is pushed later.
+        """Start a connection with the present reduced history, followed by later commands.
 
-        wanted: whether a command concerns this replica; asked when it is taken. Must say the same of all
+        wanted: whether a command concerns this replica; called when it is taken. Must return the same for all
             commands about one id.
         uppers: the present uppers of collections, put into the imports.
         """
@@ -84,11 +83,11 @@ class CommandLog:
         return reader
 
     def at(self, number: int) -> Command:
-        """The command of a number that some reader has not read."""
+        """The command of an unread number."""
         return self._log[number - self._first]
 
     def is_cancelled(self, uuid: bytes) -> bool:
-        """Whether the log holds the `CancelPeek` of it."""
+        """Whether the log holds the `CancelPeek` of a peek."""
         return uuid in self._cancelled
 
     def leave(self, reader: LogCursor) -> None:
@@ -97,7 +96,7 @@ class CommandLog:
         self.trim()
 
     def trim(self) -> None:
-        """Forget what all readers have read."""
+        """Discard the commands that all readers have read."""
         read = min((r.position for r in self._readers), default=self.end)
         while self._first < read:
             command = self._log.popleft()
@@ -107,9 +106,9 @@ class CommandLog:
 
 
 class LogCursor:
-    """A connection's place in the outbox.
+    """A connection's position in the log.
 
-    cut: it was too far behind and gets nothing more: end the connection, the next one starts anew.
+    cut: it was too far behind, and gets no more commands: end the connection, the next one starts anew.
     position: the number of the next command that it will look at in the log.
     """
 
@@ -124,16 +123,16 @@ class LogCursor:
 
     @property
     def behind(self) -> int:
-        """How many commands of the log it has not looked at."""
+        """The number of unread commands of the log."""
         return self._outbox.end - self.position
 
     @property
     def waiting(self) -> bool:
-        """Whether there may be something to take."""
+        """Whether there may be commands to take."""
         return not self._closed and bool(self._start or self.behind)
 
     def take(self, most: int = 100) -> list[Command]:
-        """The next commands, at most so many; none where there are none, or the reader is closed."""
+        """Take the next commands, at most `most`; none if the reader is closed."""
         taken: list[Command] = []
         if not self.waiting:
             return taken
@@ -145,7 +144,7 @@ class LogCursor:
         return taken
 
     def close(self) -> None:
-        """The connection is over."""
+        """End the connection."""
         self._closed = True
         self._start.clear()
         self._outbox.leave(self)

@@ -18,7 +18,7 @@ class Frontier:
     """The times at or after `time`; none at all where `time` is None: `END`, the latest frontier.
 
     Of an upper: times before it are settled, those at or after it may still change. Of a
-    since: times before it can no longer be told apart, those at or after it can be read.
+    since: times before it can no longer be distinguished, those at or after it can be read.
     Frontiers are ordered from early to late; `a <= b` holds where b allows no time that a does not.
 
     >>> Frontier(3) < Frontier(5) < END
@@ -69,10 +69,10 @@ END = Frontier(None)
 
 
 def meet(frontiers: Iterable[Frontier]) -> Frontier:
-    """The earliest of them; END of none."""
+    """The earliest frontier; END of none."""
     return min(frontiers, default=END)
 
 
 def join(frontiers: Iterable[Frontier]) -> Frontier:
-    """The latest of them; START of none."""
+    """The latest frontier; START of none."""
     return max(frontiers, default=START)

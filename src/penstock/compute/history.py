@@ -1,9 +1,9 @@
-"""The history: the commands that a replica has to be told to become what the others are.
+"""The history: the commands that bring a new replica into the state of the others.
 
 Commands are added at the end. Now and then the history is *reduced*: rewritten into the shortest sequence
 with the same effect, so that it is about as long as there are things alive, whatever has come and gone.
 The controller keeps one (base commands: the epoch and nonce of a connection are put in when they are sent),
-and each replica keeps one of what it was told, to reconcile with.
+and each replica keeps one of the commands it has received, to reconcile with.
 
 Law: replaying a reduced history has the effect of replaying the whole; `reduced` is idempotent.
 Source: the compute protocol of Materialize, its history (reference).
@@ -62,11 +62,11 @@ class History:
         self._reduced_length = len(self.commands)
 
     def discard_peeks(self) -> None:
-        """Forget peeks, as for a replica whose next controller will ask its own."""
+        """Discard peeks, for a replica whose next controller sends its own."""
         self.commands = [c for c in self.commands if not isinstance(c, Peek | CancelPeek)]
 
     def replay(self, uppers: Mapping[Id, Frontier]) -> list[Command]:
-        """What a new connection is told: all of it, reduced, with the present uppers of collections."""
+        """The reduced history for a new connection, with the present uppers of collections."""
         self.reduce()
         return [_with_uppers(command, uppers) for command in self.commands]
 

@@ -1,9 +1,9 @@
-"""Hydration: when a dataflow may begin, when it has caught up, and how many catch up at a time.
+"""Hydration: when a dataflow may start, when it has caught up, and how many catch up at a time.
 
 A dataflow hydrates from its start until it has computed what was there at its as-of, or has failed. That
 takes memory beyond what it needs later, so a replica hydrates few at a time.
-Source: the compute protocol of Materialize, scheduling and sequential hydration (reference); here a place
-is taken by a dataflow with all of its exports.
+Source: the compute protocol of Materialize, scheduling and sequential hydration (reference); here a
+dataflow counts once, with all of its exports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.compute.protocol.responses import Frontiers, Response
 
 
 def is_hydrated(as_of: Frontier, output: Frontier) -> bool:
-    """Whether what was there at the as-of has been computed.
+    """Whether the contents at the as-of have been computed.
 
     >>> is_hydrated(Frontier(5), Frontier(5)), is_hydrated(Frontier(5), Frontier(6)), is_hydrated(END, END)
     (False, True, True)
@@ -69,7 +69,7 @@ class _Waiting:
 
 
 class SequentialHydration:
-    """Stands between a controller and the connection to one replica, and holds back `Schedule`s.
+    """Limiter of hydration on one connection: holds back `Schedule` commands.
 
     Every command to the replica goes through `command`, every response from it through `response`; what
     they return is to be sent to the replica, in order. Transient dataflows pass.
@@ -87,7 +87,7 @@ class SequentialHydration:
 
     @property
     def hydrating(self) -> int:
-        """How many dataflows hydrate."""
+        """The number of hydrating dataflows."""
         return len(self._hydrating)
 
     @property
@@ -96,7 +96,7 @@ class SequentialHydration:
         return tuple(id for waiting in self._queue for id in waiting.queued)
 
     def command(self, command: Command) -> list[Command]:
-        """What is to be sent to the replica in place of a command."""
+        """The commands to send to the replica for a command."""
         match command:
             case CreateDataflow(dataflow):
                 self._track(dataflow)
@@ -111,13 +111,13 @@ class SequentialHydration:
         return [command, *self._fill()]
 
     def response(self, response: Response) -> list[Command]:
-        """What is to be sent to the replica after a response."""
+        """The commands to send to the replica after a response."""
         if not isinstance(response, Frontiers):
             return []
         waiting = self._dataflow_of.get(response.id)
         if waiting is None:
             return []
-        # One that has failed reads no more: it never will be hydrated, and needs no place for that.
+        # A failed one reads no more: it will never hydrate, and must not count.
         over = response.input == END
         if not over and (response.output is None or not is_hydrated(waiting.as_of, response.output)):
             return []
@@ -125,7 +125,7 @@ class SequentialHydration:
         return [*self._caught_up(response.id), *self._fill()]
 
     def check(self) -> None:
-        """The invariant, for tests."""
+        """Assert the invariant."""
         assert len(self._hydrating) <= max(self._limit, 1) or not self._queue
         assert all(waiting.queued for waiting in self._queue)
         assert not any(waiting.queued for waiting in self._hydrating)

@@ -19,9 +19,9 @@ from penstock.errors import Origin, PenstockError, causes
 
 
 def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None = None) -> Problem:
-    """The problem that says what an error says. `id` and `time`: where its facts do not tell them.
+    """Convert an error to a `Problem`. `id` and `time`: if they are not among its facts.
 
-    A fact that is no plain value is told as text.
+    A fact that is not a plain value becomes text.
     """
     facts = dict(error.facts)
     if isinstance(facts.get("id"), str):
@@ -43,14 +43,14 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
 
 
 def origin_of(error: BaseException) -> Origin:
-    """Where an error lies. One that is nobody's on purpose, or comes of short memory, in the process."""
+    """The origin of an error. Unexpected errors and lack of memory belong to the process."""
     if any(isinstance(cause, MemoryError) for cause in causes(error)):
         return Origin.PROCESS
     return error.origin if isinstance(error, PenstockError) else Origin.PROCESS
 
 
 def problem_of_any(error: BaseException, *, id: Id | None = None, time: int | None = None) -> Problem:
-    """As `problem_of`; of an error that is nobody's on purpose, its type and text."""
+    """Convert any exception to a `Problem`; an unexpected one by its type and text."""
     if isinstance(error, PenstockError):
         return problem_of(error, id=id, time=time)
     return Problem(
@@ -65,7 +65,7 @@ def problem_of_any(error: BaseException, *, id: Id | None = None, time: int | No
 
 
 def error_of(problem: Problem) -> PenstockError:
-    """The error to be raised for a problem that somebody else met."""
+    """Convert a problem of another process to its error."""
     found = error_class(problem.code)
     facts = {name: value for name, value in problem.facts if _is_fact(found, name)}
     facts |= {
@@ -96,7 +96,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, Decimal})
 
 
 def error_class(code: str) -> type[PenstockError]:
-    """The class with a code; `ComputeError` where this version of Penstock knows none."""
+    """The class of an error code; `ComputeError` for an unknown code."""
     return next((found for found in _classes(PenstockError) if found.code == code), ComputeError)
 
 

@@ -17,7 +17,7 @@ from penstock.compute.hydration import is_hydrated
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a replica is with an export: where it started, and what it has computed."""
+    """Progress of a replica with an export: its as-of and output frontier."""
 
     as_of: Frontier
     output: Frontier
@@ -66,7 +66,7 @@ def readiness(
 
 
 def worst(states: Iterable[Readiness]) -> Readiness:
-    """What holds of all of them together; ready where there are none."""
+    """The worst of several readinesses; ready if there are none."""
     lags: list[int | None] = []
     for state in states:
         match state:

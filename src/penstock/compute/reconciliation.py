@@ -1,12 +1,12 @@
-"""Reconciliation: what a replica keeps of what it runs, when a controller says anew what it should run.
+"""Reconciliation: which dataflows a replica keeps when a controller connects.
 
-A controller that connects says all that it wants, up to `InitializationComplete`. The replica compares
-that with what it was told before and keeps each dataflow that would come out the same, so that a restart of
+A controller that connects sends all that it wants, up to `InitializationComplete`. The replica compares these
+with the commands it had before, and keeps each dataflow that would come out the same, so that a restart of
 the controller costs no recomputation.
 
-Law: a replica that reconciled answers as a fresh one would that was told the same commands. What is decided
-depends on the two sequences of commands alone, never on what the replica has done meanwhile, so that all
-workers of a replica decide alike.
+Law: a reconciled replica answers as a fresh one would with the same commands. The decision depends on the two
+sequences of commands alone, never on the progress of the replica, so that all workers of a replica decide
+alike.
 Source: the compute protocol of Materialize, reconciliation on the replica (reference).
 """
 
@@ -47,17 +47,17 @@ dependencies_retained: the indexes that it reads are kept, too.
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationPlan:
-    """What is to be done: first `first`, then `then`, both in order.
+    """The steps of a reconciliation: `first`, then `then`, both in order.
 
     keep:    dataflows as asked that go on as they run, from their new as-of.
-    drop:    exports that end. The replica does not speak of them any more.
-    create:  dataflows that are built; where `reasons` has their export ids, in place of one that could not be
+    drop:    exports that end. The replica reports nothing more about them.
+    create:  dataflows that are built; where `reasons` has their export ids, instead of one that could not be
         kept.
     reasons: by the export ids of a dataflow that is replaced, what it fails to be.
     first:   compactions: END for what is dropped, the new as-of for what is kept. They come before the
         rest, so that memory is free before it is needed.
     then:    commands to apply. Settings start from `Parameters()`.
-    history: what the replica was told, from now on.
+    history: the replica's history from now on.
     halt:    the replica cannot go on and ends its process, to start afresh. None: it goes on.
     """
 
@@ -74,17 +74,17 @@ class ReconciliationPlan:
 
 
 def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> ReconciliationPlan:
-    """What becomes of a replica that was told `installed` and is told `asked` by its next controller.
+    """Reconcile a replica that has received `installed` with the commands `asked` of its next controller.
 
-    installed: None: it has been told nothing and has no state.
+    installed: None: it has no state.
     asked:     all commands of the initialization stage; with or without `CreateTimely`,
         `InitializationComplete`.
     """
-    told = tuple(c for c in asked if not isinstance(c, CreateTimely | InitializationComplete))
+    commands = tuple(c for c in asked if not isinstance(c, CreateTimely | InitializationComplete))
     if installed is None:
-        return ReconciliationPlan(create=_dataflows(told), then=told, history=told)
+        return ReconciliationPlan(create=_dataflows(commands), then=commands, history=commands)
     running = _Running.of(installed)
-    return _agree(running, told)
+    return _agree(running, commands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +106,17 @@ class _Running:
         )
 
 
-def _agree(running: _Running, told: tuple[Command, ...]) -> ReconciliationPlan:
+def _agree(running: _Running, commands: tuple[Command, ...]) -> ReconciliationPlan:
     kept: dict[frozenset[Id], Dataflow] = {}
     kept_ids: set[Id] = set()
     create: list[Dataflow] = []
     reasons: dict[frozenset[Id], tuple[Reason, ...]] = {}
     then: list[Command] = []
-    for command in told:
+    for command in commands:
         match command:
             case CreateInstance(config):
                 if running.instance is not None and not compatible(running.instance, config):
-                    return ReconciliationPlan(history=told, halt=_halt(running.instance, config))
+                    return ReconciliationPlan(history=commands, halt=_halt(running.instance, config))
             case CreateDataflow(dataflow):
                 old = running.dataflows.get(dataflow.export_ids)
                 failed = () if old is None else _reasons(old, dataflow, running.compactions, kept_ids)
@@ -132,7 +132,9 @@ def _agree(running: _Running, told: tuple[Command, ...]) -> ReconciliationPlan:
                 then.append(command)
     first = _compactions(running, kept)
     drop = tuple(c.id for c in first if c.frontier.ended)
-    return ReconciliationPlan(tuple(kept.values()), drop, tuple(create), reasons, first, tuple(then), told)
+    return ReconciliationPlan(
+        tuple(kept.values()), drop, tuple(create), reasons, first, tuple(then), commands
+    )
 
 
 def _reasons(

@@ -142,7 +142,7 @@ def _refused(self: Connection) -> Any:
 def test_the_password_is_shown_nowhere(postgres: Postgres, url: str) -> None:
     store = PostgresCollections(url)
     database = store._database
-    assert PASSWORD not in f"{database.place} {database!r} {vars(database)}"
+    assert PASSWORD not in f"{database.location} {database!r} {vars(database)}"
     store.close()
     wrong = url.replace("tester:", "tester:wrong-")
     with pytest.raises(StoreUnavailable) as refused:

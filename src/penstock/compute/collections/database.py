@@ -36,10 +36,10 @@ class Transaction(ABC):
 class Database(ABC):
     """The tables `penstock_collections` and `penstock_updates` (see `sql_tables`), there from the beginning.
 
-    place: where it is, for errors; without secrets.
+    location: for errors; without secrets.
     """
 
-    place: str
+    location: str
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Transaction]:

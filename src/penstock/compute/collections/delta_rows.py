@@ -34,12 +34,12 @@ def up_to(batch: ArrowBatch, file: File, time: int) -> ArrowBatch:
 
 def several(table: Table, files: Iterable[File], time: int) -> set[int]:
     """The hashes that several updates up to a time have in common."""
-    pieces = [
+    chunks = [
         up_to(batch, file, time).column("hash")
         for file in files
         for batch in table.batches(file, ["time", "hash"], _BATCH)
     ]
-    counts = compute.value_counts(pa.chunked_array(pieces, pa.int64()))
+    counts = compute.value_counts(pa.chunked_array(chunks, pa.int64()))
     return set(counts.filter(compute.greater(counts.field("counts"), 1)).field("values").to_pylist())
 
 
@@ -55,14 +55,14 @@ def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> I
 class Sums:
     """How often rows are there, of which several updates are added up; by what equal rows have in common."""
 
-    def __init__(self, codec: RowCodec, place: str) -> None:
+    def __init__(self, codec: RowCodec, location: str) -> None:
         self._codec = codec
-        self._place = place
+        self._location = location
         self._counts: dict[bytes, int] = defaultdict(int)
         self._rows: dict[bytes, tuple[Row, bytes]] = {}
 
     def add(self, data: bytes, weight: int) -> None:
-        row = row_of(data, self._place)
+        row = row_of(data, self._location)
         key = self._codec.key(row)
         self._counts[key] += weight
         self._rows.setdefault(key, (row, data))
@@ -92,7 +92,7 @@ def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) ->
     shared = several(table, files, time)
     sums = Sums(codec, table.path)
     wanted = pa.array(list(shared), pa.int64())
-    pieces: list[ArrowTable] = []
+    chunks: list[ArrowTable] = []
     for file in files:
         for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
             both = compute.is_in(batch.column("hash"), wanted)
@@ -105,11 +105,11 @@ def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) ->
                 once.column("hash"),
                 once.column("row"),
             ]
-            pieces.append(pa.table(columns, schema=SCHEMA))
+            chunks.append(pa.table(columns, schema=SCHEMA))
             again = batch.filter(both)
             for weight, data in zip(again.column("weight").to_pylist(), again.column("row").to_pylist()):
                 sums.add(data, weight)
-    return pa.concat_tables([*pieces, table_of(number, sums.changes(time))])
+    return pa.concat_tables([*chunks, table_of(number, sums.changes(time))])
 
 
 FEW = 8

@@ -70,7 +70,7 @@ class Table:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with self.told():
+        with self.translated_errors():
             if not deltalake.DeltaTable.is_deltatable(path):
                 self._create()
             self._table = deltalake.DeltaTable(path)
@@ -94,7 +94,7 @@ class Table:
                 raise
 
     @contextmanager
-    def told(self) -> Generator[None]:
+    def translated_errors(self) -> Generator[None]:
         """Errors of the package as ours."""
         try:
             yield
@@ -117,11 +117,11 @@ class Table:
         return self._table.version()
 
     def refresh(self) -> None:
-        with self.told():
+        with self.translated_errors():
             self._table.update_incremental()
 
     def frontier(self, kind: str, number: int) -> Frontier:
-        with self.told():
+        with self.translated_errors():
             time = self._table.transaction_version(f"{kind} {number}")
         if time is None:
             raise damaged(self.path, f"the {kind} of collection {number} is missing")
@@ -129,7 +129,7 @@ class Table:
 
     def last_number(self) -> int:
         """The highest number that a collection ever had."""
-        with self.told():
+        with self.translated_errors():
             return self._table.transaction_version(LAST_NUMBER) or 0
 
     def numbers(self) -> list[int]:
@@ -147,7 +147,7 @@ class Table:
 
     def _list(self) -> dict[int, list[File]]:
         found: dict[int, list[File]] = {}
-        with self.told():
+        with self.translated_errors():
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         for action in actions:
             one = File(
@@ -164,7 +164,7 @@ class Table:
 
     def batches(self, file: File, columns: list[str], most: int) -> Iterator[ArrowBatch]:
         """The rows of a file, in the order in which they were written."""
-        with self.told(), self._files_of.open_input_file(file.path) as source:
+        with self.translated_errors(), self._files_of.open_input_file(file.path) as source:
             reader = parquet.ParquetFile(source)
             yield from reader.iter_batches(batch_size=most, columns=columns)
 
@@ -209,12 +209,12 @@ class Table:
         return True
 
     def _was_made(self, name: str, versions: int) -> bool:
-        with self.told():
+        with self.translated_errors():
             return any(made.get(_COMMIT) == name for made in self._table.history(max(1, versions)))
 
     def clean(self) -> None:
         """Remove files that were replaced long ago."""
-        with self.told():
+        with self.translated_errors():
             self._table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
             self._table.cleanup_metadata()
 

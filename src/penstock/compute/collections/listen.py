@@ -14,7 +14,7 @@ from penstock.compute.protocol.responses import Update
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Some more changes, by time, none before `lower`. Now all before `upper` have been told.
+    """Some more changes, by time, none before `lower`. Now all before `upper` have been returned.
 
     Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
     time, and the next part, whose `lower` is this `upper`, goes on with them. Else all are before `upper`.
@@ -50,13 +50,13 @@ class Listen:
         self.id = id
         self.chunk = chunk
         self.reached = lower
-        self._told = 0  # updates at `reached` itself
+        self._sent = 0  # updates at `reached` itself
         self._reading: Iterator[list[Update]] | None = None
         self._ahead: list[Update] | None = None
         self._upper = lower
 
     def next(self, upper: Frontier | None = None) -> ChangeBatch | None:
-        """What comes next, up to `upper` at most; None where nothing is there that was not told.
+        """What comes next, up to `upper` at most; None if there is nothing new.
 
         upper: of the collection, if the caller has just asked for it; it may be higher only at a new reading.
         Raises what `Collections.changes` raises.
@@ -73,10 +73,10 @@ class Listen:
             raise
         lower = self.reached
         if self._reading is None:
-            self.reached, self._told = self._upper, 0
+            self.reached, self._sent = self._upper, 0
         else:
             last = Frontier(updates[-1][1])
-            self._told = sum(time == last.time for _, time, _ in updates) + self._told * (last == lower)
+            self._sent = sum(time == last.time for _, time, _ in updates) + self._sent * (last == lower)
             self.reached = last
         return ChangeBatch(lower, self.reached, updates)
 
@@ -91,7 +91,7 @@ class Listen:
         return updates
 
     def _open(self) -> Iterator[list[Update]]:
-        skip = self._told
+        skip = self._sent
         for updates in self.collections.changes(self.id, self.reached, self._upper, self.chunk):
             if skip < len(updates):
                 yield updates[skip:]

@@ -73,7 +73,7 @@ class Shared:
             raise unknown(id)
         return self.contents[id]
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.version += 1
         self.changed.notify_all()
 
@@ -109,12 +109,12 @@ class MemoryCollections(Collections):
                 check_same_collection(id, description, there.description)
                 return
             self._shared.contents[id] = _Contents(description, upper)
-            self._shared.tell()
+            self._shared.notify()
 
     def drop(self, id: Id) -> None:
         with self._shared.changed:
             if self._shared.contents.pop(id, None) is not None:
-                self._shared.tell()
+                self._shared.notify()
 
     def all(self) -> dict[Id, bytes]:
         with self._shared.changed:
@@ -142,7 +142,7 @@ class MemoryCollections(Collections):
                 checked.append((there, changes, append.upper))
             for there, changes, upper in checked:
                 there.add(changes, upper)
-            self._shared.tell()
+            self._shared.notify()
 
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         with self._shared.changed:

@@ -44,7 +44,7 @@ class PostgresCollections(SqlCollections):
 
     A connection that is lost is `StoreUnavailable`; the next call connects again. What became of an append
     whose answer was lost is asked of the server: an append that raises has changed nothing, unless the server
-    cannot be asked for 20 seconds; then `undecided` of the error is true, and the upper tells.
+    cannot be asked for 20 seconds; then `undecided` of the error is true, and the upper shows it.
     """
 
     def __init__(self, url: str) -> None:
@@ -55,7 +55,7 @@ class PostgresDatabase(Database):
     """Connections: one to write, one to read a little, one to be notified, and one for each long reading."""
 
     def __init__(self, location: Location) -> None:
-        self.place = str(location)
+        self.location = str(location)
         self._location = location
         self._write_lock, self._read_lock = Lock(), Lock()
         self._writer, self._reader = Connection(location), Connection(location)
@@ -74,7 +74,9 @@ class PostgresDatabase(Database):
                 "obj_description(to_regclass('penstock_collections'))"
             )
             if there and layout != _LAYOUT:
-                raise damaged(self.place, f"the table penstock_collections says {layout!r}, not {_LAYOUT!r}")
+                raise damaged(
+                    self.location, f"the table penstock_collections says {layout!r}, not {_LAYOUT!r}"
+                )
             if not there:
                 for statement in _TABLES.split(";"):
                     tx.run(statement)
@@ -121,7 +123,7 @@ class PostgresDatabase(Database):
                 return status == "committed"
             time.sleep(0.02)
         raise StoreUnavailable(
-            f"it is not known whether something was written to the collections in {self.place}",
+            f"it is not known whether something was written to the collections in {self.location}",
             why=f"the connection broke during the commit, and the server cannot be asked: {lost.why}",
             fix="when the server can be reached again, read the upper: it tells",
             undecided=True,

@@ -127,7 +127,7 @@ class Connection(Transaction):
             raise self._unavailable(without_password(reason(error))) from None  # frames with the password
         try:
             if not server.socket:
-                # pg8000 sends small pieces; each would wait for the answer to the one before.
+                # pg8000 sends small chunks; each would wait for the answer to the one before.
                 wire._usock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for setting in _SETTINGS:
                 wire.execute_simple(setting.format(idle=self._idle))
@@ -173,10 +173,10 @@ class Connection(Transaction):
     # -- statements -----------------------------------------------------------------------------
 
     def simple(self, statement: str) -> list[Any]:
-        return self._told(lambda: self.wire.execute_simple(statement).rows or [])
+        return self._translated_errors(lambda: self.wire.execute_simple(statement).rows or [])
 
     def run(self, sql: str, *values: Any) -> list[Any]:
-        return self._told(lambda: self._run(sql, values))
+        return self._translated_errors(lambda: self._run(sql, values))
 
     def _run(self, sql: str, values: Sequence[Any]) -> list[Any]:
         wire = self.wire
@@ -193,11 +193,13 @@ class Connection(Transaction):
             b"%d\t%d\t%d\t%d\t\\\\x%b\n" % (place, time, weight, hash, row.hex().encode())
             for place, time, weight, hash, row in updates
         )
-        pieces = _pieces(lines)
-        first = next(pieces, None)
+        chunks = _chunks(lines)
+        first = next(chunks, None)
         if first is not None:
-            stream = chain([first], pieces)
-            self._told(lambda: self.wire.execute_unnamed("COPY penstock_updates FROM STDIN", stream=stream))
+            stream = chain([first], chunks)
+            self._translated_errors(
+                lambda: self.wire.execute_unnamed("COPY penstock_updates FROM STDIN", stream=stream)
+            )
 
     def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
         return self.run(
@@ -219,7 +221,7 @@ class Connection(Transaction):
 
     # -- errors ---------------------------------------------------------------------------------
 
-    def _told(self, do: Callable[[], T]) -> T:
+    def _translated_errors(self, do: Callable[[], T]) -> T:
         """Its result. Hangs up where it cannot be known what the server will send next."""
         try:
             return do()
@@ -248,13 +250,13 @@ class Connection(Transaction):
         )
 
 
-def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines in pieces of some size: each is sent by itself."""
-    piece = bytearray()
+def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines in chunks of some size: each is sent by itself."""
+    chunk = bytearray()
     for line in lines:
-        piece += line
-        if len(piece) > 1 << 16:
-            yield bytes(piece)
-            piece.clear()
-    if piece:
-        yield bytes(piece)
+        chunk += line
+        if len(chunk) > 1 << 16:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)

@@ -1,4 +1,4 @@
-"""pyarrow, which tells no types: to the type checker each of its modules is anything."""
+"""pyarrow without type stubs: to the type checker each of its modules is `Any`."""
 
 from __future__ import annotations
 

@@ -96,24 +96,24 @@ def _canonical(value: Any) -> Any:
 
 
 def hash_of(key: bytes) -> int:
-    """A number of `HASH_BITS` bits by which a row is found; rows that share one are told apart by key."""
+    """A number of `HASH_BITS` bits by which a row is found; rows that share one are distinguished by key."""
     return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
 
 
-def row_of(data: bytes, place: str) -> Row:
+def row_of(data: bytes, location: str) -> Row:
     """The row whose bytes these are. Raises `StoreDamaged`."""
-    return rows_of([data], place)[0]
+    return rows_of([data], location)[0]
 
 
-def rows_of(pieces: Sequence[bytes], place: str) -> list[Row]:
+def rows_of(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
     """The rows of many bytes. Raises `StoreDamaged`."""
     try:
-        rows = decode_each(pieces)
+        rows = decode_each(encoded_rows)
     except CheckpointDamaged as error:
-        raise damaged(place, error.why) from error
+        raise damaged(location, error.why) from error
     for row in rows:
         if type(row) is not tuple:
-            raise damaged(place, f"a row is a {type(row).__name__}")
+            raise damaged(location, f"a row is a {type(row).__name__}")
     return rows
 
 
@@ -123,11 +123,11 @@ def check_chunk(most: int) -> int:
     return most
 
 
-def check_positive(id: Id, rows: list[Counted], place: str) -> list[Counted]:
+def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
     """The rows. Raises `StoreDamaged` if one of them is there zero times or less."""
     for row, count in rows:
         if count <= 0:
-            raise damaged(place, f"a row of {id!r} is there {count} times: {row!r:.200}")
+            raise damaged(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
     return rows
 
 
@@ -137,11 +137,11 @@ def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
     return (rows[start : start + most] for start in range(0, len(rows), most))
 
 
-def damaged(place: str, why: str) -> StoreDamaged:
+def damaged(location: str, why: str) -> StoreDamaged:
     return StoreDamaged(
-        f"the collections in {place} cannot be read",
+        f"the collections in {location} cannot be read",
         why=why,
-        fix="restore it from a backup, or name another place",
+        fix="restore it from a backup, or name another location",
     )
 
 
@@ -150,7 +150,7 @@ def check_counts(
 ) -> None:
     """Raise `NegativeMultiplicity` if a row would be there less than zero times after some time.
 
-    counts: tells of rows, by key, how often they are there before the append.
+    counts: by key, the multiplicity of rows before the append.
     """
     taken = {change.key for change in changes if change.weight < 0}
     if not taken:

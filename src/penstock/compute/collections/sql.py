@@ -219,7 +219,7 @@ class SqlCollections(Collections):
             sums: dict[bytes, tuple[Row, int]] = {}
             for page in pages(tx, (there.first, end), reading):
                 rows: list[Counted] = []
-                found = rows_of([update[4] for update in page], self._database.place)
+                found = rows_of([update[4] for update in page], self._database.location)
                 for row, (_, _, weight, hash, _) in zip(found, page):
                     if hash not in several:
                         rows.append((row, weight))
@@ -228,10 +228,10 @@ class SqlCollections(Collections):
                         shown, count = sums.get(key, (row, 0))
                         sums[key] = shown, count + weight
                 if rows:
-                    yield check_positive(id, rows, self._database.place)
+                    yield check_positive(id, rows, self._database.location)
         rest = [(row, count) for row, count in sums.values() if count]
         for rows in chunks_of(rest, reading.chunk):
-            yield check_positive(id, rows, self._database.place)
+            yield check_positive(id, rows, self._database.location)
 
     def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
         """The hashes that several updates before a place have in common."""
@@ -264,14 +264,14 @@ class SqlCollections(Collections):
                 page = reading.read(tx, (place, end))
             if not page:
                 return
-            rows = rows_of([update[4] for update in page], self._database.place)
+            rows = rows_of([update[4] for update in page], self._database.location)
             yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
             place = page[-1][0] + 1
 
     # -- rows -----------------------------------------------------------------------------------
 
     def _key(self, data: bytes) -> bytes:
-        return self._codec.key(row_of(data, self._database.place))
+        return self._codec.key(row_of(data, self._database.location))
 
     # -- the rest -------------------------------------------------------------------------------
 

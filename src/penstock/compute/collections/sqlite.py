@@ -53,10 +53,10 @@ class SqliteDatabase(Database):
     """Connections to the file: one to write, one to read a little, and one for each long reading."""
 
     def __init__(self, path: str) -> None:
-        self.place = path
+        self.location = path
         self._write_lock, self._read_lock = Lock(), Lock()
         self._idle: list[sqlite3.Connection] = []
-        with self._told():
+        with self._translated_errors():
             self._writer = self._open()
             try:
                 self._prepare()
@@ -68,11 +68,11 @@ class SqliteDatabase(Database):
         self._pause = _SHORTEST
 
     def _open(self) -> sqlite3.Connection:
-        with suppress(OSError):  # SQLite says better what is wrong with the place
-            make_private_file(self.place)
+        with suppress(OSError):  # SQLite has the better error
+            make_private_file(self.location)
         # Each is used by one thread at a time: by the locks, or as long as it is no one else's.
         connection = sqlite3.connect(
-            self.place, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.location, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -100,13 +100,15 @@ class SqliteDatabase(Database):
         if (application, version) == (_APPLICATION, _VERSION):
             return True
         if application == _APPLICATION:
-            raise damaged(self.place, f"it has version {version} of its layout; we know version {_VERSION}")
+            raise damaged(
+                self.location, f"it has version {version} of its layout; we know version {_VERSION}"
+            )
         if application or version or self._writer.execute("SELECT 1 FROM sqlite_schema").fetchall():
-            raise damaged(self.place, "it is the database of another program")
+            raise damaged(self.location, "it is the database of another program")
         return False
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _translated_errors(self) -> Generator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -115,9 +117,9 @@ class SqliteDatabase(Database):
     def _error(self, error: sqlite3.Error) -> ComputeError:
         code = getattr(error, "sqlite_errorcode", None)
         if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
-            return damaged(self.place, str(error))
+            return damaged(self.location, str(error))
         return StoreUnavailable(
-            f"the collections in {self.place} cannot be used now",
+            f"the collections in {self.location} cannot be used now",
             why=str(error),
             fix="see to its folder, its disk, and to other processes that keep it locked",
         )
@@ -126,17 +128,17 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def writing(self) -> Generator[Transaction]:
-        with self._write_lock, self._told(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
+        with self._write_lock, self._translated_errors(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
             yield tx
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
-        with self._read_lock, self._told(), _transaction(self._reader, "BEGIN") as tx:
+        with self._read_lock, self._translated_errors(), _transaction(self._reader, "BEGIN") as tx:
             yield tx
 
     @contextmanager
     def moment(self) -> Generator[Transaction]:
-        with self._told():
+        with self._translated_errors():
             connection = self._idle.pop() if self._idle else self._open()
             try:
                 with _transaction(connection, "BEGIN") as tx:
@@ -150,7 +152,7 @@ class SqliteDatabase(Database):
 
     def _version(self) -> int:
         """Another number after each commit of any other connection."""
-        with self._read_lock, self._told():
+        with self._read_lock, self._translated_errors():
             return self._reader.execute("PRAGMA data_version").fetchone()[0]
 
     def wait(self, seconds: float) -> bool:

@@ -77,7 +77,7 @@ class Collections(ABC):
         Raises `UpperMismatch` where the upper of one is not the expected one; `NegativeMultiplicity` where
         a row would be there less than zero times at some time; ValueError where a time is outside
         [expected, upper) or upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`,
-        too, nothing was written, unless its fact `undecided` is there and true: then the upper tells.
+        too, nothing was written, unless its fact `undecided` is there and true: then the upper shows it.
         """
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Collections(ABC):
         """Wait until some upper of the store may have risen, by whomever; False where the time has passed.
 
         May say True when nothing happened, but never misses what happened after the last call that said True
-        (or since the handle was opened); how soon it tells is the store's matter, mostly milliseconds.
+        (or since the handle was opened); how soon it returns is the store's matter, mostly milliseconds.
         """
 
     @abstractmethod
