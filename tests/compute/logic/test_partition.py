@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.compute.replica.workers.runtime.responses import MergedStash, Partitioned, reading_worker
 
 from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
@@ -34,6 +33,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
+from penstock.compute.replica.workers.responses import MergedStash, Partitioned, reading_worker
 from penstock.errors import Origin
 
 seeds = st.integers(0, 2**32).map(random.Random)

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from penstock.compute.replica.workers.runtime.placement import Hosted, host
-from penstock.compute.replica.workers.runtime.shard import WorkerShard, division_of
 
 import penstock as ps
 from penstock import col

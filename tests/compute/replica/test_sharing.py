@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.compute.replica.shared_arrangements import SharedArrangements
 
 import penstock as ps
 from penstock import col, left, right

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock.compute.replica.workers.runtime.link import Begin, Build, Forget, ToWorker, WorkerResponse
-from penstock.compute.replica.workers.runtime.runtime import Workers
 
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import encode
@@ -40,6 +38,8 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.workers.link import Begin, Build, Forget, ToWorker, WorkerResponse
+from penstock.compute.replica.workers.runtime import Workers
 from penstock.compute.replica.workers.runtime import runtime as workers
 from tests.compute.replica import flows
 

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from penstock.compute.replica.workers.runtime.runtime import Workers
 
 import penstock as ps
 from penstock import col

@@ -7,13 +7,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from penstock.compute.replica.workers.runtime.runtime import Workers
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.replica.building import Plans
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.workers.runtime import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
 ALL = ["here", "workers", pytest.param("spark", marks=pytest.mark.spark)]

@@ -50,7 +50,7 @@ def _here(
     options: _Options, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
 ) -> Runtime:
     if timely.workers > 1:
-        from penstock.compute.replica.workers.runtime.runtime import Workers
+        from penstock.compute.replica.workers.runtime import Workers
 
         return Workers(
             instance,

@@ -26,8 +26,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
-from penstock.compute.replica.workers.runtime.responses import Partitioned
-from penstock.compute.subscription_merge import undelivered
+from penstock.compute.replica.workers.responses import Partitioned
 from penstock.testing.conformance.case_format import Fields, shown
 from penstock.testing.conformance.compute_commands import Run, differs, must_assert
 from penstock.testing.conformance.compute_notation import (

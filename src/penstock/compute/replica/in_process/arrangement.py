@@ -23,7 +23,6 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
 from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
-from penstock.compute.replica.pending_changes import PendingChanges
 from penstock.expr.dict_keys import key_of, nested_key
 from penstock.expr.types import Field, Schema
 

@@ -144,7 +144,7 @@ class WorkerLink:
                 [
                     sys.executable,
                     "-m",
-                    "penstock.compute.replica.workers.runtime.process",
+                    "penstock.compute.replica.workers.process",
                     str(theirs.fileno()),
                 ],
                 pass_fds=[theirs.fileno()],

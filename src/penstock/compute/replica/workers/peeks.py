@@ -9,8 +9,8 @@ from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
 from penstock.compute.replica.finishing import finish_of
-from penstock.compute.replica.workers.runtime.link import WorkerLink
-from penstock.compute.replica.workers.runtime.responses import MergedStash, Partitioned
+from penstock.compute.replica.workers.link import WorkerLink
+from penstock.compute.replica.workers.responses import MergedStash, Partitioned
 from penstock.expr.types import Schema
 
 _STASHES = 100

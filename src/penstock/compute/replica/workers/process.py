@@ -30,7 +30,7 @@ from penstock.compute.replica.feeds import Watcher
 from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.workers.runtime.link import (
+from penstock.compute.replica.workers.link import (
     Begin,
     Build,
     Fetch,
@@ -40,7 +40,7 @@ from penstock.compute.replica.workers.runtime.link import (
     ToWorker,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.runtime.shard import WorkerShard, division_of
+from penstock.compute.replica.workers.shard import WorkerShard, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005

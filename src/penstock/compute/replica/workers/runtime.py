@@ -35,9 +35,7 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.protocol.rows import row_size
 from penstock.compute.replica.building import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.workers.peeks import WorkerPeeks
-from penstock.compute.replica.workers.responses import Partitioned, reading_worker
-from penstock.compute.replica.workers.runtime.link import (
+from penstock.compute.replica.workers.link import (
     Begin,
     Build,
     Forget,
@@ -46,9 +44,8 @@ from penstock.compute.replica.workers.runtime.link import (
     WorkerLink,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.runtime.peeks import WorkerPeeks
-from penstock.compute.replica.workers.runtime.placement import Hosted, host
-from penstock.compute.replica.workers.runtime.responses import Partitioned, reading_worker
+from penstock.compute.replica.workers.peeks import WorkerPeeks
+from penstock.compute.replica.workers.responses import Partitioned, reading_worker
 from penstock.compute.replica.workers.shard import Hosted, host
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
