@@ -38,9 +38,9 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.workers import runtime as workers
 from penstock.compute.replica.workers.link import Begin, Build, Forget, ToWorker, WorkerResponse
 from penstock.compute.replica.workers.runtime import Workers
-from penstock.compute.replica.workers.runtime import runtime as workers
 from tests.compute.replica import flows
 
 NUMBER = 3
