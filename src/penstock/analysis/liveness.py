@@ -1,7 +1,7 @@
 """Column liveness: which columns a flow's sinks depend on, and the same flow without the others.
 
-The narrowed flow has a projection behind each source and before each operator that keeps or exchanges rows.
-Its nodes keep their numbers and names, so state and plans refer to them as before; projections are appended.
+The narrowed flow has a projection before each operator that keeps or exchanges rows, and if asked behind
+each source. Its nodes keep their numbers and names, which state and plans refer to; projections come last.
 Answers are unchanged. A dead column is neither sent nor kept, and since it is not computed it cannot fail.
 Loops carry whole rows. The method is classic backward dataflow analysis, of columns instead of variables.
 """
@@ -38,9 +38,13 @@ def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
     return [frozenset(columns) for columns in found]
 
 
-def live_graph(graph: FlowGraph) -> FlowGraph:
-    """Return the flow without dead columns."""
-    narrowing = _Narrowing(graph, live_columns(graph), list(graph.nodes))
+def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
+    """Return the flow without dead columns.
+
+    at_sources: project behind each source, so that dead columns are not fetched. An engine that gets whole
+    rows anyway leaves it out: then a failing row is shown as it came.
+    """
+    narrowing = _Narrowing(graph, live_columns(graph), list(graph.nodes), at_sources)
     for group, looped in reversed(_groups(graph)):
         for n in group:
             if not looped:
@@ -85,6 +89,7 @@ class _Narrowing:
     graph: FlowGraph
     live: Sequence[AbstractSet[str]]
     nodes: list[Node]
+    at_sources: bool
     behind: dict[int, int] = field(default_factory=dict[int, int])
     made: dict[tuple[int, AbstractSet[str]], int] = field(
         default_factory=dict[tuple[int, "AbstractSet[str]"], int]
@@ -101,7 +106,7 @@ class _Narrowing:
         """Rewrite a node, whose inputs are rewritten already, to read and emit live columns only."""
         node = self.graph.nodes[n]
         if isinstance(node.operator, Source):
-            if self.live[n] < set(node.schema.names):
+            if self.at_sources and self.live[n] < set(node.schema.names):
                 self.behind[n] = self._projection(n, self.live[n], f"{node.name} columns", node)
             return
         reads = _reads(self.graph, node, self.live[n])

@@ -53,7 +53,7 @@ def _here(flow: Flow, *, code: bool) -> str:
     from penstock.engine.columnar.choice import explain_large_ticks
 
     graph = flow.graph()
-    compiled = live_graph(graph)
+    compiled = live_graph(graph, at_sources=False)
     source = ""
     if code:
         from penstock.engine.program import compile_program

@@ -56,6 +56,7 @@ class Engine(RunsSignals):
            go on from an earlier run; by default new dicts. `Engine(flow).slots` are the names:
            the node's number and what is kept there, the same for equal flows.
     shared: some of the slots that somebody else keeps, by name (see `penstock.engine.shared_sides`).
+           Their rows are whole, so the flow runs with every column.
            It goes with `columnar="never"`, and without `state`.
     first_tick: the number of the first tick; above 0 when going on from an earlier run.
     schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
@@ -88,7 +89,9 @@ class Engine(RunsSignals):
         columnar: ColumnarName = "auto",
         columnar_rows: int | None = None,
     ) -> None:
-        graph = live_graph(bound_loops(flow.graph(), max_iterations))
+        graph = bound_loops(flow.graph(), max_iterations)
+        if shared is None:
+            graph = live_graph(graph, at_sources=False)
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None

@@ -72,7 +72,7 @@ class StartedRun:
         interrupt: Interrupt | None,
         closing: ExitStack,
     ) -> None:
-        graph = live_graph(flow.graph())
+        graph = live_graph(flow.graph(), at_sources=False)
         self._interrupt = interrupt
         state = _open_state(graph, options, sinks, closing)
         tick = 0 if state is None else state.tick
