@@ -18,7 +18,7 @@ from penstock.testing.oracle import NotOfBags
 from penstock.testing.tick_oracle import TickOracle
 from penstock.testing.tick_tables import TickInput
 from tests.random_flows.cases import Accumulated, Case
-from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 
 
 class FromScratch:
@@ -49,7 +49,13 @@ def _plain(changes: Counter[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], int
 
 
 class InShards:
-    """What Spark runs in its tasks, on three shards with shuffles between the stages, without Spark."""
+    """What Spark runs in its tasks, on three shards with shuffles between the stages, without Spark.
+
+    reading: how rows come in; None for columns, as from a DataFrame.
+    """
+
+    def __init__(self, reading: object = SPOOLED) -> None:
+        self.reading = reading
 
     def changes(
         self, flow: ps.Flow, ticks: Sequence[TickInput]
@@ -59,7 +65,7 @@ class InShards:
         except NotOnSpark as refused:
             pytest.skip(f"refused, as it should be: {refused.why}")
         with tempfile.TemporaryDirectory() as folder:
-            tasks = InProcessTasks(flow, shards=3, folder=Path(folder), way="stages")
+            tasks = InProcessTasks(flow, shards=3, folder=Path(folder), way="stages", reading=self.reading)
             out: list[dict[str, list[tuple[tuple[Any, ...], int]]]] = []
             for tick in ticks:
                 changes = tasks.tick(tick)
@@ -70,6 +76,7 @@ class InShards:
 ENGINES: dict[str, Callable[[], Backend]] = {
     "in process": InProcess,
     "in shards": InShards,
+    "in shards, from columns": lambda: InShards(None),
     "from scratch": FromScratch,
 }
 

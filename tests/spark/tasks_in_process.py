@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock import Engine, Flow
 from penstock.analysis.liveness import live_graph
 from penstock.flow.operators.source import Source
+from penstock.io.arrow import rows_to_table
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.round_plan import LoopStages
 from penstock.spark.placing.stages import cut
@@ -28,6 +29,7 @@ from penstock.spark.ticks.task import TickOrder
 from penstock.state.chain import Chain
 from penstock.state.codec import value_encoder
 
+SPOOLED = Spooled()
 _TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string()), ("place", pa.int64())])
 
 
@@ -37,23 +39,26 @@ class InProcessTasks:
     way: "one task", or "stages": then the input comes in `parts` partitions, its pieces of rows
          shuffled among them.
     rounds: loops are cut by key. few: rows of a round that one task runs, where the way is "stages".
-    reading: how tasks read inputs; `SpooledTimes` where each is given as numbers of times with rows.
+    reading: how tasks read inputs; `SpooledTimes` where each is given as numbers of times with rows; None if
+             they come as columns, like those of a DataFrame.
     times:  those of the next tick, see `TickOrder`.
     """
 
     def __init__(
         self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2, *, rounds: bool = False,
-        few: int = 0, reading: Any = None,
+        few: int = 0, reading: Any = SPOOLED,
     ) -> None:  # fmt: skip
         self.engine = Engine(flow)
         self.flow, self.folder, self.way, self.parts, self.few = flow, folder, way, parts, few
-        graph = live_graph(flow.graph())
+        graph = live_graph(flow.graph(), at_sources=reading is not None)
+        self.reading = reading
+        self.schemas = {name: graph.nodes[node].schema for name, node in graph.sources.items()}
         inputs = []
         for name, node in graph.sources.items():
             operator = graph.nodes[node].operator
             assert isinstance(operator, Source)
             append = self.engine.program.source_append[name]
-            inputs.append(Input(name, operator.schema, append, reading or Spooled()))
+            inputs.append(Input(name, operator.schema, append, reading))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
         self.stages = cut(combined(graph), shards, rounds=rounds)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
@@ -106,10 +111,15 @@ class InProcessTasks:
             (ENDED, operator, None) for operator in self.ends.told_by(self.ended, ended)
         ]
         encode = value_encoder()
+        frames: list[tuple[int, pa.Table]] = []
         for tag, name in enumerate(self.flow.graph().sources):
             rows: list[Any] = list(inputs.get(name, ()))
             if self.times is None:
                 rows = self.engine.internal_rows(name, rows)
+            if self.reading is None:
+                weighted = not self.engine.program.source_append[name]
+                frames.append((tag, rows_to_table(rows, self.schemas[name], weighted=weighted)))
+                continue
             for part in range(self.parts):
                 file = self.folder / f"{name}-{self.ticks}-{part}.rows"
                 width = -(-len(rows) // self.parts)
@@ -122,10 +132,29 @@ class InProcessTasks:
                 pa.RecordBatch.from_pylist(
                     [{"tag": t, "path": p, "place": at} for t, p, at in paths[n :: self.parts]],
                     schema=_TAGGED,
-                )
+                ),
+                *(_tagged(tag, table, n, self.parts) for tag, table in frames),
             ]
             for n in range(self.parts)
         ]
+
+
+def _tagged(tag: int, table: pa.Table, part: int, parts: int) -> pa.RecordBatch:
+    """A part of the rows of a DataFrame, as Spark hands them over."""
+    width = -(-len(table) // parts)
+    mine = table.slice(part * width, width).combine_chunks()
+    columns = [column.combine_chunks() for column in mine.columns]
+    count = len(mine)
+    rows = pa.StructArray.from_arrays(columns, fields=list(table.schema))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(tag, pa.int32()), count),
+            pa.nulls(count, pa.string()),
+            pa.nulls(count, pa.int64()),
+            rows,
+        ],
+        names=["tag", "path", "place", f"row_{tag}"],
+    )
 
 
 class InProcessJobs:

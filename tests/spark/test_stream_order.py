@@ -19,7 +19,7 @@ from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.event_time import Ends
 from tests.random_flows.cases import Case, Tick, cases, cuts
-from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of
 
 
@@ -127,16 +127,23 @@ TICKS = st.lists(st.fixed_dictionaries({"events": EVENTS, "others": EVENTS}), mi
     shards=st.integers(1, 3),
     way=st.sampled_from(["one task", "stages"]),
     parts=st.integers(1, 3),
+    reading=st.sampled_from([SPOOLED, None]),
     ends=st.booleans(),
 )
 def test_every_tick_and_the_end_answer_what_the_engine_answers(
-    name: str, ticks: list[dict[str, list[Event]]], shards: int, way: str, parts: int, ends: bool
+    name: str,
+    ticks: list[dict[str, list[Event]]],
+    shards: int,
+    way: str,
+    parts: int,
+    reading: object,
+    ends: bool,
 ) -> None:
     flow = FLOWS[name]()
     sources = tuple(flow.graph().sources)
     engine = Engine(flow)
     with tempfile.TemporaryDirectory() as folder:
-        tasks = InProcessTasks(flow, shards, Path(folder), way, parts)
+        tasks = InProcessTasks(flow, shards, Path(folder), way, parts, reading=reading)
         for given_rows in ticks:
             tick = {source: given_rows[source] for source in sources}
             check_equal(engine.tick(**tick), tasks.tick(tick))

@@ -18,7 +18,7 @@ from penstock.spark.placing.stages import StagePlan, cut
 from penstock.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
-from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 
 
 class Auction(NamedTuple):
@@ -155,11 +155,11 @@ def test_deferred_rows_wait_on_the_shard_that_got_them(way: str, tmp_path: Path)
     assert not tasks.pending
 
 
-def check_same_ticks(case: Case, ticks: list[Tick], shards: int, way: str) -> None:
+def check_same_ticks(case: Case, ticks: list[Tick], shards: int, way: str, reading: object) -> None:
     """Every tick, the deferred ones at the end included, gives what the in-process engine gives."""
     engine = Engine(case.flow)
     with tempfile.TemporaryDirectory() as folder:
-        tasks = InProcessTasks(case.flow, shards, Path(folder), way)
+        tasks = InProcessTasks(case.flow, shards, Path(folder), way, reading=reading)
         waiting = list(ticks)
         while waiting or engine.pending:
             tick = waiting.pop(0) if waiting else {}
@@ -174,13 +174,15 @@ def check_same_ticks(case: Case, ticks: list[Tick], shards: int, way: str) -> No
             assert bool(tasks.pending) == engine.pending
 
 
-drawn = st.tuples(st.integers(1, 3), st.sampled_from(["one task", "stages"]))
+drawn = st.tuples(
+    st.integers(1, 3), st.sampled_from(["one task", "stages"]), st.sampled_from([SPOOLED, None])
+)
 
 
 @settings(max_examples=60)
 @given(cases(deferred=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
 def test_any_flow_in_stages_gives_every_tick_what_the_engine_gives(
-    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str, object]
 ) -> None:
     check_same_ticks(*cut_case, *how)
 
@@ -188,7 +190,7 @@ def test_any_flow_in_stages_gives_every_tick_what_the_engine_gives(
 @settings(max_examples=60)
 @given(few_values((Numbers, float)).flatmap(lambda case: st.tuples(st.just(case), arrivals(case))), drawn)
 def test_shards_show_the_same_zeros_as_the_engine(
-    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str, object]
 ) -> None:
     check_same_ticks(*cut_case, *how)
 
@@ -196,7 +198,7 @@ def test_shards_show_the_same_zeros_as_the_engine(
 @settings(max_examples=40)
 @given(cases(deferred=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
 def test_deferred_rows_come_in_the_same_tick_as_in_the_engine(
-    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str, object]
 ) -> None:
     check_same_ticks(*cut_case, *how)
 
@@ -204,7 +206,7 @@ def test_deferred_rows_come_in_the_same_tick_as_in_the_engine(
 @settings(max_examples=25)
 @given(cases(settled=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
 def test_rows_that_go_before_they_come_are_no_matter(
-    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str, object]
 ) -> None:
     check_same_ticks(*cut_case, *how)
 

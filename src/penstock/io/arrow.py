@@ -199,15 +199,23 @@ def table_to_rows(
     return list(zip(*columns))
 
 
+def with_weight(table: pa.Table, schema: Schema) -> pa.Table:
+    """Append a weight of 1 to each row of a table, whose columns are cast to exactly those of `schema`."""
+    arrow = arrow_schema(schema, weighted=True)
+    weights = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+    columns = [table.column(f.name) for f in schema.fields]
+    return pa.Table.from_arrays([*columns, pa.chunked_array([weights])], names=arrow.names).cast(arrow)
+
+
 def write_part(
     path: str | os.PathLike[str],
-    rows: Sequence[tuple[Any, ...]],
+    rows: Sequence[tuple[Any, ...]] | pa.Table,
     schema: Schema,
     *,
     weighted: bool = True,
     durable: bool = False,
 ) -> None:
-    """Write internal rows to a new Parquet file in an existing folder.
+    """Write internal rows, or a table of them, to a new Parquet file in an existing folder.
 
     weighted: rows end with their weight, and the file has a column `weight`.
     durable:  sync the file to disk before returning.
@@ -215,7 +223,8 @@ def write_part(
     # Not at the top: Spark's tasks exchange tables without any file.
     import pyarrow.parquet as pq
 
-    pq.write_table(rows_to_table(rows, schema, weighted=weighted), path, compression="snappy")
+    table = rows if isinstance(rows, pa.Table) else rows_to_table(rows, schema, weighted=weighted)
+    pq.write_table(table, path, compression="snappy")
     if durable:
         sync_file(Path(path))
 

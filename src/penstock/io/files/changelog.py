@@ -27,7 +27,7 @@ import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
@@ -45,6 +45,9 @@ from penstock.io.sink import (
 )
 from penstock.io.source import WEIGHT, set_fields
 from penstock.paths import local_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TICK = "tick"
 
@@ -102,12 +105,12 @@ def stage_part(
     path: str | os.PathLike[str],
     tick: int,
     name: str,
-    rows: Sequence[tuple[Any, ...]],
+    rows: Sequence[tuple[Any, ...]] | pa.Table,
     schema: Schema,
     *,
     durable: bool = True,
 ) -> str:
-    """Write changes (weight last) where readers do not look, and return the part's name for `assemble`.
+    """Write changes, weight last, where readers do not look, and return the part's name for `assemble`.
 
     `name` is unique among the tasks and attempts of this tick, and ends in ".parquet".
     """

@@ -7,14 +7,22 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.expr.python import RUNTIME, Scope, key
-from penstock.expr.types import Schema
+from penstock.expr.tree import Column
+from penstock.expr.types import ListType, Schema, StructType
+from penstock.io.arrow import table_to_rows
 from penstock.io.delivery.table_keys import bucketing
 from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Divide: TypeAlias = Callable[[Rows], dict[int, Rows]]
+DivideTable: TypeAlias = Callable[[pa.Table], dict[int, pa.Table]]
+
+_compute: Any = pc  # generated at import time, unseen by type checkers
 
 
 def divider(route: Route, schema: Schema, shards: int, *, weighted: bool) -> Divide:
@@ -73,6 +81,71 @@ def _(route: ByBucket, schema: Schema, shards: int, weighted: bool) -> Divide:
         return parts
 
     return divide
+
+
+def table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | None:
+    """A function that divides a table as `divider` divides its rows; None if keys are computed."""
+    if shards == 1:
+        return lambda table: {0: table}
+    return _table_divider(route, schema, shards)
+
+
+@singledispatch
+def _table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | None:
+    return None
+
+
+@_table_divider.register
+def _(route: ToOne, schema: Schema, shards: int) -> DivideTable | None:
+    return lambda table: {0: table}
+
+
+@_table_divider.register
+def _(route: ToAll, schema: Schema, shards: int) -> DivideTable | None:
+    return lambda table: dict.fromkeys(range(shards), table)
+
+
+@_table_divider.register
+def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
+    names = [expr.name for expr in route.keys if isinstance(expr, Column)]
+    types = {f.name: f.type for f in schema.fields}
+    if len(names) < len(route.keys) or any(isinstance(types[n], ListType | StructType) for n in names):
+        return None
+    keys = Schema(tuple(f for f in schema.fields if f.name in names))
+    keys_of = _key_function(route, keys, weighted=False)
+    encode, crc32 = key_encoder(), zlib.crc32
+
+    def divide(table: pa.Table) -> dict[int, pa.Table]:
+        # Keys become Python values once each, so that a shard is the same as for rows.
+        codes, distinct = _distinct(table.select(keys.names))
+        shard_of = [crc32(encode(key)) % shards for key in keys_of(table_to_rows(distinct, keys))]
+        if len(set(shard_of)) == 1:
+            return {shard_of[0]: table}
+        at = _compute.take(pa.array(shard_of, pa.int32()), codes)
+        return {shard: table.filter(_compute.equal(at, shard)) for shard in sorted(set(shard_of))}
+
+    return divide
+
+
+def _distinct(keys: pa.Table) -> tuple[Any, pa.Table]:
+    """Per row the number of its key, and the distinct keys by number."""
+    numbered = keys.combine_chunks()
+    columns = [numbered.column(name).combine_chunks() for name in keys.column_names]
+    encoded = [_compute.dictionary_encode(column, null_encoding="encode") for column in columns]
+    codes = encoded[0].indices.cast(pa.int64())
+    for following in encoded[1:]:
+        width = len(following.dictionary)
+        codes = _compute.add(_compute.multiply(codes, width), following.indices.cast(pa.int64()))
+    if len(encoded) == 1:
+        return codes, pa.table([encoded[0].dictionary], names=keys.column_names)
+    whole = _compute.dictionary_encode(codes)
+    rest, parts = whole.dictionary, list[Any]()
+    for following in reversed(encoded):
+        width = max(len(following.dictionary), 1)
+        above = _compute.divide(rest, width)
+        parts.append(following.dictionary.take(_compute.subtract(rest, _compute.multiply(above, width))))
+        rest = above
+    return whole.indices, pa.table(parts[::-1], names=keys.column_names)
 
 
 def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Rows], list[Any]]:

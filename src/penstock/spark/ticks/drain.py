@@ -7,6 +7,8 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.delivery.outbox import DeliveredSink, StagedSink
 from penstock.io.files import changelog, table_files
@@ -22,9 +24,14 @@ _BUCKETS = 1 << 16
 """Where a bucket is no file, there are enough of them for any number of shards."""
 
 
+def takes_columns(target: object) -> bool:
+    """Whether `write_changes` can have the changes for a target as a table."""
+    return isinstance(target, Changelog)
+
+
 @singledispatch
 def write_changes(
-    target: object, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+    target: object, output: Output, tick: int, attempt: str, rows: Any, durable: bool
 ) -> Iterator[Result]:
     """Put the changes of a task away; what to tell the driver. Default: the rows themselves."""
     yield Result("rows", (output.name, rows))
@@ -32,7 +39,7 @@ def write_changes(
 
 @write_changes.register
 def _(
-    target: Changelog, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+    target: Changelog, output: Output, tick: int, attempt: str, rows: Rows | pa.Table, durable: bool
 ) -> Iterator[Result]:
     name = f"{attempt}.parquet"
     staged = changelog.stage_part(target.path, tick, name, rows, output.schema, durable=durable)

@@ -14,7 +14,7 @@ their tickets; of a DataFrame that in which Spark hands out its partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from pathlib import Path
@@ -71,13 +71,22 @@ class Piece:
 
     name: str
     place: int
-    rows: Rows
+    rows: Rows | pa.Table
 
 
 def read_inputs(
-    batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken, partition: int = 0
+    batches: Iterable[pa.RecordBatch],
+    inputs: tuple[Input, ...],
+    taken: Taken,
+    partition: int = 0,
+    columns: Container[str] = (),
 ) -> Iterator[Piece]:
-    """What came in, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
+    """Read the input of a task, a file or a batch at a time.
+
+    columns: sources whose rows stay in columns if they come so.
+
+    Raises `BadRow` and `UnreadableSource`.
+    """
     waiting: dict[int, list[pa.Table]] = {}
     for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
@@ -98,7 +107,9 @@ def read_inputs(
                 continue
             table = _frame_table(batch, tag, inputs[tag])
             if inputs[tag].grouping is None:
-                rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
+                rows = table
+                if inputs[tag].name not in columns:
+                    rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
                 yield _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
             else:
                 waiting.setdefault(tag, []).append(table)
@@ -122,7 +133,7 @@ def _placed(source: Input, file: Path, number: int, taken: Taken) -> Iterator[tu
     yield number, read_file(source.reading, file, source, taken)
 
 
-def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:
+def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> Piece:
     taken.rows[source.name] = taken.rows.get(source.name, 0) + len(rows)
     return Piece(source.name, place, rows)
 

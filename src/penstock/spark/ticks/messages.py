@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.ipc as ipc
 
+from penstock.io.arrow import table_to_rows
 from penstock.state.codec import decode, value_encoder
 
 SCHEMA = "stage int, shard int, port int, place bigint, body binary"
@@ -30,8 +32,14 @@ ARROW = pa.schema(
     ]
 )
 _ROWS_PER_BLOB = 20_000
+_ARROW_STREAM = b"\xff\xff\xff\xff"
+"""The first bytes of an Arrow IPC stream. No encoded list begins so."""
+
 _BYTES_PER_BATCH = 64 << 20
 _BLOBS_OF_ONE_PLACE = 1 << 20
+
+if TYPE_CHECKING:
+    from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Message: TypeAlias = tuple[int, int, int, int, bytes]
@@ -48,14 +56,17 @@ class Result:
         return (TO_DRIVER, shard, 0, 0, value_encoder()((self.kind, self.body)))
 
 
-def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows) -> Iterator[Message]:
-    """Rows of an exchange for one shard, in blobs of a bounded size.
+def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.Table) -> Iterator[Message]:
+    """Rows of an exchange for one shard, in blobs of a bounded size. Those of a table stay columns.
 
     place: of the rows among those of other messages, where their order means something.
     """
     encode = value_encoder()
     for number, at in enumerate(range(0, len(rows), _ROWS_PER_BLOB)):
-        body = encode(rows[at : at + _ROWS_PER_BLOB])
+        if isinstance(rows, list):
+            body = encode(rows[at : at + _ROWS_PER_BLOB])
+        else:
+            body = _arrow_stream(rows.slice(at, _ROWS_PER_BLOB))
         yield (stage, shard, port, place * _BLOBS_OF_ONE_PLACE + number, body)
 
 
@@ -64,8 +75,19 @@ def place_of(message: Message) -> int:
     return message[3] // _BLOBS_OF_ONE_PLACE
 
 
-def rows_of(body: bytes) -> Rows:
-    return list(decode(body))
+def rows_of(body: bytes, exchange: Exchange) -> Rows:
+    """Decode the rows of a message of an exchange."""
+    if not body.startswith(_ARROW_STREAM):
+        return list(decode(body))
+    with ipc.open_stream(body) as stream:
+        return table_to_rows(stream.read_all(), exchange.schema, weighted=not exchange.append)
+
+
+def _arrow_stream(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return out.getvalue().to_pybytes()
 
 
 def to_batches(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ Pickled once by the driver; each worker process compiles it once and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any, cast
 from penstock.engine.program import Program, compile_program
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
-from penstock.spark.placing.routing import Divide, divider
+from penstock.flow.operators.sink import Sink
+from penstock.spark.placing.routing import Divide, DivideTable, divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
 from penstock.spark.ticks.by_value import by_value
 from penstock.spark.ticks.grouping import Grouping
@@ -64,12 +65,25 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Forwarding:
+    """Where the rows of a source go that no operator of stage 0 reads: they can stay columns.
+
+    exchanges: with their numbers and dividers. sinks: of the flow.
+    """
+
+    schema: Schema
+    exchanges: tuple[tuple[int, Exchange, DivideTable], ...]
+    sinks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledStage:
     """A stage as a worker runs it.
 
     slots:    per slot of the program its name for the whole flow.
     leaving:  exchanges with their numbers and dividers.
     clocks:   per operator that watches for late rows its name and its slot.
+    forwarded: per source whose rows only go on, where they go.
     runs_each_tick: it has something to say in every tick, whatever comes. begins: in the first one.
     """
 
@@ -78,6 +92,7 @@ class CompiledStage:
     slots: dict[str, str]
     leaving: tuple[tuple[int, Exchange, Divide], ...]
     clocks: tuple[tuple[str, str], ...]
+    forwarded: Mapping[str, Forwarding]
 
     @property
     def runs_each_tick(self) -> bool:
@@ -122,7 +137,28 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
         for node in stage.graph.nodes
         if isinstance(node.operator, OnTime) and f"{node.id}.clock" in slots
     )
-    return CompiledStage(stage, program, slots, leaving, clocks)
+    return CompiledStage(stage, program, slots, leaving, clocks, dict(_forwarded(stage, plan)))
+
+
+def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
+    """The append sources of stage 0 that are read by sinks and exchanges alone."""
+    if stage.number:
+        return
+    numbers = {e.name: (number, e) for number, e in enumerate(plan.stages.exchanges)}
+    readers = stage.graph.consumers()
+    for source in plan.inputs:
+        node = stage.graph.nodes[stage.graph.sources[source.name]]
+        targets = [stage.graph.nodes[edge.target].operator for edge in readers[node.id]]
+        names = [target.name for target in targets if isinstance(target, Sink)]
+        if source.reading is not None or source.grouping or not source.append or len(names) < len(targets):
+            continue
+        sent = [numbers[name] for name in names if name in numbers]
+        dividers = [table_divider(e.route, e.schema, plan.stages.shards) for _, e in sent]
+        known = [divide for divide in dividers if divide is not None]
+        if len(known) == len(dividers):
+            exchanges = tuple((n, e, divide) for (n, e), divide in zip(sent, known, strict=True))
+            sinks = tuple(name for name in names if name not in numbers)
+            yield source.name, Forwarding(node.schema, exchanges, sinks)
 
 
 def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:

@@ -16,6 +16,8 @@ from penstock.spark.ticks.round_files import write_down
 from penstock.state.chain import Chain
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.spark.placing.round_plan import LoopStages
     from penstock.spark.ticks.task import Attempt, CellOutput
 
@@ -45,7 +47,7 @@ def version_number(tick: int, leg: Leg | None) -> int:
 
 def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
     """What was sent in a stage: on its way to a later stage of the job, or written down for other jobs."""
-    beyond: list[tuple[tuple[int, int, int, int], Rows]] = []
+    beyond: list[tuple[tuple[int, int, int, int], Rows | pa.Table]] = []
     for address, rows in out.pieces():
         if leg is None or stage < address[0] <= leg.last:
             yield from messages_of(*address, rows)
@@ -55,7 +57,9 @@ def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterat
         yield from write_down(Path(leg.folder) / f"{attempt}.sent", _counted(beyond))
 
 
-def _counted(pieces: list[tuple[tuple[int, int, int, int], Rows]]) -> Iterator[tuple[Message, int]]:
+def _counted(
+    pieces: list[tuple[tuple[int, int, int, int], Rows | pa.Table]],
+) -> Iterator[tuple[Message, int]]:
     """The messages of all pieces; the first one of a piece tells how many rows that has."""
     for address, rows in pieces:
         count = len(rows)

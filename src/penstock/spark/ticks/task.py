@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
+from penstock.io.arrow import table_to_rows, with_weight
 from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, run_stateless
-from penstock.spark.ticks.drain import write_changes
+from penstock.spark.ticks.drain import takes_columns, write_changes
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
 from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
-from penstock.spark.ticks.plan import Compiled, ShippedPlan
+from penstock.spark.ticks.plan import Compiled, Forwarding, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
 from penstock.state.chain import Chain
@@ -67,24 +68,43 @@ class CellOutput:
     timed: bool = False
     place: int = 0
     _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
+    _tables: dict[_Address, list[pa.Table]] = field(default_factory=dict[_Address, "list[pa.Table]"])
 
     def send(self, stage: int, shard: int, exchange: int, rows: Rows) -> None:
-        placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
-        place = self.place if placed else 0
-        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
+        self._rows.setdefault(self._address(stage, shard, exchange), []).extend(rows)
 
-    def pieces(self) -> Iterable[tuple[_Address, Rows]]:
-        return self._rows.items()
+    def forward(self, to: Forwarding, table: pa.Table) -> None:
+        """Send the rows of a table as columns."""
+        for number, exchange, divide in to.exchanges:
+            for shard, part in divide(table).items():
+                self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
+
+    def _address(self, stage: int, shard: int, exchange: int) -> _Address:
+        placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
+        return stage, shard, exchange, self.place if placed else 0
+
+    def pieces(self) -> Iterator[tuple[_Address, Rows | pa.Table]]:
+        """All rows by address. Those of an exchange are either all rows or all columns."""
+        import pyarrow as pa
+
+        yield from self._rows.items()
+        yield from ((address, pa.concat_tables(tables)) for address, tables in self._tables.items())
 
     def put(self, message: Message) -> None:
-        """What came as a message, as if it had been sent here."""
+        """Take in a message as if it had been sent here."""
         stage, shard, exchange, place, body = message
-        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows_of(body))
+        rows = rows_of(body, self.plan.plan.stages.exchanges[exchange])
+        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
 
     def take(self, stage: int, shard: int) -> list[Piece]:
-        """What was sent to a cell."""
+        """Remove and return what was sent to a cell."""
         keys = [key for key in self._rows if key[:2] == (stage, shard)]
-        return [(key[2], key[3], self._rows.pop(key)) for key in keys]
+        taken = [(key[2], key[3], self._rows.pop(key)) for key in keys]
+        for key in [key for key in self._tables if key[:2] == (stage, shard)]:
+            exchange = self.plan.plan.stages.exchanges[key[2]]
+            tables = self._tables.pop(key)
+            taken.extend((key[2], key[3], table_to_rows(table, exchange.schema)) for table in tables)
+        return taken
 
 
 def scatter(order: TickOrder) -> Task:
@@ -135,12 +155,14 @@ class Attempt:
     plan: Compiled = field(init=False)
     name: str = field(init=False)
     sinks: defaultdict[str, Rows] = field(init=False)
+    tables: defaultdict[str, list[pa.Table]] = field(init=False)
     files: list[Path] = field(init=False)
 
     def __post_init__(self) -> None:
         self.plan = self.order.shipped.unpack()
         self.name = uuid.uuid4().hex[:12]
         self.sinks = defaultdict(list)
+        self.tables = defaultdict(list)
         self.files = []
 
     @property
@@ -157,6 +179,13 @@ class Attempt:
         for name, rows in sinks.items():
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
+
+    def forward(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
+        """Pass the rows of a table on as columns."""
+        out.forward(to, table)
+        for name in to.sinks:
+            if name in self.plan.plan.outputs:
+                self.tables[name].append(with_weight(table, to.schema))
 
     def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
         """Run a cell if there is anything for it to do."""
@@ -186,11 +215,22 @@ class Attempt:
         """Put away what the task made. Its results count only when this is through."""
         if self.plan.plan.durable:
             make_durable(self.files)
-        for name, rows in self.sinks.items():
+        changes: dict[str, Rows | pa.Table] = {**self.sinks}
+        for name, tables in self.tables.items():
+            changes[name] = self._together(name, tables)
+        for name, rows in changes.items():
             output = self.plan.plan.outputs[name]
             yield from write_changes(
                 output.target, output, self.order.tick, self.name, rows, self.plan.plan.durable
             )
+
+    def _together(self, name: str, tables: list[pa.Table]) -> Rows | pa.Table:
+        """The changes of a sink whose rows stayed columns: still columns if its target takes them."""
+        import pyarrow as pa
+
+        output = self.plan.plan.outputs[name]
+        whole = pa.concat_tables(tables)
+        return whole if takes_columns(output.target) else table_to_rows(whole, output.schema, weighted=True)
 
 
 def _guarded(
@@ -207,10 +247,15 @@ def _guarded(
 def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
-    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
-        if piece.rows:
-            out.place = piece.place
+    columns = of.forwarded if attempt.order.times is None else ()
+    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition(), columns):
+        if not len(piece.rows):
+            continue
+        out.place = piece.place
+        if isinstance(piece.rows, list):
             attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
+        else:
+            attempt.forward(of.forwarded[piece.name], piece.rows, out)
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (Result("arrivals", item) for item in taken.arrivals.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
@@ -231,7 +276,8 @@ def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> 
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
             place = place_of(message) if timed else message[3]
-            arrived.append((message[2], place, rows_of(message[4])))
+            exchange = attempt.plan.plan.stages.exchanges[message[2]]
+            arrived.append((message[2], place, rows_of(message[4], exchange)))
         else:
             yield message
     out = attempt.outbox()

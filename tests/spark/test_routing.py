@@ -1,0 +1,65 @@
+"""A row gets to the same shard, whether it travels as a row or in a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import col
+from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType, Field, Schema
+from penstock.io.arrow import rows_to_table, table_to_rows
+from penstock.spark.placing.placement import ByKey, ToAll, ToOne
+from penstock.spark.placing.routing import divider, table_divider
+from penstock.testing.strategies import values
+
+TYPES = (INT32, INT64, FLOAT64, STR, DATE, TIMESTAMP, BOOL, DecimalType(12, 3))
+
+
+@st.composite
+def keyed_rows(draw: st.DrawFn) -> tuple[Schema, ByKey, list[tuple[Any, ...]]]:
+    """Rows of which few have the same key, and of which some have; the payload is no key."""
+    types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3))
+    fields = [Field(f"k{n}", type_, draw(st.booleans())) for n, type_ in enumerate(types)]
+    pools = [
+        st.sampled_from(
+            draw(st.lists(st.none() | values(f.type) if f.nullable else values(f.type), min_size=1))
+        )
+        for f in fields
+    ]
+    rows = draw(st.lists(st.tuples(*pools), max_size=40))
+    schema = Schema((*fields, Field("payload", INT64)))
+    keys = draw(st.permutations([f.name for f in fields]))
+    table = rows_to_table([(*row, n) for n, row in enumerate(rows)], schema)
+    return schema, ByKey(tuple(col[name] for name in keys)), table_to_rows(table, schema)
+
+
+@settings(max_examples=200)
+@given(keyed_rows(), st.integers(1, 5))
+def test_a_table_is_divided_as_its_rows_are(
+    drawn: tuple[Schema, ByKey, list[tuple[Any, ...]]], shards: int
+) -> None:
+    schema, route, rows = drawn
+    divide = table_divider(route, schema, shards)
+    assert divide is not None
+    table = rows_to_table(rows, schema)
+    parts = {shard: table_to_rows(part, schema) for shard, part in divide(table).items() if len(part)}
+    expected = {n: part for n, part in divider(route, schema, shards, weighted=False)(rows).items() if part}
+    assert {n: list(map(repr, part)) for n, part in parts.items()} == {
+        n: list(map(repr, part)) for n, part in expected.items()
+    }
+
+
+def test_all_rows_of_a_table_go_where_the_route_says() -> None:
+    schema = Schema((Field("n", INT64),))
+    table = rows_to_table([(1,), (2,)], schema)
+    for route, shards in ((ToOne(), {0}), (ToAll(), {0, 1, 2})):
+        divide = table_divider(route, schema, 3)
+        assert divide is not None
+        assert {shard: len(part) for shard, part in divide(table).items()} == dict.fromkeys(shards, 2)
+
+
+def test_a_key_that_is_computed_leaves_the_rows_to_the_row_path() -> None:
+    schema = Schema((Field("n", INT64),))
+    assert table_divider(ByKey((col.n % 3,)), schema, 2) is None
