@@ -319,7 +319,7 @@ def _values(
     for value in values:
         if not _may_be(by, value, schema):
             raise WrongType(
-                f"{what} is by {by}, which is {found}, and {value!r} is not such a value",
+                f"{what} by {by}: {value!r} is not a {found}",
                 where=[location],
                 fix="ports are values that the expression may have",
             )
