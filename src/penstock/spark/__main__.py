@@ -1,4 +1,4 @@
-"""`python -m penstock.spark`: make the archive of classes that halves the start of later sessions."""
+"""`python -m penstock.spark`: build the class archive that halves the startup time of later sessions."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Explanation of how a flow runs on Spark, in plain text: stages, exchanges, native parts, state."""
+"""Plain-text explanation of how a flow runs on Spark: stages, exchanges, native parts, state."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def explain_on_spark(
 
 
 def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
-    """Sinks that store a table in buckets, with the route of rows to them."""
+    """Sinks that store a table in buckets, with the route of their rows."""
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
 
 @dataclass(slots=True)
 class _Explanation:
-    """graph: as the user wrote it. whole: with the partial operators that are put before exchanges."""
+    """Writer of the explanation. graph: the user's. whole: with partial operators before exchanges."""
 
     graph: FlowGraph
     whole: FlowGraph
@@ -115,7 +115,7 @@ class _Explanation:
         return str(exchange.route)
 
     def _name(self, node: int) -> str:
-        """Label of a node; a partial operator is named after the one that it is a part of."""
+        """Label of a node; a partial operator is named after the operator it belongs to."""
         found = self.whole.nodes[node]
         if node < len(self.graph.nodes):
             return label(self.graph, self.graph.nodes[node])
@@ -185,7 +185,7 @@ class _Explanation:
 
 
 def _state_of(stage: Stage) -> dict[int, list[str]]:
-    """Names of the state of each node of a stage."""
+    """Names of each node's state in a stage."""
     found: dict[int, list[str]] = {}
     for slot in compile_program(stage.graph).slots:
         node, _, what = slot.name.partition(".")
@@ -194,7 +194,7 @@ def _state_of(stage: Stage) -> dict[int, list[str]]:
 
 
 def _on_one_shard(stage: Stage, looped: set[int]) -> set[int]:
-    """The nodes of a stage whose rows are all on one shard; those of loops are."""
+    """Nodes of a stage whose rows are all on one shard; includes the nodes of loops."""
     routes = {stage.graph.sources[e.name]: e.route for e in stage.arriving}
     alone = looped | {node for node, route in routes.items() if isinstance(route, ToOne)}
     # Operators are in the order of writing, but for what closes a loop: until nothing is added.
@@ -257,7 +257,7 @@ def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
 
 
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
-    """Runs of successive operators with the same form."""
+    """Group successive operators of the same form."""
     from penstock.spark.batch.distribution import distribution_of
     from penstock.spark.batch.plan import Loop, Native, Subplan, form, plan_batch
 

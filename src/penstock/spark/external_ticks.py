@@ -1,4 +1,4 @@
-"""A flow on Spark whose ticks are given: by a program that has the rows, and says which times they are of.
+"""Externally driven flow on Spark: a program supplies each tick's rows and the times they cover.
 
 A tick may be several times, one after the other: one job runs all of them, and each change that leaves says
 at which time. So a flow that is behind catches up in few jobs, and what it was at any time is still known.
@@ -45,7 +45,7 @@ _ROWS_OF_A_FILE = 20_000
 
 
 class Driven:
-    """A flow, its checkpoint and its sinks, between two ticks. One thread at a time.
+    """A flow with its checkpoint and sinks, between two ticks. One thread at a time.
 
     spark: asked for a session when one is needed: for a tick, and to make a checkpoint.
     sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.
@@ -79,18 +79,18 @@ class Driven:
 
     @property
     def tick(self) -> int:
-        """The last committed tick, 0 before the first."""
+        """Number of the last committed tick; 0 before the first."""
         return self._ticker.checkpoint.tick
 
     @property
     def positions(self) -> Any:
-        """What the last tick was given as its positions; None before the first."""
+        """Positions given with the last tick; None before the first."""
         last = self._ticker.checkpoint.last
         return None if last is None else last.positions
 
     @property
     def outputs(self) -> dict[str, list[str]]:
-        """Per sink the files that tasks wrote in the last tick."""
+        """Files written by tasks in the last tick, per sink."""
         last = self._ticker.checkpoint.last
         return {} if last is None else dict(last.outputs or {})
 
@@ -100,7 +100,9 @@ class Driven:
         return 0 if last is None else last.state_bytes
 
     def run(self, given: Iterable[Given], times: Sequence[int], positions: Any) -> int:
-        """Run and commit one tick; how many rows went in. Raises what fails in it: then nothing of it counts.
+        """Run and commit one tick; return the number of input rows.
+
+        Raises what fails in it: then nothing of it counts.
 
         times: ascending. positions: plain data, which `positions` gives back, also after a restart.
         """
@@ -156,7 +158,7 @@ class Driven:
         return Plan(stages, inputs, outputs, str(self._folder), self._durable)
 
     def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
-        """Contents of files, each of one source and of a bounded number of rows: tag, rows, bytes."""
+        """Encode input as files, each from one source and of bounded size: tag, rows, bytes."""
         waiting: dict[str, list[tuple[int, Rows]]] = {}
         counts: dict[str, int] = {}
         for name, number, rows in given:

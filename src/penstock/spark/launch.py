@@ -73,7 +73,7 @@ def run(
     end: bool | None = None,
     keep_ticks: int = KEEP_TICKS,
 ) -> RunResult:
-    """Run `flow` on Spark until its sources are done and nothing is deferred.
+    """Run `flow` on Spark until its sources end and no deferred rows remain.
 
     spark:      the session; without one `penstock.spark.session()`.
     sources:    per name a source of `penstock.io`, a `penstock.spark.Frame`, or an iterable of rows.
@@ -171,7 +171,7 @@ def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStac
 
 
 class _Run:
-    """Assembly of a run's parts; `closing` closes whatever is opened."""
+    """Assembly of a run; `closing` releases everything it opened."""
 
     def __init__(
         self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool

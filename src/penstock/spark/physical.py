@@ -1,4 +1,4 @@
-"""Spark's physical plan of a tick's job, as text: native part, stages and shuffles as Catalyst plans them."""
+"""Text of Spark's physical plan for a tick's job: native part, stages and shuffles as planned by Catalyst."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
-    """The physical plan of a tick of `flow` that runs stage by stage. Nothing is run.
+    """Physical plan of a tick of `flow` that runs stage by stage. Nothing is run.
 
     Its sources are taken to be DataFrames, so that the native part shows.
     """

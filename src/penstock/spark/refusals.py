@@ -1,4 +1,4 @@
-"""Refusals of operators that do not run on Spark, made when the flow is planned, with a reason and a way out.
+"""Planning-time refusal of operators that do not run on Spark, with a reason and an alternative.
 
 An operator that no function below speaks of runs: in streaming mode in shards, by its
 placement, with the order of rows kept where somebody reads it; in batch mode as
@@ -28,7 +28,7 @@ _IN_PROCESS = "run the flow in-process, with penstock.run(flow, ...)"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """why: a sentence. fix: what the user can do instead."""
+    """Reason and alternative for an unsupported operator. why: a sentence. fix: what to do instead."""
 
     why: str
     fix: str
@@ -36,7 +36,7 @@ class Refusal:
 
 @singledispatch
 def refusal(operator: Operator, mode: Mode) -> Refusal | None:
-    """Why an operator does not run on Spark in a mode; None if it does."""
+    """Refusal of an operator in a mode; None if it runs on Spark."""
     return None
 
 
@@ -54,7 +54,7 @@ def _signal(operator: Operator, mode: Mode) -> Refusal:
 def check_runs_on_spark(
     graph: FlowGraph, mode: Mode = "stream", travelling: Collection[int] | None = None
 ) -> None:
-    """Raise `NotOnSpark` for the first operator that does not run there or emits what cannot travel.
+    """Raise `NotOnSpark` for the first operator that is unsupported or emits values that cannot be sent.
 
     travelling: the nodes whose rows leave the task that makes them; all of them, where it is not known.
     """

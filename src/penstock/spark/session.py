@@ -102,7 +102,7 @@ def _session_that_is_there() -> SparkSession | None:
 
 
 def _forget_dead_jvm() -> None:
-    """Make PySpark start a new JVM: it keeps the gateway to a JVM even when that is gone."""
+    """Make PySpark start a new JVM instead of reusing the gateway to a dead one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -133,7 +133,7 @@ def _start(
 
 @contextmanager
 def _start_failure(master: str, folder: Path) -> Iterator[None]:
-    """Raise `SparkUnavailable` with Spark's own message if it cannot start on this master."""
+    """Raise `SparkUnavailable` with Spark's own message if it cannot start with this master."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -203,7 +203,7 @@ def _settings(master: str, app_name: str, partitions: int | None, folder: Path) 
 
 
 def _tasks_at_a_time(master: str) -> int:
-    """2 of "local[2]" and "local[2,4]"; the machine's cores of "local[*]"; 1 of "local"."""
+    """Task slots of a local master: 2 for "local[2]" and "local[2,4]", all cores for "local[*]"."""
     if executors := Executors.of(master):
         return executors.tasks_at_a_time
     inside = master.partition("[")[2].rstrip("]").split(",")[0]
@@ -213,7 +213,7 @@ def _tasks_at_a_time(master: str) -> int:
 
 
 def _new_folder() -> Path:
-    """A folder for logs, sockets and shuffles of this process; removed at exit, or later if it is killed."""
+    """Create a folder for this process's logs, sockets and shuffles, removed at exit or, if killed, later."""
     _remove_abandoned_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

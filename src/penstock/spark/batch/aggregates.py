@@ -1,4 +1,4 @@
-"""Aggregates of groups as native columns, independent of the order of rows.
+"""Group aggregates as native columns, independent of row order.
 
 An aggregate is two things: native aggregate functions over the group
 (`measures`), and the answer made of what they measured (`answer`). Sums and
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Native aggregates over a group, with the column of the answer computed from them."""
+    """Native aggregates over a group, and the function that computes the answer column from them."""
 
     measures: tuple[Column, ...]
     answer: Callable[..., Column]
@@ -93,7 +93,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
 
 @singledispatch
 def measure(aggregation: Aggregation, to: Arguments) -> Measured:
-    """The native form of an aggregation."""
+    """Build the native form of an aggregation."""
     raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
 
 
@@ -132,7 +132,7 @@ def _(aggregation: Last, to: Arguments) -> Measured:
 
 
 def _pair(to: Arguments) -> Column:
-    """Structs compare by their fields in turn, null first: so ties of `by` go by the value."""
+    """Pair `by` with the value in a struct, which orders ties of `by` by value."""
     value, by = to.columns
     return f.when(by.isNotNull(), f.struct(by.alias("by"), value.alias("value")))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """No distribution: every row is processed by itself."""
+    """No distribution: each row is processed on its own."""
 
     def __str__(self) -> str:
         return "row by row, wherever rows are"
@@ -88,7 +88,7 @@ def _same(one: Mapping[int, Expr], other: Mapping[int, Expr]) -> bool:
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
-    """Keys by which an operator's input must meet: empty if by none; None if all rows must meet."""
+    """Keys by which an operator's input must be co-located: empty for none, None if all rows must meet."""
     placement = operator.placement()
     if operator.linear or (operator.unites and not placement.whole):
         return ()

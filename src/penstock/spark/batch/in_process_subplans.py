@@ -1,4 +1,4 @@
-"""Subplans of a batch as DataFrames: rows are distributed, and tasks run the in-process engine on them.
+"""Subplans of a batch as DataFrames: tasks run the in-process engine on distributed rows.
 
 Its rows come in the order of their ordinals where somebody reads that. By keys the rows
 of a task are sorted by a hash of their keys; the task goes through them in chunks of whole keys, each
@@ -47,7 +47,7 @@ def run_subplan(
     frames: Mapping[str, DataFrame],
     share: Callable[[DataFrame], DataFrame],
 ) -> dict[int, DataFrame]:
-    """Run a subplan, and return the bags of the nodes that are read outside of it.
+    """Run a subplan and return the bags of its nodes that are read outside it.
 
     made:  the bags of nodes that the subplan reads. frames: of the sources, as they were given.
     share: applied to what the subplan answers where more than one of its nodes is read.
@@ -67,7 +67,7 @@ def run_subplan(
 
 
 def _further(part: SubplanFlow, entry: Border, how: Distribution) -> dict[str, Column]:
-    """Columns beside the rows of a stream: the hash of their keys, and their ordinals."""
+    """Extra columns of a stream's rows: the hash of their keys, and their ordinals."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
         columns[_HASH] = f.xxhash64(*(to_column(key, entry.schema) for key in how.keys[entry.node]))
@@ -104,12 +104,12 @@ def _brought_together(
 
 
 def ports_of(borders: tuple[Border, ...]) -> Ports:
-    """The frame of the streams that enter a subplan, or leave it."""
+    """Frame layout of the streams that enter or leave a subplan."""
     return Ports(tuple((border.schema, border.weighted) for border in borders))
 
 
 def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
-    """The function for `mapInArrow` that runs a subplan over the rows of a task."""
+    """Create the `mapInArrow` function that runs a subplan over a task's rows."""
     shipped = pickled((part, _CHUNKS[type(how)]))
 
     @told
@@ -144,7 +144,7 @@ def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...])
 
 
 def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
-    """Chunks of at least `BATCH` rows that end where the hash of the keys changes."""
+    """Split rows into chunks of at least `BATCH` that end where the key hash changes."""
     waiting: list[pa.RecordBatch] = []
     last: int | None = None
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Loops of a batch: in one task on the in-process engine or, beyond a limit of rows, in rounds.
+"""Loops of a batch: run in one task on the in-process engine or, beyond a row limit, in rounds.
 
 Rounds run over parts of the keys. They are one tick of the loop alone, over state in a folder of the
 run, which is removed with it. The input of a batch's loop is complete before its first round, so no
@@ -46,7 +46,7 @@ _ROWS_AT_ONCE = 100_000
 
 @dataclass(frozen=True, slots=True)
 class LoopBound:
-    """Limit at which a loop of a batch no longer runs in one task.
+    """Row limit beyond which a loop of a batch no longer runs in one task.
 
     rows:   how many may enter it there. folder: for what lies between rounds; every host must have it.
     local:  whether all tasks run on this machine.
@@ -57,7 +57,7 @@ class LoopBound:
     local: bool
 
     def parts(self, rows: int, cores: int) -> int:
-        """Number of parts for a loop with so many input rows; 0 for one task without rounds."""
+        """Number of parts for a loop with this many input rows; 0 for one task without rounds."""
         if rows <= self.rows:
             return 0
         return cores if self.rows < 1 else max(cores, -(-rows // self.rows))
@@ -65,7 +65,7 @@ class LoopBound:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows of a stream that leave the rounds: files of batches of a frame of `ports`."""
+    """Rows of a stream that leave the rounds: files of batches of a `ports` frame."""
 
     folder: str
     port: int
@@ -90,7 +90,7 @@ def _(
 
 
 def complete(graph: FlowGraph) -> FlowGraph:
-    """Mark the sources of a loop's flow as bounded: in a batch all input comes with the first tick."""
+    """Mark the sources of a loop's flow as bounded: a batch delivers all input in the first tick."""
     nodes = tuple(
         replace(node, operator=replace(node.operator, bounded=True))
         if isinstance(node.operator, Source)
@@ -113,7 +113,7 @@ def why_in_one_task(graph: FlowGraph) -> str:
 def run_in_rounds(
     graph: FlowGraph, entering: Ports, leaving: Ports, rows: DataFrame, bound: LoopBound, parts: int
 ) -> DataFrame:
-    """Run a loop's flow over all its input, and return its output as a frame of `leaving`.
+    """Run a loop's flow over all its input and return its output as a frame of `leaving`.
 
     Sources and sinks of `graph` are in the order of the ports. The rounds run here and now, and
     what they made is read when the frame is. Raises what rows raise, and `NoFixpoint`.
@@ -139,7 +139,7 @@ def run_in_rounds(
 
 
 def _enter(order: TickOrder, entering: Ports) -> Task:
-    """Task that turns input rows into messages for the parts, in batches."""
+    """Create the task that turns input rows into messages for the parts, in batches."""
 
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -180,7 +180,7 @@ def run_loop(
     share: Callable[[DataFrame], DataFrame],
     bound: LoopBound | None = None,
 ) -> dict[int, DataFrame]:
-    """Run a loop, and return the bags of the nodes that are read outside of it.
+    """Run a loop and return the bags of its nodes that are read outside it.
 
     share: applied to what the loop answers where more than one of its nodes is read, and to what
            enters it where that is counted.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Context of an operator to be lowered: node, input bags with schemas, frames of all sources."""
+    """Context for lowering an operator: node, input bags with schemas, frames of all sources."""
 
     node: Node
     inputs: tuple[DataFrame, ...]
@@ -28,7 +28,7 @@ class Site:
     frames: Mapping[str, DataFrame]
 
     def column(self, expr: Expr, port: int = 0) -> Column:
-        """An expression over the columns of an input."""
+        """Lower an expression over the columns of an input."""
         return to_column(expr, self.schemas[port])
 
 
@@ -44,12 +44,12 @@ def lower(operator: Operator, site: Site) -> DataFrame:
 
 
 def named(name: str) -> Column:
-    """The column of exactly this name, whatever characters it contains."""
+    """The column with exactly this name, special characters included."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")
 
 
 def renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Rename all columns, by position."""
+    """Rename all columns by position."""
     return frame.toDF(*names)

@@ -1,4 +1,4 @@
-"""Division of a flow for a batch: native nodes, loops, and subplans that run on the in-process engine.
+"""Division of a batch flow: native nodes, loops, and subplans that run on the in-process engine.
 
 A *subplan* is a part of the flow that one machine runs. Nodes are in the same subplan where
 
@@ -46,7 +46,7 @@ THEMES = (batch_aggregates, batch_relational, batch_rows, batch_sources)
 
 
 class Form(Enum):
-    """Form in which an operator runs in a batch, if nothing reads the order of its rows."""
+    """Form in which an operator runs in a batch, if its row order is not read."""
 
     NATIVE = "native"
     ROWS = "row by row, wherever rows are"
@@ -54,7 +54,7 @@ class Form(Enum):
 
 
 def form(node: Node, graph: FlowGraph) -> Form:
-    """The form of a node where nothing behind it reads the order of its rows."""
+    """Choose the form of a node whose row order is not read downstream."""
     operator = node.operator
     native = lower.dispatch(type(operator)) is not lower.dispatch(object)
     if operator.linear and len(node.inputs) == 1 and (not native or next(operator.callables(), None)):
@@ -71,32 +71,32 @@ def form(node: Node, graph: FlowGraph) -> Form:
 
 
 def starts_ticks(operator: Operator) -> bool:
-    """Whether the operator emits rows in a later tick than that of their input."""
+    """Return whether the operator emits rows in a later tick than their input's."""
     return any(port.delay is Delay.TICK for port in operator.ports())
 
 
 def counts_ticks(operator: Operator) -> bool:
-    """Whether the operator emits in ticks that something else starts, which makes their number visible."""
+    """Return whether the operator emits in ticks that others start, which makes their number visible."""
     return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A node in native columns."""
+    """A node computed in native columns."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A cycle of operators of bags."""
+    """A cycle of operators on bags."""
 
     nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subplan:
-    """Nodes that run together on the in-process engine, in the order of the flow."""
+    """Nodes that run together on the in-process engine, in flow order."""
 
     nodes: tuple[int, ...]
 
@@ -108,7 +108,7 @@ Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """A divided flow. units: in an order in which they can be computed.
+    """A divided flow. units: in dependency order.
 
     zeros: nodes behind which 0.0 is put for -0.0.
     """
@@ -121,13 +121,13 @@ class BatchPlan:
     units: tuple[Unit, ...]
 
     def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
-        """The nodes among `nodes` whose rows others read."""
+        """Nodes among `nodes` whose rows are read by others."""
         inside = set(nodes)
         read = {i for n, inputs in self.reads.items() if n not in inside for i in inputs}
         return tuple(n for n in nodes if n in read)
 
     def travelling(self) -> set[int]:
-        """The nodes whose rows exist as Spark columns."""
+        """Nodes whose rows exist as Spark columns."""
         found: set[int] = set()
         for unit in self.units:
             found |= {unit.node} if isinstance(unit, Native) else set(self.exits(unit.nodes))
@@ -153,7 +153,7 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
 
 
 def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
-    """Nodes that lead to a sink, to an end of streams, or to `further` nodes."""
+    """Nodes that lead to a sink, to a null sink, or to `further` nodes."""
     ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
     needed = ends | set(further)
     waiting = list(needed)
@@ -166,7 +166,7 @@ def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Read
 
 
 def _without_completeness(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Inputs without those that only signal completeness of others, as in a batch all input comes at once."""
+    """Inputs without mere completeness signals, since a batch delivers all input at once."""
     ports = node.operator.ports()
     return tuple(None if port.completeness else i for port, i in zip(ports, inputs, strict=True))
 
@@ -210,7 +210,7 @@ def _reachable(graph: FlowGraph, start: set[int], *, backwards: bool = False) ->
 
 
 class _Divider:
-    """Grouping of nodes; `group[n]` is the least node of the group of `n`."""
+    """Grouping of nodes; `group[n]` is the lowest-numbered node in n's group."""
 
     def __init__(self, graph: FlowGraph, reads: Reads, order: Order, together: set[int]) -> None:
         self._graph, self._reads, self._order = graph, reads, order
@@ -244,13 +244,13 @@ class _Divider:
         return [(a, b) for a, b in sorted(pairs) if a != b]
 
     def _close(self) -> None:
-        """Add the nodes that lie between nodes of one group."""
+        """Add the nodes that lie between nodes of the same group."""
         after = successors(len(self._graph.nodes), self._between())
         for group in components(after):
             self._merge(n for g in group for n in self._members.get(g, ()))
 
     def _fuse(self) -> None:
-        """Fuse row-by-row nodes into the subplan, or the row-by-row group, that they alone read."""
+        """Fuse row-by-row nodes into the subplan or row-by-row group that is their only reader."""
         readers = {i: sum(1 for j, _ in self._edges if j == i) for i, _ in self._edges}
         for n in self._reads:
             alone = len(self._members[self._group[n]]) == 1

@@ -1,4 +1,4 @@
-"""Rows of several streams in one frame: a stream number, and a column of rows for each stream.
+"""Several streams in one frame: a stream number, and a column of rows for each stream.
 
 port int, ..., row0 struct<...>, row1 struct<...>, ...
 """
@@ -28,7 +28,7 @@ _PORT = "port"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """A frame of several streams.
+    """Layout of a frame that holds several streams.
 
     streams: per stream the schema of its rows, and whether they have a weight last.
     """
@@ -36,14 +36,14 @@ class Ports:
     streams: tuple[tuple[Schema, bool], ...]
 
     def type(self) -> Any:
-        """The type of the frame in Spark, without further columns."""
+        """The Spark type of the frame, without extra columns."""
         from pyspark.sql.types import IntegerType, StructField, StructType
 
         rows = [StructField(f"row{at}", spark_schema(s), True) for at, s in enumerate(self._schemas())]
         return StructType([StructField(_PORT, IntegerType(), False), *rows])
 
     def tagged(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
-        """Put the rows of one stream as structs into the column of its port; the other columns are null.
+        """Wrap one stream's rows as structs in the column of its port; the other columns are null.
 
         port:    one that is no stream's holds no rows.
         further: columns between the port and the rows, by name.
@@ -58,7 +58,7 @@ class Ports:
         return frame.select(*columns)
 
     def rows(self, batch: pa.RecordBatch, port: int) -> Rows:
-        """The rows of one stream in a batch of the frame."""
+        """The rows of one stream in a record batch of the frame."""
         import pyarrow
         from pyarrow import compute
 
@@ -74,7 +74,7 @@ class Ports:
         return table_to_rows(table, schema, weighted=weighted)
 
     def batches(self, rows: Rows, port: int) -> Iterator[pa.RecordBatch]:
-        """Convert rows of one stream, without weights, to batches of the frame."""
+        """Convert one stream's rows, without weights, to batches of the frame."""
         import pyarrow
 
         from penstock.io.arrow import arrow_schema
@@ -107,7 +107,7 @@ def _structs(rows: Rows, schema: Schema) -> Iterator[Any]:
 
 
 def of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
-    """The rows of one stream of such a frame."""
+    """Select the rows of one stream from such a frame."""
     row = named(f"row{port}")
     columns = [row.getField(x.name).cast(spark_type(x.type)).alias(x.name) for x in schema.fields]
     return frame.filter(named(_PORT) == port).select(*columns)

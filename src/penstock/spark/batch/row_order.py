@@ -1,4 +1,4 @@
-"""Nodes whose row order is read, and which must emit rows in the order of the in-process engine.
+"""Nodes whose row order is read, and which must emit rows in the in-process engine's order.
 
 A DataFrame has no order. So an operator that reads the order of its rows, and
 those between it and the sources, run in one subplan, and the source's rows get an
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """read:    nodes whose order somebody reads.
-    arriving: those of them that must come as they would in-process, although their order means nothing.
-    carried:  those that are a source, or native columns of one, and so come with an ordinal.
-    edges:    from a node whose order is read to one that reads it, or hands it on.
+    """Nodes of a batch whose row order matters.
+
+    read:     nodes whose order is read.
+    arriving: those whose rows must arrive in the in-process order, although it has no meaning.
+    carried:  those that are a source, or native columns of one, and so carry an ordinal.
+    edges:    from a node whose order is read to one that reads it or passes it on.
     """
 
     read: frozenset[int]
@@ -40,7 +42,7 @@ class Order:
 
 
 def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) -> Order:
-    """Find the nodes among `live` whose order is read."""
+    """Find the nodes among `live` whose row order is read."""
     own = {(i, n) for n in live for i in _own_wants(graph, graph.nodes[n])}
     arriving_by: dict[int, bool] = {}
     waiting = [(i, False) for i, _ in own]
@@ -71,7 +73,7 @@ def _own_wants(graph: FlowGraph, node: Node) -> Iterator[int]:
 
 
 def _makes_order(graph: FlowGraph, facts: Sequence[Facts], node: Node) -> bool:
-    """Whether the order of a node's rows does not come from the order of its inputs."""
+    """Return whether a node determines the order of its rows independently of its inputs' order."""
     if node.operator.makes_order:
         # Of rows that mean no order, ties go by all their columns.
         return not facts[node.inputs[0]].ordered

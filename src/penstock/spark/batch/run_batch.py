@@ -59,7 +59,7 @@ _TICK = 1
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A source that has been read. frame: its rows, with a column `weight` where it is a table."""
+    """A source that has been read. frame: its rows, with a `weight` column for a table."""
 
     frame: DataFrame
     rows: int
@@ -75,7 +75,7 @@ def run_batch(
     on_tick: Callable[[Progress], object] | None,
     loop_rows: int = LOOP_ROWS,
 ) -> RunResult:
-    """Run `flow` as one native plan; the output is that of one tick with all input.
+    """Run `flow` as one native plan; the output equals that of one tick with all input.
 
     loop_rows: how many rows may enter a loop that runs in one task.
 
@@ -108,7 +108,7 @@ def run_batch(
 
 
 class _Run:
-    """State shared by the steps of a run; `closing` releases what they hold."""
+    """State shared by the steps of a run; `closing` releases its resources."""
 
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
         self._graph = live_graph(flow.graph())
@@ -119,7 +119,7 @@ class _Run:
         self._closing = closing
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """Cache a frame until the end of the run."""
+        """Cache a frame until the run ends."""
         persisted = frame.persist()
         self._closing.callback(persisted.unpersist)
         return persisted
@@ -158,7 +158,7 @@ class _Run:
         return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
-        """Prepare the output of a sink: each row with the number of its copies. How many changes that is."""
+        """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""
         schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
         names = schema.names
         changes = bag.groupBy(*(named(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
@@ -179,7 +179,7 @@ class _Run:
 
 
 def _as_read(schema: Schema, append: bool) -> Schema:
-    """The columns of a source as read: a table's rows have their weight last."""
+    """The columns of a source as read; a table has its weight last."""
     return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
 
 
@@ -191,7 +191,7 @@ def _read_type(schema: Schema) -> Any:
 
 
 def _reading(source: Input, schema: Schema) -> Task:
-    """Task that reads paths to rows, with the unreadable ones beside them."""
+    """Create the task that reads paths to rows, keeping unreadable ones separately."""
     shipped = pickled((source, schema))
 
     @told
@@ -220,7 +220,7 @@ def _reading(source: Input, schema: Schema) -> Task:
 
 
 def _writing(output: Output) -> Task:
-    """Task that writes rows with their counts to files, or sends them to the driver for sinks there."""
+    """Create the task that writes counted rows to files, or sends them to the driver."""
     shipped = pickled(output)
 
     @told

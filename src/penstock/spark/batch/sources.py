@@ -1,4 +1,4 @@
-"""Sources of a batch: the given DataFrame, checked, as a bag of rows or with ordinals.
+"""Sources of a batch: the given DataFrame, validated, as a bag of rows or with ordinals.
 
 An ordinal says where a row stood, in two further columns: the number of the part and the position in
 it. For files these are the number of the file, in the order of names, and of the row in it; for Python
@@ -54,7 +54,7 @@ def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame
 
 
 def checked_columns(operator: Source, frame: DataFrame) -> list[Column]:
-    """The columns that a source declares. Raises `WrongType`; a null that must not be is raised by tasks."""
+    """The declared columns of a source. Raises `WrongType`; a null that must not be is raised by tasks."""
     return [_checked(field, frame, operator) for field in operator.schema.fields]
 
 
@@ -81,7 +81,7 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
 
 
 def weight_of(operator: Source, frame: DataFrame) -> Column:
-    """Weight of a row of a table source; a null, which Spark would leave out of sums, is an error."""
+    """Weight of a table source's row; a null weight is an error, since Spark would skip it in sums."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
     return f.coalesce(named(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
@@ -93,7 +93,7 @@ def _refused_null(operator: Source, column: str) -> Column:
 
 
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:
-    """Expand rows to as many copies as their weights add up to; a negative sum is an error.
+    """Expand each row to as many copies as its total weight; a negative total is an error.
 
     Native operators know rows and no weights. A stream holds such a row back, because it may come yet.
     """
@@ -120,7 +120,7 @@ ORDINAL = (PART, PLACE)
 
 
 def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows, with ordinals, of a source or of filters and selections over one.
+    """Add ordinals to the rows of a source, or of filters and selections over one.
 
     The changes of a table source have their weight as well, in a column `weight`.
     """

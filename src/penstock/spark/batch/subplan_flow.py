@@ -1,4 +1,4 @@
-"""Parts of a batch as flows of their own, and their run on the in-process engine, inside a task.
+"""Parts of a batch as flows of their own, run on the in-process engine inside a task.
 
 A part has a source for each node that it reads and a sink for each that is read outside.
 """
@@ -28,7 +28,7 @@ _NONE = Facts()
 
 @dataclass(frozen=True, slots=True)
 class Entry(Source):
-    """Source of a subplan, with the facts that its rows have in the whole flow."""
+    """Source of a subplan, with the facts known about its rows in the whole flow."""
 
     facts: Facts = _NONE
 
@@ -52,7 +52,7 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class SubplanFlow:
-    """A subplan as a flow of its own. ended: sources that receive one null, the end of time."""
+    """A subplan as a flow of its own. ended: sources that receive a single null, the end of time."""
 
     graph: FlowGraph
     entries: tuple[Border, ...]
@@ -61,12 +61,12 @@ class SubplanFlow:
 
     @property
     def ordered(self) -> bool:
-        """Whether some input comes in the order of its ordinals."""
+        """Return whether any input arrives in the order of its ordinals."""
         return any(border.ordered for border in self.entries)
 
 
 def subplan_flow(plan: BatchPlan, subplan: Subplan) -> SubplanFlow:
-    """Cut a subplan out of a batch, with the facts that its input has in the whole flow."""
+    """Cut a subplan out of a batch, keeping the facts about its inputs in the whole flow."""
     reads = {n: plan.reads[n] for n in subplan.nodes}
     outside = dict.fromkeys(i for r in reads.values() for i in r if i is not None and i not in reads)
     entries = tuple(_entry(plan, subplan, n, f"in{at}") for at, n in enumerate(outside))
@@ -106,7 +106,7 @@ def _cut_out(
     sources: Sequence[Source],
     exits: Iterable[int],
 ) -> SubplanFlow:
-    """Make a flow of the nodes in `reads`; an input of None reads a source that ends at once."""
+    """Build a flow of the nodes in `reads`; an input of None becomes a source that ends at once."""
     nodes: list[Node] = []
 
     def add(like: int, operator: Source | Sink, inputs: tuple[int, ...] = ()) -> int:
@@ -134,7 +134,7 @@ def _cut_out(
 
 
 def program_of(graph: FlowGraph) -> Program:
-    """Compile a part of a flow."""
+    """Compile part of a flow."""
     from penstock.engine.program import compile_program
 
     return compile_program(graph)

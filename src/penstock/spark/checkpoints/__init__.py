@@ -1,1 +1,1 @@
-"""Checkpoints from one run to the next: a changed flow, another number of shards."""
+"""Checkpoint compatibility between runs: a changed flow, or a different number of shards."""

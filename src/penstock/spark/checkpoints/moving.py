@@ -1,4 +1,4 @@
-"""State on its way from the shards of one number to those of another.
+"""Migration of state from one number of shards to another.
 
 All cells are read at once, in the order of slots and keys, and each entry goes to its new home. What
 has no key of its own is gathered and put together anew. An entry that is not where its key
@@ -34,7 +34,7 @@ Placed: TypeAlias = tuple[str, bytes, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The operator that keeps some state, in a stage for a number of shards."""
+    """An operator with state, in a stage laid out for a given number of shards."""
 
     node: Node
     stage: CompiledStage
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From the place of an operator's state to where it goes. names: of its slots, by what they are."""
+    """Migration of one operator's state to its new location. layouts: of its slots, by kind."""
 
     before: Side
     after: Side
@@ -57,7 +57,7 @@ class Move:
 
     @property
     def starts_ticks(self) -> bool:
-        """Whether rows that wait start a tick."""
+        """Return whether deferred rows of the operator start a tick."""
         delayed = self.after.stage.program.delayed
         return any(d.node == self.after.node.id and not d.lazy for d in delayed)
 
@@ -65,7 +65,7 @@ class Move:
         return f"{self.name}.{what}"
 
     def home(self, slot: KeyedSlot) -> Callable[[Any, int], int]:
-        """From a key and the shard where it was to that where it goes. Raises `NotOnSpark`."""
+        """Function from a key and its old shard to its new shard. Raises `NotOnSpark`."""
         old, new = (
             self.before.ownership.home(self.before.node, slot),
             self.after.ownership.home(self.after.node, slot),
@@ -108,7 +108,7 @@ class Move:
 
 
 def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
-    """How an entry of a slot finds its new shard by itself; None where entries must be gathered."""
+    """Function that finds an entry's new shard from its key; None if the slot's entries must be gathered."""
     if move.before.ownership.on_one(move.before.node) and move.after.ownership.on_one(move.after.node):
         return lambda key, shard: 0
     layout = move.layouts.get(what)
@@ -126,7 +126,7 @@ Scattered: TypeAlias = dict[str, dict[int, Values]]
 
 
 def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
-    """Gathered slots of one operator as entries of its new cells."""
+    """Redistribute the gathered slots of one operator as entries of its new cells."""
     encode_key, encode = key_encoder(), value_encoder()
     for layout in dict.fromkeys(move.layouts[what] for what in found):
         for what, shards in scatter(layout, move, found).items():
@@ -202,7 +202,7 @@ def _(layout: SessionSlots, move: Move, found: Gathered) -> Scattered:
 
 
 def gathered(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict[int, Values]]:
-    """Slots by what they are: per shard their values, from what, shard, key and value of entries."""
+    """Group entries by slot kind and shard, decoding keys and values."""
     found: dict[str, dict[int, Values]] = {}
     for what, shard, key, value in entries:
         found.setdefault(what, {}).setdefault(shard, {})[decode(key)] = decode(value)
@@ -212,7 +212,7 @@ def gathered(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict
 def moves(
     before: Mapping[int, Side], after: Mapping[int, Side], was: int, shards: int, names: Mapping[int, str]
 ) -> dict[str, Move]:
-    """The move of each operator's state, by its name. The sides are by the operator's number in the flow."""
+    """The move of each operator's state, by name. The sides are by the operator's number in the flow."""
     found: dict[str, Move] = {}
     for origin, side in before.items():
         node, graph = side.node, side.stage.stage.graph

@@ -1,4 +1,4 @@
-"""Change in how many parts the state of a checkpoint is divided, while nobody runs it."""
+"""Resharding of a checkpoint's state while its flow is not running."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resharded:
-    """What was done. keys: how many entries of state were moved or stayed."""
+    """Result of a resharding. keys: number of state entries rewritten."""
 
     tick: int
     shards_before: int
@@ -56,7 +56,7 @@ class Resharded:
 
 
 def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Resharded:
-    """Divide the state of a checkpoint of Spark into `shards` parts; `flow` goes on with these.
+    """Redistribute the state of a Spark checkpoint over `shards` shards, from which `flow` resumes.
 
     The last tick then has its state there, in one step: whatever breaks this off leaves either division
     whole. Ticks before it keep theirs, and can be gone back to. Buckets of tables stay as they are.
@@ -82,7 +82,7 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
 
 
 class _Binding:
-    """A `Bind` that takes the flow of the last commit, for another number of shards."""
+    """A `Bind` that checks the flow against the last commit and lays it out for a new number of shards."""
 
     def __init__(self, graph: FlowGraph, shards: int) -> None:
         self._graph = graph
@@ -92,7 +92,7 @@ class _Binding:
         self._homes: dict[str, Callable[[Any, int], int] | None] = {}
 
     def home(self, slot: str) -> Callable[[Any, int], int] | None:
-        """From a key and its shard to its new one; None where entries must be gathered, or are of nobody."""
+        """Function from a key and its shard to the new shard; None for gathered or obsolete entries."""
         if slot not in self._homes:
             name, _, what = slot.rpartition(".")
             move = self.moves.get(name)
@@ -129,7 +129,7 @@ class _Binding:
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
-    """By the number in the flow, the operators that keep state."""
+    """Operators with state, by node number in the flow."""
     found: dict[int, Side] = {}
     for of in stages:
         ownership = StateOwnership(of.stage, shards)
@@ -144,7 +144,10 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
 
 
 def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
-    """All entries, in the order of slots and keys. State of operators that are gone is left behind."""
+    """All entries with their new cells, in the order of slots and keys.
+
+    State of operators that are gone is left behind.
+    """
     together: list[Placed] = []
     for name, entries in _gathered(folder, last, binding).items():
         together += scattered(binding.moves[name], gathered(entries))
@@ -169,7 +172,7 @@ def _straight(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]
 def _gathered(
     folder: Path, last: Commit, binding: _Binding
 ) -> Mapping[str, list[tuple[str, int, bytes, bytes]]]:
-    """By operator the entries that cannot be moved one by one: what they are, shard, key, value."""
+    """Entries that cannot be moved one by one, by operator: slot kind, shard, key, value."""
     found: defaultdict[str, list[tuple[str, int, bytes, bytes]]] = defaultdict(list)
     for slot, key, value, number in _entries(folder, last):
         name, _, what = slot.rpartition(".")
@@ -179,7 +182,7 @@ def _gathered(
 
 
 def _entries(folder: Path, last: Commit) -> Iterator[Placed]:
-    """All entries with the numbers of their cells."""
+    """All entries with the numbers of their current cells."""
     return heapq.merge(*(_cell(folder, number, chain) for number, chain in last.chains.items()))
 
 
@@ -190,7 +193,7 @@ def _cell(folder: Path, number: int, chain: Chain) -> Iterator[Placed]:
 
 
 class _Written:
-    """The files of the new cells, one each.
+    """Files of the new cells, one each.
 
     pending: cells with rows that start a next tick; waiting: with rows that come with it.
     """
@@ -205,7 +208,7 @@ class _Written:
         self.keys = 0
 
     def put(self, entries: Iterator[Placed], moves: Mapping[str, Move]) -> None:
-        """Write entries, in the order of slots and keys. Raises `NotOnSpark` for one that comes twice."""
+        """Write entries, given in the order of slots and keys. Raises `NotOnSpark` for a duplicate."""
         writers: dict[int, EntryWriter] = {}
         with ExitStack() as closing:
             for slot, key, value, cell in entries:
@@ -226,6 +229,6 @@ class _Written:
         self.chains = {cell: Chain((link,), (self._version,)) for cell, link in links.items()}
 
     def make_durable(self) -> None:
-        """Have all of it on disk."""
+        """Flush all files to disk."""
         files = [self._folder / file.name for chain in self.chains.values() for file in chain.files()]
         make_durable([*files, *{file.parent for file in files}])

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint on Spark: under which names, and on which shards, its state is.
+"""Resumption from a checkpoint on Spark: the names of its state, and the shards that hold it.
 
 The names are those of `penstock.engine.resume`. A place is a stage and the routes by which rows come
 to the operator within it: as long as both stay, every key is looked for on the shard where it was put.
@@ -32,7 +32,9 @@ ON_SPARK = "Spark"
 
 @dataclass(slots=True)
 class SparkResumeBinding:
-    """What a run on Spark brings. Called as a `penstock.state.manifest.Bind`; then `plan` is there.
+    """Properties of a Spark run that must agree with its checkpoint.
+
+    Called as a `penstock.state.manifest.Bind`; sets `plan`.
 
     plan_for: the plan for a number of shards, without names.
     shards:   as the user wants it; None means what the checkpoint has, else `default`.
@@ -73,13 +75,13 @@ class SparkResumeBinding:
 
 
 def stateful(plan: Plan) -> tuple[CompiledStage, ...]:
-    """The stages that have state. Stage 0 forgets after each tick what it keeps."""
+    """Stages that keep state between ticks. Stage 0 forgets after each tick what it keeps."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)
 
 
 def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
-    """What each operator of the flow keeps, and what does its work: that may be an operator of ours."""
+    """Slots kept by each operator of the flow, with the operator class that implements it."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for of in stages:
         for slot in of.program.slots:
@@ -94,7 +96,7 @@ def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
 def layout(
     stages: Iterable[CompiledStage], sources: tuple[str, ...], loops: Loops, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Where state lies: by name the stage and the routes by which rows come; the sources in order."""
+    """Location of state: the stage and routes of each operator, by name, and the sources in order."""
     places: dict[str, Any] = {}
     for of in stages:
         for slot in of.program.slots:
@@ -106,7 +108,7 @@ def layout(
 
 
 def loops_of(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
-    """Where the loops of a flow run. Raises `FlowChanged` where the checkpoint has them elsewhere."""
+    """Choose where the loops of a flow run. Raises `FlowChanged` where the checkpoint has them elsewhere."""
     there: Loops | None = None if last is None else last.layout.get("loops", "one shard")
     if there is None or wanted in (None, there):
         return there or wanted or "one shard"
@@ -135,7 +137,7 @@ def _routes(of: CompiledStage, local: int) -> list[str]:
 
 
 def _noted_sources(folder: Path, last: Manifest, now: Manifest) -> dict[str, Any]:
-    """The new layout with the sources in the order in which Spark has noted their positions.
+    """The new layout, with sources in the order in which Spark recorded their offsets.
 
     Raises `FlowChanged` for other sources, where Spark does not know them by name.
     """

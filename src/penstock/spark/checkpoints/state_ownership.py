@@ -1,4 +1,4 @@
-"""Which shard is home to a piece of state, for any number of shards.
+"""Ownership of state entries by shards, for any number of shards.
 
 State is where the rows came from which it was made. So where it belongs follows from its key: from
 the same values as the route of these rows. What is kept under no key of its own (the calendars of
@@ -36,7 +36,7 @@ Home: TypeAlias = Callable[[Any], int]
 
 
 class StateOwnership:
-    """Of the operators of a stage: which shard is home to what."""
+    """Owner shards of the state of a stage's operators."""
 
     def __init__(self, stage: Stage, shards: int) -> None:
         self._graph = stage.graph
@@ -44,11 +44,11 @@ class StateOwnership:
         self._spreads = _spreads(stage, shards)
 
     def on_one(self, node: Node) -> bool:
-        """Whether all state of a node is on the first shard."""
+        """Return whether all state of a node is on the first shard."""
         return all(self._spreads[source].on_one for source in node.inputs)
 
     def home(self, node: Node, slot: KeyedSlot) -> Home | None:
-        """How the shard of a key is found; None where the key does not tell it."""
+        """Function from a key to its shard; None if the key does not determine it."""
         if self.on_one(node):
             return lambda key: 0
         keys = (keys_of(node, self._graph) or ())[slot.port]
@@ -71,7 +71,7 @@ class StateOwnership:
         return home
 
     def home_of_row(self, node: Node) -> Home | None:
-        """How the shard of a row of the input is found."""
+        """Function from an input row to its shard."""
         if self.on_one(node):
             return lambda row: 0
         route = self._spreads[node.inputs[0]].route()
@@ -83,7 +83,7 @@ class StateOwnership:
 
 
 def _schema_of_keys(keys: Sequence[Expr], schema: Schema) -> Schema:
-    """Of the tuple of the keys. A key that is a column keeps its name."""
+    """Schema of the tuple of keys. A key that is a column keeps its name."""
     fields: list[Field] = []
     for number, key in enumerate(keys):
         typed = check(key, schema)
@@ -102,7 +102,7 @@ def _in_terms_of(same: Sequence[Expr], keys: Sequence[Expr], schema: Schema) -> 
 
 
 def _spreads(stage: Stage, shards: int) -> dict[int, Spread]:
-    """How the rows of each node of a stage are spread."""
+    """Distribution of each node's rows over the shards of a stage."""
     graph = stage.graph
     found: dict[int, Spread] = {}
     for exchange in stage.arriving:
@@ -125,7 +125,7 @@ def _arrived(route: object, shards: int) -> Spread:
 
 
 def _in_order(graph: FlowGraph) -> Iterator[Node]:
-    """Nodes behind what they read; those of a loop, which are on one shard, in any order."""
+    """Nodes in topological order; those of a loop, which are on one shard, in any order."""
     waiting = list(graph.nodes)
     done: set[int] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Examination of the machine and a session for obstacles to running flows, each with its repair."""
+"""Examination of the machine and a session for obstacles to running flows, each with its fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def doctor(
     settings: Mapping[str, str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
 ) -> Examination:
-    """Examine this machine, and a session or settings that one would be started with. Changes nothing.
+    """Examine this machine, and a running session or the settings for one. Changes nothing.
 
     spark:      a running session: its settings, and by one small job its workers.
     settings:   of a session that is not started yet.

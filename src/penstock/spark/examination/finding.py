@@ -1,4 +1,4 @@
-"""Findings of an examination: one sentence each, with the line that repairs it."""
+"""Findings of an examination: one sentence each, with the command or setting that fixes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """about: what was looked at. text: what was found. fix: a line to copy, empty if none is needed."""
+    """One finding. about: its subject. text: the observation. fix: a line to copy, empty if not needed."""
 
     about: str
     level: Level
@@ -44,13 +44,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All findings, in the order of examination."""
+    """All findings, in the order of the examination."""
 
     findings: tuple[Finding, ...]
 
     @property
     def broken(self) -> bool:
-        """Whether flows do not run on Spark like this."""
+        """Return whether a finding prevents flows from running on Spark."""
         return any(finding.level is Level.BROKEN for finding in self.findings)
 
     def at(self, *levels: Level) -> tuple[Finding, ...]:

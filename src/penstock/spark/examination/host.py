@@ -34,7 +34,7 @@ _LONGEST_SOCKET_FOLDER = 60
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that Spark or flows on it need, with the versions that fit: from `least` to below `below`."""
+    """A package that Spark or flows on it need, with supported versions: from `least` to below `below`."""
 
     name: str
     least: tuple[int, ...]
@@ -56,7 +56,7 @@ Version = Callable[[str], str]
 
 
 def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """Findings on the machine and this Python."""
+    """Findings about the machine and this Python."""
     environ = os.environ if environ is None else environ
     yield python_found()
     yield from (package_found(package) for package in PACKAGES)
@@ -94,7 +94,7 @@ def package_found(package: Package, version_of: Version = importlib.metadata.ver
 
 
 def java_found(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
-    """Findings on the Java that `penstock.spark.session` would take, and whether it runs."""
+    """Findings about the Java that `penstock.spark.session` would use, and whether it runs."""
     try:
         java = find_java(environ)
     except SparkUnavailable as error:
@@ -128,7 +128,7 @@ def archive_found(java: Java) -> Finding:
 
 
 def workers_python_found(environ: Mapping[str, str]) -> Finding:
-    """Findings on the Python that Spark takes for workers in sessions that Penstock did not start."""
+    """Findings about the Python that Spark uses for workers in sessions not started by Penstock."""
     about = "workers' python"
     named = environ.get("PYSPARK_PYTHON", "")
     program = shutil.which(named or "python3", path=environ.get("PATH", ""))
@@ -157,7 +157,7 @@ def _same_environment(program: str) -> bool:
 
 
 def _worker(program: str) -> str:
-    """Problem of an interpreter for workers; empty if there is none."""
+    """Problem with a worker's interpreter; empty if there is none."""
     try:
         said = subprocess.run(
             [program, "-c", _ASK_WORKER], capture_output=True, text=True, timeout=60, check=False
@@ -172,7 +172,7 @@ def _worker(program: str) -> str:
 
 
 def available_memory() -> int | None:
-    """Available memory in bytes: of the machine, or of the container; None if nobody tells."""
+    """Available memory in bytes, of the machine or the container; None if unknown."""
     free = _from_meminfo()
     limit = _number(Path("/sys/fs/cgroup/memory.max"))
     used = _number(Path("/sys/fs/cgroup/memory.current"))
@@ -232,7 +232,7 @@ def sockets_found(folder: str) -> Finding:
 
 
 def programs_found(path: str) -> Iterator[Finding]:
-    """Findings on system programs that Hadoop's file code and Spark's scripts start."""
+    """Findings about system programs called by Hadoop's file code and Spark's scripts."""
     missing = [name for name in ("chmod", "readlink") if shutil.which(name, path=path) is None]
     if os.name == "posix" and missing:
         text = f"{' and '.join(missing)} not on PATH, which Spark starts for files"
@@ -246,7 +246,7 @@ def programs_found(path: str) -> Iterator[Finding]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(4, 3, 0) of "4.3.0", and of "4.3.0.dev1"."""
+    """Parse a version number: (4, 3, 0) for "4.3.0" and for "4.3.0.dev1"."""
     numbers: list[int] = []
     for piece in version.split("."):
         if not piece.isdigit():

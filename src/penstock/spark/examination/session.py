@@ -1,4 +1,4 @@
-"""Examination of a session: settings that cost time or change meaning, and its workers."""
+"""Examination of a session: settings that affect speed or semantics, and its workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MANY_PARTITIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that matters.
+    """A setting to examine.
 
     default:  its value where nothing is said. fits: whether a value is as it should be.
     wanted:   from the value that it has, the one to give it.
@@ -119,7 +119,7 @@ SETTINGS = (
 def examine_settings(
     get: Callable[[str, str], str], modifiable: Callable[[str], bool] = lambda _: False
 ) -> Iterator[Finding]:
-    """Findings on settings.
+    """Findings about settings.
 
     get:        a setting's value, or the given default.
     modifiable: whether the session takes another value while it runs; else it must be started with it.
@@ -140,12 +140,12 @@ def examine_settings(
 
 
 def examine_given(settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings on settings that a session would be started with."""
+    """Findings about the settings for a session to be started."""
     return examine_settings(lambda key, default: settings.get(key, default))
 
 
 def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -> Iterator[Finding]:
-    """Findings on a running session: runs one small job to see what its workers are.
+    """Findings about a running session, whose workers are probed with one small job.
 
     checkpoint: a folder that runs would keep their state in; workers must see what this process writes there.
     """
@@ -202,7 +202,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
 
 
 def workers_found(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
-    """Findings on workers, from reports of tasks."""
+    """Findings about workers, from the reports of their tasks."""
     workers = list(told)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "penstock": _version("penstock")}
     hosts = sorted({worker["host"] for worker in workers})

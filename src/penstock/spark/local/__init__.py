@@ -1,1 +1,1 @@
-"""Start of a local Spark: Java, the JVM, its archive of classes."""
+"""Startup of a local Spark: Java, the JVM, its class archive."""

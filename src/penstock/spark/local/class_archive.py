@@ -1,4 +1,4 @@
-"""Archive of the classes that Spark's JVM loads, made once, which halves the time of every later start.
+"""Class archive of Spark's JVM, built once, which halves the startup time of later sessions.
 
 An archive fits one Java and one set of jars, so its name holds both; a missing
 or damaged one is passed over by the JVM. Making one costs half a minute and
@@ -27,7 +27,7 @@ _AHEAD_OF_TIME = 25
 
 
 def archive_of(java: Java) -> Path:
-    """Path of the archive for this Java and the installed Spark, whether it exists or not.
+    """Path of the archive for this Java and the installed Spark; the file need not exist.
 
     The folder is PENSTOCK_CACHE, else `penstock` in the user's cache folder.
     """
@@ -41,7 +41,7 @@ def archive_of(java: Java) -> Path:
 
 
 def cache_folder() -> Path:
-    """PENSTOCK_CACHE, else `penstock` in the user's cache folder."""
+    """Cache folder: PENSTOCK_CACHE, else `penstock` in the user's cache folder."""
     named = os.environ.get("PENSTOCK_CACHE")
     if named:
         return Path(named)
@@ -61,13 +61,13 @@ def options_to_use(java: Java) -> Sequence[str]:
 
 
 def options_to_make(java: Java, archive: Path) -> Sequence[str]:
-    """JVM options that write the loaded classes to `archive` at exit."""
+    """JVM options that dump the loaded classes to `archive` at exit."""
     name = "AOTCacheOutput" if java.release >= _AHEAD_OF_TIME else "ArchiveClassesAtExit"
     return (f"-XX:{name}={archive}",)
 
 
 def make() -> Path | None:
-    """Make the archive by starting Spark, doing some work and stopping it; None if the JVM wrote none.
+    """Build the archive by running a typical workload on Spark; None if the JVM wrote none.
 
     Only for a process without a Spark session. Raises `SparkUnavailable` where Spark does not start.
     """
@@ -96,7 +96,7 @@ def make() -> Path | None:
 
 
 def _work(spark: SparkSession, folder: Path) -> None:
-    """Load the classes of typical work: files, joins, groups, Python, a stream."""
+    """Load the classes of a typical workload: files, joins, groups, Python, a stream."""
     rows = spark.range(100).selectExpr("id", "id % 7 AS key", "CAST(id AS STRING) AS text")
     rows.write.parquet(str(folder / "rows"))
     read = spark.read.schema(rows.schema).parquet(str(folder / "rows"))

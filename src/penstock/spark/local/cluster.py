@@ -1,4 +1,4 @@
-"""`local-cluster[executors, cores, megabytes]`: a cluster on this machine, each executor a JVM of its own.
+"""`local-cluster[executors, cores, megabytes]`: a cluster on this machine with a JVM per executor.
 
 It behaves as a cluster does: tasks are sent elsewhere, a shuffle goes from
 process to process, an executor that dies is replaced and its tasks run again.
@@ -34,7 +34,7 @@ exec {program} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """Executors requested by such a master URL. cores: tasks at a time in each; megabytes: heap of each."""
+    """Executors of such a master URL. cores: concurrent tasks in each; megabytes: heap of each."""
 
     count: int
     cores: int
@@ -42,7 +42,7 @@ class Executors:
 
     @classmethod
     def of(cls, master: str) -> Executors | None:
-        """Parse a master URL; None if it is of another kind."""
+        """Parse a master URL; None if it has another form."""
         found = _MASTER.fullmatch(master.strip())
         return cls(*map(int, found.groups())) if found else None
 
@@ -52,7 +52,7 @@ class Executors:
 
 
 def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str, str]:
-    """Settings of Spark for such executors. options: of their JVMs."""
+    """Spark settings for such executors. options: JVM options."""
     return {
         "spark.executor.memory": f"{executors.megabytes}m",
         "spark.executor.extraJavaOptions": shlex.join(options),
@@ -60,7 +60,7 @@ def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str,
 
 
 def environment(java: Java, installed: Path, folder: Path) -> dict[str, str]:
-    """Variables for the driver's JVM, which the executors inherit.
+    """Environment variables for the driver's JVM, inherited by the executors.
 
     java:      what executors run on. installed: PySpark's own folder.
     folder:    of the session; their working folders, logs included, are in `home/work` in it.

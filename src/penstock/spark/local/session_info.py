@@ -1,4 +1,4 @@
-"""Properties of a session, read in ways that Spark Connect has too, without context or JVM."""
+"""Session properties, read without context or JVM so that Spark Connect works too."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _UNKNOWN = 2
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect: its driver is another process, perhaps elsewhere."""
+    """Return whether the session uses Spark Connect, with its driver in another process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run in one JVM, so that they share its machine."""
+    """Return whether all tasks run in one JVM and so share its machine."""
     master = str(spark.conf.get("spark.master", ""))
     return master == "local" or master.startswith("local[")
 
 
 def tasks_at_a_time(spark: SparkSession) -> int:
-    """Number of tasks that Spark runs at a time, as far as known."""
+    """Number of concurrent tasks, if known."""
     if not is_remote(spark):
         return spark.sparkContext.defaultParallelism
     said = str(spark.conf.get("spark.default.parallelism", ""))

@@ -1,1 +1,1 @@
-"""Expressions as Spark columns, with the meaning they have in Python."""
+"""Expressions as Spark columns, with their Python semantics."""

@@ -35,7 +35,7 @@ SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUE
 
 
 def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
-    """The column of an expression over a DataFrame that has the columns of `schema`, named with `prefix`.
+    """Lower an expression over `schema` to a column of a DataFrame whose columns are prefixed with `prefix`.
 
     Raises what `penstock.expr.check.check` raises.
     """

@@ -1,4 +1,4 @@
-"""Sums and means that are exact and rounded once, whatever the order of the rows.
+"""Exact sums and means, rounded once, independent of row order.
 
 Integers: a sum of int64 may leave the range on its way and come back, so the
 upper and the lower 32 bits are summed apart, natively, and put together as a
@@ -25,26 +25,26 @@ _EXACT_IN_A_FLOAT = 2**53
 
 
 def halves(column: Column) -> tuple[Column, Column]:
-    """Aggregates: the sums of the upper and of the lower 32 bits of an int64."""
+    """Aggregates of an int64 column: the sums of its upper and lower 32 bits."""
     upper = f.sum(f.shiftright(column, 32))
     lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
     return upper, lower
 
 
 def whole(upper: Column, lower: Column) -> Column:
-    """Combine two halves into the whole sum, as a decimal."""
+    """Combine two half sums into the full sum, as a decimal."""
     return (
         upper.cast("decimal(20,0)") * f.lit(2**32).cast("decimal(10,0)") + lower.cast("decimal(20,0)")
     ).cast(_WIDE)
 
 
 def int_sum(upper: Column, lower: Column) -> Column:
-    """The sum as an int64; leaving its range is an error, as everywhere."""
+    """Sum as an int64; overflow is an error."""
     return whole(upper, lower).cast("long")
 
 
 def int_mean(upper: Column, lower: Column, count: Column) -> Column:
-    """The float nearest to sum / count; null if the count is 0."""
+    """Float nearest to sum / count; null if the count is 0."""
     total = whole(upper, lower)
     # Both exact as floats: then one division is one rounding.
     plain = total.cast("double") / count.cast("double")
@@ -71,12 +71,12 @@ def _nearest_float(total: Column, count: Column) -> Column:
 
 
 def float_sum(values: Column) -> Column:
-    """The float nearest to the sum of a list of floats; null for an empty list."""
+    """Float nearest to the sum of a list of floats; null for an empty list."""
     return _over_lists(_sum_of)(values)
 
 
 def float_mean(values: Column) -> Column:
-    """The float nearest to the mean of a list of floats; null for an empty list."""
+    """Float nearest to the mean of a list of floats; null for an empty list."""
     return _over_lists(_mean_of)(values)
 
 

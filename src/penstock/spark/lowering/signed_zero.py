@@ -1,4 +1,4 @@
-"""Replacement of -0.0 by 0.0 before comparisons in which Spark does not do so itself.
+"""Replacement of -0.0 by 0.0 before comparisons in which Spark keeps them apart.
 
 Spark does in what it groups or joins by; not in the values that `min`, `max` or a sort compare.
 """
@@ -46,7 +46,7 @@ def _list(type: ListType, column: Column) -> Column:
 
 
 def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
-    """Replace -0.0 by 0.0 in the columns of `schema`; further columns stay."""
+    """Replace -0.0 by 0.0 in the columns of `schema`; leave other columns unchanged."""
     floats = {field.name: field.type for field in schema.fields if holds_floats(field.type)}
     if not floats:
         return frame

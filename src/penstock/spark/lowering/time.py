@@ -1,4 +1,4 @@
-"""Spark columns of the functions on dates and timestamps.
+"""Date and timestamp functions as Spark columns.
 
 Spark reads the fields of a timestamp in the session's time zone. Here time is
 UTC whatever session is at hand, so everything is arithmetic on the
@@ -38,7 +38,7 @@ def _micros(span: object) -> int:
 
 
 def _whole(value: Column, by: int) -> Column:
-    """`value // by` of a value that is a multiple of it or not negative."""
+    """`value // by` for a value that is non-negative or a multiple of `by`."""
     return F.call_function("div", value, F.lit(by).cast("bigint"))
 
 
@@ -101,7 +101,7 @@ def _day_field(function: Callable[[Column], Column]) -> Lowering:
 
 
 def _time_field(unit: int, of: int) -> Lowering:
-    """Whole units of so many microseconds within a larger unit."""
+    """Whole units of this many microseconds within a larger unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         return _whole(_rest(F.unix_micros(arguments[0]), of), unit).cast("int")
@@ -137,7 +137,7 @@ def _moment_of_text(text: Column, target: DataType) -> Column:
 
 
 def _moment_in_utc(wall: Column) -> Column:
-    """The moment at which clocks in UTC show a timestamp without zone."""
+    """Instant at which a UTC clock shows the given zoneless timestamp."""
     day = F.unix_date(wall.cast("date")).cast("bigint") * F.lit(_DAY)
     hours = F.hour(wall).cast("bigint") * F.lit(_WIDTHS["hour"])
     minutes = F.minute(wall).cast("bigint") * F.lit(_WIDTHS["minute"])

@@ -32,14 +32,14 @@ __all__ = ["arrow_schema", "nullable_type", "spark_schema", "spark_type"]
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
-    """The columns of a schema as a Spark schema."""
+    """Convert a row schema to a Spark schema."""
     return spark.StructType(
         [spark.StructField(f.name, spark_type(f.type), f.nullable) for f in schema.fields]
     )
 
 
 def nullable_type(type: spark.DataType) -> spark.DataType:
-    """Allow nulls in a type at any depth: Spark casts to no type that forbids more of them."""
+    """Allow nulls in a type at any depth: Spark rejects casts to types that forbid more of them."""
     if isinstance(type, spark.StructType):
         return spark.StructType([spark.StructField(f.name, nullable_type(f.dataType)) for f in type.fields])
     return spark.ArrayType(nullable_type(type.elementType)) if isinstance(type, spark.ArrayType) else type
@@ -47,7 +47,7 @@ def nullable_type(type: spark.DataType) -> spark.DataType:
 
 @singledispatch
 def spark_type(type: DataType) -> spark.DataType:
-    """A column type as a Spark type."""
+    """Convert a column type to a Spark type."""
     raise TypeError(f"no Spark type for {type}")
 
 
@@ -108,7 +108,7 @@ def _list(type: ListType) -> spark.DataType:
 
 @singledispatch
 def null_within(data_type: DataType, column: Column) -> Column | None:
-    """Whether a value that is not null itself contains a forbidden null; None if it cannot."""
+    """Condition that a non-null value contains a forbidden null; None if it cannot."""
     return None
 
 

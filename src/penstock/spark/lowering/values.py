@@ -1,4 +1,4 @@
-"""Spark columns of the functions on numbers, truth, strings and nested values."""
+"""Functions on numbers, booleans, strings and nested values as Spark columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _plain(function: Callable[..., Column]) -> Lowering:
-    """A Spark function of the same arguments."""
+    """Lower to the Spark function that takes the same arguments."""
     return lambda call, arguments: function(*arguments)
 
 

@@ -1,1 +1,1 @@
-"""Where rows have to be: a flow cut into stages, and how rows get from one to the next."""
+"""Placement of rows: a flow cut into stages, and the exchanges between them."""

@@ -1,4 +1,4 @@
-"""Combining: work done where rows are, so that few of them travel to where they meet.
+"""Pre-aggregation before exchanges, to reduce the number of rows sent.
 
 An aggregate whose parts add up is divided in two before the flow is cut into
 stages: a partial one that stays with its input, and the one that keeps the groups.
@@ -47,7 +47,7 @@ ROWS = "rows"
 
 
 def combined(graph: FlowGraph) -> FlowGraph:
-    """The flow with partial operators before its exchanges. Nodes keep their numbers; new ones come last.
+    """Insert partial operators before the exchanges of a flow. Nodes keep their numbers; new ones come last.
 
     Raises `NotOnSpark` as `stages.cut` does.
     """
@@ -70,14 +70,14 @@ def combined(graph: FlowGraph) -> FlowGraph:
 
 
 def combined_nodes(graph: FlowGraph) -> Collection[int]:
-    """The nodes of a flow whose rows are combined before they are sent to shards."""
+    """Nodes whose rows are pre-aggregated before they are sent to shards."""
     return {
         at for at, node in enumerate(combined(graph).nodes[: len(graph.nodes)]) if node != graph.nodes[at]
     }
 
 
 def _lone_readers(graph: FlowGraph) -> Iterator[int]:
-    """Nodes whose first input comes through an exchange of which nobody needs the rows themselves."""
+    """Nodes whose first input comes through an exchange and is needed in aggregated form only."""
     # With any number of shards above one the cut is the same; with one there is less to see.
     for stage in cut(graph, 2).stages:
         readers = stage.graph.consumers()
@@ -102,7 +102,7 @@ def _has_panes(grid: Grid) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """An operator in pieces. before: what stays with its input, with schemas, the last of which is sent.
+    """An operator split in two. before: operators on the sending side, with schemas, in order.
 
     after: what reads that.
     """
@@ -113,7 +113,7 @@ class Divided:
 
 @singledispatch
 def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
-    """An operator over `rows` in pieces; None where it cannot be divided.
+    """Split an operator over `rows`; None if it cannot be split.
 
     appends: whether `rows` are never taken back.
     """
@@ -171,18 +171,18 @@ def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Expressions over rows as columns of their own."""
+    """Expressions over rows, each as a column."""
 
     rows: Schema
     named: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, "Expr"]])
 
     def of(self, expr: Expr, name: str) -> Column:
-        """The column that holds an expression; a new one is called `name`."""
+        """Column of an expression, added under `name` if it is new."""
         known = next((known for known, there in self.named if there.same(expr)), None)
         return self.add(expr, name) if known is None else Column(known)
 
     def add(self, expr: Expr, name: str) -> Column:
-        """A new column that holds an expression."""
+        """Add a column for an expression."""
         self.named.append((name, expr))
         return Column(name)
 
@@ -192,5 +192,5 @@ class Columns:
         return Schema(tuple(Field(name, t.type, t.nullable) for name, t in typed))
 
     def field(self, column: Column) -> Field:
-        """The field of a column of these."""
+        """The field of one of these columns."""
         return next(f for f in self.schema.fields if f.name == column.name)

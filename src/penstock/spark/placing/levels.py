@@ -1,4 +1,4 @@
-"""Levels: the earliest stage in which the rows of each operator can be together, and the routes to it.
+"""Levels: the earliest stage in which each operator's rows can be together, and the routes to it.
 
 Level 0 is where rows come in; from level 1 on rows are on shards. What reads the
 order of rows gets them on one shard, or by a key in their order; so what hands on an
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def units(graph: FlowGraph) -> list[list[int]]:
-    """Nodes in topological order; those of a cycle together. Delayed edges close cycles too."""
+    """Nodes in topological order, with the nodes of a cycle grouped. Delayed edges close cycles too."""
     edges = [(e.source, e.target) for e in graph.edges()]
     groups = components(successors(len(graph.nodes), edges))
     group_of = {node: at for at, group in enumerate(groups) for node in group}
@@ -49,7 +49,7 @@ def units(graph: FlowGraph) -> list[list[int]]:
 
 @dataclass(slots=True)
 class Levels:
-    """level, spread: per node. routes: per node and port that its rows reach through a cut.
+    """Stage levels of a flow. level, spread: per node. routes: per node and port whose rows cross a cut.
 
     order_read: the nodes whose order somebody reads.
     """
@@ -70,7 +70,7 @@ class Levels:
         self._let_append_sinks_stay()
 
     def place(self, unit: list[int]) -> None:
-        """Place a node, or the nodes of a cycle, behind all that they read."""
+        """Place a node, or the nodes of a cycle, after all their inputs."""
         edges = [(a, b) for b in unit for a in self.graph.nodes[b].inputs]
         cyclic = is_cyclic([0] if len(unit) == 1 else unit, [[0]] if (unit[0], unit[0]) in edges else [[]])
         node = self.graph.nodes[unit[0]]
@@ -90,7 +90,7 @@ class Levels:
                 self._place_by_keys(node, keys)
 
     def _is_whole(self, node: Node) -> bool:
-        """Whether all rows of a node must be on one shard."""
+        """Return whether all rows of a node must be on one shard."""
         operator = node.operator
         placement = operator.placement()
         if placement.whole:
@@ -115,7 +115,7 @@ class Levels:
             self.level[node], self.spread[node] = level, ON_ONE
 
     def _ready(self, source: int, wanted: Spread) -> int:
-        """The first stage in which the rows of a node can be spread as wanted."""
+        """First stage in which a node's rows can be distributed as required."""
         there = self.level[source] > 0 and self.spread[source] == wanted
         return self.level[source] + (not there)
 

@@ -1,4 +1,4 @@
-"""The native part: filters and projections right behind a DataFrame source, done by Spark itself.
+"""Native parts: filters and projections directly after a DataFrame source, run by Spark itself.
 
 Only expressions, and only as far as nobody else reads what lies between. So
 Catalyst sees them beside the user's own plan, and fewer and narrower rows
@@ -33,7 +33,7 @@ Chain: TypeAlias = tuple[Node, ...]
 
 
 def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
-    """Per source the longest chain behind it; the source alone where there is none."""
+    """Longest native chain of each source, by name; just the source if there is none."""
     readers = graph.consumers()
     chains: dict[str, Chain] = {}
     for name in names:
@@ -51,13 +51,13 @@ def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
 
 
 def is_native(node: Node) -> bool:
-    """Whether Spark itself can do it: a projection, or a filter by an expression."""
+    """Return whether Spark can run a node natively: a projection, or a filter by an expression."""
     is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
     return is_filter or isinstance(node.operator, Select)
 
 
 def grouping_behind(chain: Chain) -> Grouping | None:
-    """How the last of a chain sums up the rows of those before it, if it is a partial aggregate."""
+    """Grouping done by the partial aggregate at the end of a chain, if it has one."""
     source, last = chain[0].operator, chain[-1]
     if not isinstance(source, Source) or not isinstance(last.operator, PartialAggregate):
         return None
@@ -65,7 +65,7 @@ def grouping_behind(chain: Chain) -> Grouping | None:
 
 
 def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
-    """What Spark makes of the rows of a source.
+    """Apply a native chain to the rows of a source.
 
     weighted: their last column is their weight, which is kept. As rows of a table they have one zero.
     """
@@ -94,7 +94,7 @@ def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
 
 
 def without_native(plan: StagePlan, chains: Mapping[str, Chain]) -> StagePlan:
-    """The plan whose stage 0 begins behind the native parts."""
+    """The plan with native parts removed from stage 0."""
     first, *others = plan.stages
     return replace(plan, stages=(_shortened(first, chains), *others))
 

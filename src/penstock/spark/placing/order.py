@@ -1,4 +1,4 @@
-"""Whose order of rows is read: by an operator that looks at it, directly or behind others that keep it."""
+"""Detection of nodes whose row order is read, directly or through operators that preserve it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[int]:
-    """The nodes whose output somebody reads in its order. Sinks read none: what leaves is a bag."""
+    """Nodes whose output is read in its order. Sinks read none: what leaves is a bag."""
     readers = graph.consumers()
     read: set[int] = set()
     waiting = [node.id for node in graph.nodes if facts[node.id].ordered]
@@ -30,6 +30,6 @@ def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[i
 
 
 def _reads_order(operator: Operator, port: int) -> bool:
-    """Whether an operator looks at the order of a port's rows, where that means something."""
+    """Return whether an operator reads the order of a port's rows, where that order is meaningful."""
     # One that makes an order keeps that of the rows that it holds to be equal.
     return operator.makes_order or operator.reads_order(port)

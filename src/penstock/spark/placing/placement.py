@@ -1,4 +1,4 @@
-"""Where rows are between shards, and where they have to be.
+"""Distribution of rows over shards: the routes that send them, and the spreads that result.
 
 Rows are *spread* by expressions over their columns: rows for which these are
 equal are on one shard. An operator that needs equal keys in one place is
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """To the shard that the values of `keys` hash to."""
+    """Route to the shard given by the hash of `keys`."""
 
     keys: tuple[Expr, ...]
 
@@ -35,7 +35,7 @@ class ByKey:
 
 @dataclass(frozen=True, slots=True)
 class ByBucket:
-    """To the shard that owns the row's bucket of a table."""
+    """Route to the shard that owns the row's table bucket."""
 
     columns: tuple[str, ...] | None
     buckets: int
@@ -46,7 +46,7 @@ class ByBucket:
 
 @dataclass(frozen=True, slots=True)
 class ToOne:
-    """All to the first shard."""
+    """Route of all rows to the first shard."""
 
     def __str__(self) -> str:
         return "all to one"
@@ -54,7 +54,7 @@ class ToOne:
 
 @dataclass(frozen=True, slots=True)
 class ToAll:
-    """Each to every shard."""
+    """Route of each row to every shard."""
 
     def __str__(self) -> str:
         return "to all"
@@ -68,7 +68,7 @@ Route: TypeAlias = ByKey | ByBucket | ToOne | ToAll
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """By what rows are spread: per position the expressions that have the same value there.
+    """Distribution of rows over shards: per position, expressions of equal value that determine the shard.
 
     positions: None means no order at all; empty means that all rows are on the first shard.
     """
@@ -84,20 +84,20 @@ class Spread:
         return self.positions == ()
 
     def route(self) -> Route | None:
-        """How further rows get to where equal ones are; None where nothing is known."""
+        """Route that co-locates further rows with equal ones; None if the distribution is unknown."""
         if self.positions is None:
             return None
         return ByKey(tuple(same[0] for same in self.positions)) if self.positions else ToOne()
 
     def determined_by(self, keys: Sequence[Expr]) -> bool:
-        """Whether rows with equal `keys` are on one shard."""
+        """Return whether rows with equal `keys` are on the same shard."""
         if self.positions is None:
             return False
         columns = {k.name for k in keys if isinstance(k, Column)}
         return all(any(_is_function(expr, keys, columns) for expr in same) for same in self.positions)
 
     def renamed(self, columns: Iterable[tuple[str, Expr]]) -> Spread:
-        """The spread in terms of new columns; no order where they do not tell it any more."""
+        """The spread in terms of new columns; unknown if they no longer determine it."""
         if self.positions is None:
             return self
         pairs = tuple(columns)
@@ -131,7 +131,7 @@ def _in_terms_of(expr: Expr, pairs: Sequence[tuple[str, Expr]], names: dict[str,
 
 
 def with_names(expr: Expr, names: dict[str, str]) -> Expr:
-    """The same tree over renamed columns."""
+    """Rename the columns of an expression."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
     if isinstance(expr, Call):
@@ -146,7 +146,7 @@ Keys: TypeAlias = tuple[Expr, ...]
 
 
 def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
-    """Per input the keys whose rows must meet, None for one that every shard needs whole.
+    """Keys by which each input must be co-located; None for an input that every shard needs in full.
 
     None as a whole where any row may be anywhere, or all must meet.
     """
@@ -164,7 +164,7 @@ def whole_row(schema: Schema) -> tuple[Expr, ...]:
 
 
 def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    """How the output is spread, given the inputs as they are where the operator runs."""
+    """Distribution of an operator's output, given those of its inputs."""
     if inputs and all(spread.on_one for spread in inputs):
         return ON_ONE
     schemas = [graph.nodes[source].schema for source in node.inputs]
@@ -176,7 +176,7 @@ def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spre
 
 
 def _of_either(spreads: Sequence[Spread]) -> Spread:
-    """How rows are spread each of which is of one of several streams: as all of these are."""
+    """Distribution of a union: the one shared by all its inputs."""
     first, *others = (spread.positions for spread in spreads)
     same = first is not None and all(
         other is not None
@@ -195,7 +195,7 @@ def _of_either(spreads: Sequence[Spread]) -> Spread:
 
 
 def _of_both(spreads: Sequence[Spread]) -> Spread:
-    """How rows are spread that are made of one row of each stream, all of which are on the same shard."""
+    """Distribution of rows built from one row of each stream, all on the same shard."""
     first, *others = (spread.positions for spread in spreads)
     if first is None:
         return ANYHOW
@@ -207,7 +207,7 @@ def _of_both(spreads: Sequence[Spread]) -> Spread:
 
 
 def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
-    """Per position of the spread the numbers of the keys that are equal to it; None if one has none."""
+    """Indices of the keys equal to each position of the spread; None if a position has none."""
     if spread.positions is None:
         return None
     found = [
@@ -217,7 +217,7 @@ def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None
 
 
 def common(one: list[set[int]] | None, other: list[set[int]] | None) -> list[int] | None:
-    """Key numbers by which both inputs are spread alike; None if they are not."""
+    """Indices of keys by which both inputs are distributed alike; None if there are none."""
     if one is None or other is None or len(one) != len(other):
         return None
     both = [a & b for a, b in zip(one, other, strict=True)]

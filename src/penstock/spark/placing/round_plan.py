@@ -1,4 +1,4 @@
-"""The stages of a loop that is cut by key, and the error of one that has no end."""
+"""Stages of a loop that is partitioned by key, and the error for one that does not converge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A way back: the number of its exchange, and the two nodes that it joins."""
+    """A feedback edge: the number of its exchange, and the two nodes it connects."""
 
     exchange: int
     closed_by: str
@@ -35,7 +35,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class LoopStages:
-    """first, last: the stages that a round runs. max_rounds: the bound of the rounds of a tick."""
+    """Stages of a loop. first, last: the stages run in each round. max_rounds: limit of rounds per tick."""
 
     first: int
     last: int
@@ -43,7 +43,7 @@ class LoopStages:
     max_rounds: int
 
     def check(self, growth: Sequence[Mapping[int, int]], before: int = 0) -> None:
-        """Raise `NoFixpoint` if rows still go round after all the rounds that there may be.
+        """Raise `NoFixpoint` if rows still circulate after the maximum number of rounds.
 
         growth: per round so far, how many rows went back over each exchange. before: rounds before those.
         """
@@ -72,7 +72,7 @@ class LoopStages:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Consecutive stages: those of a loop, which are run until nothing goes round, or others."""
+    """Consecutive stages: those of one loop, run until it converges, or those between loops."""
 
     first: int
     last: int
@@ -82,7 +82,7 @@ class Span:
 def loop_stages(
     graph: FlowGraph, levels: RoundsLevels, exchanges: Sequence[Exchange]
 ) -> tuple[LoopStages, ...]:
-    """The loops of a flow, in the order of their stages."""
+    """Loops of a flow, in stage order."""
     found: list[LoopStages] = []
     number = {(e.node, e.to_stage, str(e.route)): at for at, e in enumerate(exchanges)}
     for loop in levels.loops:

@@ -1,4 +1,4 @@
-"""Levels of a flow whose loops are cut by key: a loop gets stages of its own, which are run again and again.
+"""Levels of a flow with loops partitioned by key: each loop gets stages of its own, run repeatedly.
 
 In each round a shard takes what the round before sent back, lets through what is new, and
 sends on what follows from it. Every way back leads through a feedback, so with the
@@ -37,7 +37,7 @@ _FEEDBACKS = (BagFeedback, Feedback)
 
 
 def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> str:
-    """Why a loop cannot be cut by key, a sentence; empty where it can."""
+    """Reason why a loop cannot be partitioned by key, as a sentence; empty if it can."""
     for node in (graph.nodes[n] for n in loop):
         if not (node.operator.runs_in_rounds or _one_by_one(node)):
             return f"{node.name!r} in it must see all rows in one place."
@@ -55,7 +55,7 @@ def _one_by_one(node: Node) -> bool:
 
 
 def check_loops_run_in_rounds(graph: FlowGraph) -> None:
-    """Raises `NotOnSpark` for the first loop that cannot be cut by key."""
+    """Raise `NotOnSpark` for the first loop that cannot be partitioned by key."""
     facts = analyse(graph).facts
     for loop in units(graph):
         why = why_whole(graph, loop, facts) if len(loop) > 1 else ""
@@ -74,7 +74,7 @@ def check_loops_run_in_rounds(graph: FlowGraph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a node is that runs in the rounds of a loop.
+    """Position of a node that runs in the rounds of a loop.
 
     loop: its number. first: level of the loop. level: of the node, within it.
     """
@@ -86,7 +86,7 @@ class Home:
 
 @dataclass(slots=True)
 class RoundsLevels(Levels):
-    """Levels in which every loop has its own, where it can be cut by key.
+    """Levels in which each loop that can be partitioned by key gets its own.
 
     loops: the nodes of each of these.
     home:  of every node that runs in rounds: those of the loops, and what reads them row by row.
@@ -147,14 +147,14 @@ class RoundsLevels(Levels):
             self._settle(node, self.level[source] + 1, [self._arrived(ByKey(keys))])
 
     def _feedback_keys(self, feedback: int, inside: set[int]) -> Keys:
-        """By what the rows of a feedback are spread: what a join behind it wants, else all columns."""
+        """Keys by which a feedback is distributed: those of a join that reads it, else all columns."""
         schema = self.graph.nodes[feedback].schema
         for keys in _wanted(self.graph, feedback, {n: n for n in schema.names}, inside, {feedback}):
             return keys
         return whole_row(schema)
 
     def _number_stages(self) -> None:
-        """Let the stages of a loop be no others', and follow each other."""
+        """Number the stages so that those of a loop are exclusive and consecutive."""
         places = {node: self._place_of(node) for node in self.level}
         number = {place: at for at, place in enumerate(sorted(set(places.values())))}
         for node, place in places.items():
@@ -167,7 +167,7 @@ class RoundsLevels(Levels):
 
 
 def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
-    """The nodes of a loop but its feedbacks, each behind what it reads."""
+    """Nodes of a loop without its feedbacks, in topological order."""
     body = [n for n in loop if not isinstance(graph.nodes[n].operator, _FEEDBACKS)]
     at = {n: number for number, n in enumerate(body)}
     edges = [(at[s], at[n]) for n in body for s in graph.nodes[n].inputs if s in at]
@@ -177,7 +177,7 @@ def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
 def _wanted(
     graph: FlowGraph, node: int, names: dict[str, str], inside: set[int], seen: set[int]
 ) -> Iterator[Keys]:
-    """Keys of joins that a node's rows come to, over a feedback's columns: `names` says which are which."""
+    """Keys of the joins that read a node, in terms of the feedback's columns given by `names`."""
     for reader in (n for n in graph.nodes if n.id in inside and node in n.inputs and n.id not in seen):
         operator = reader.operator
         seen.add(reader.id)

@@ -1,4 +1,4 @@
-"""From rows to shards: a route compiled to a function, the same in every process, for ever."""
+"""Compilation of a route to a function from rows to shards, stable across processes and releases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _compute: Any = pc  # generated at import time, unseen by type checkers
 
 
 def divider(route: Route, schema: Schema, shards: int, *, weighted: bool) -> Divide:
-    """A function that says which of the given rows go to which shard.
+    """Compile a route to a function that groups rows by shard.
 
     weighted: rows have their weight behind the columns.
     """
@@ -128,7 +128,7 @@ def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
 
 
 def _distinct(keys: pa.Table) -> tuple[Any, pa.Table]:
-    """Per row the number of its key, and the distinct keys by number."""
+    """Distinct keys, numbered, and the number of each row's key."""
     numbered = keys.combine_chunks()
     columns = [numbered.column(name).combine_chunks() for name in keys.column_names]
     encoded = [_compute.dictionary_encode(column, null_encoding="encode") for column in columns]

@@ -1,4 +1,4 @@
-"""Stages: a flow cut where its rows must change their place.
+"""Stages: a flow cut where rows must move between shards.
 
 A stage is a flow of its own that every shard runs on its part of the rows:
 what crosses a cut leaves one stage by a sink and enters a later one by a
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows of one node on their way to a later stage.
+    """Transfer of one node's rows to a later stage.
 
     name:    of the sink by which they leave and of the source by which they enter.
     schema:  of the rows, which have their weight last unless `append`.
@@ -54,7 +54,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """graph: what a shard runs. arriving, leaving: the exchanges at its borders.
+    """One stage of a flow. graph: the part run by each shard. arriving, leaving: its exchanges.
 
     origins: per node of `graph` its id in the whole flow; None for the borders.
     sources and sinks: those of the flow that the stage has.
@@ -71,7 +71,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The stages in order, stage 0 first. loops: those that are cut by key and run in rounds."""
+    """Stages in order, stage 0 first. loops: those partitioned by key, which run in rounds."""
 
     stages: tuple[Stage, ...]
     shards: int
@@ -83,7 +83,7 @@ class StagePlan:
         return len(self.stages)
 
     def spans(self) -> Iterator[Span]:
-        """All stages behind stage 0, in order: those of each loop, and what lies between."""
+        """Spans of the stages after stage 0, in order: each loop, and the stages between loops."""
         at = 1
         for loop in self.loops:
             if at < loop.first:
@@ -117,7 +117,7 @@ def cut(
 
 
 def _live(graph: FlowGraph) -> frozenset[int]:
-    """What rows come in by, and what leads to an end: the rest of a flow does nothing."""
+    """Nodes that bring in rows or lead to a sink; the rest of a flow has no effect."""
     read = {edge.source for edges in live_consumers(graph) for edge in edges}
     ends = (n.id for n in graph.nodes if n.id in graph.sinks.values() or n.operator.ends_streams)
     return frozenset({*read, *ends, *(n.id for n in graph.nodes if not n.inputs)})
@@ -125,7 +125,7 @@ def _live(graph: FlowGraph) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
-    """live: the nodes that are put into stages."""
+    """Assembly of the stages. live: nodes to assign to stages."""
 
     graph: FlowGraph
     shards: int
@@ -140,7 +140,7 @@ class _Cutter:
         return StagePlan(stages, self.shards, tuple(exchanges.values()))
 
     def _exchanges(self) -> dict[tuple[int, int, str], Exchange]:
-        """By node, later stage and route: consumers that agree on these share one."""
+        """Exchanges by node, later stage and route; consumers that agree on these share one."""
         exchanges: dict[tuple[int, int, str], Exchange] = {}
         level, facts = self.levels.level, self.facts
         # What depends on the cut into ticks may show the order in which rows came, too.

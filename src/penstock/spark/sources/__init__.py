@@ -1,1 +1,1 @@
-"""Sources of flows as DataFrames of one form."""
+"""Sources of flows as DataFrames of a common schema."""

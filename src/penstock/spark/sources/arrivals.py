@@ -1,4 +1,4 @@
-"""Arrivals: what a run has found for a source, as numbered files of a folder that Spark watches.
+"""Arrivals: new input of a source, as numbered files in a folder watched by Spark.
 
 Spark takes files in the order of their times, which says nothing of files that
 came together. So the driver looks for them itself, in the order of their names
@@ -31,7 +31,7 @@ _FIRST_TIME = 1_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReadArrivals:
-    """The numbers that committed ticks have read: all `below` a number, and some `ahead` of it.
+    """Arrival numbers read by committed ticks: all `below` a number, and some `ahead` of it.
 
     Numbers are ahead where a batch was planned while files were being filed: a folder
     is not listed in one step.
@@ -56,13 +56,13 @@ class ReadArrivals:
 
 
 def read_arrivals(counters: Mapping[str, Any], source: str) -> ReadArrivals:
-    """What the ticks up to a commit have read of a source, from the counters of the commit."""
+    """Restore the arrivals read from a source from the counters of a commit."""
     ahead = frozenset[int](counters.get("ahead", {}).get(source, ()))
     return ReadArrivals(counters.get("arrivals", {}).get(source, 0) - len(ahead), ahead)
 
 
 def counters_of(read: Mapping[str, ReadArrivals]) -> dict[str, Any]:
-    """The counters of a commit from which `read_arrivals` reads."""
+    """Counters of a commit that `read_arrivals` restores from."""
     return {
         "arrivals": {name: len(arrivals) for name, arrivals in read.items()},
         "ahead": {name: sorted(arrivals.ahead) for name, arrivals in read.items() if arrivals.ahead},
@@ -71,7 +71,7 @@ def counters_of(read: Mapping[str, ReadArrivals]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Tickets:
-    """The files of a source that were found so far. `look` finds more.
+    """Discovered files of a source, each with a ticket. `look` finds more.
 
     read: the tickets whose meaning is settled.
     """
@@ -113,18 +113,18 @@ def _ticket(name: str | None, path: str | None) -> bytes:
 
 
 def arrived(checkpoint: Path, source: str) -> Path:
-    """Where the arrivals of a source are, in the folder of a checkpoint."""
+    """Folder of a source's arrivals in a checkpoint."""
     return subfolder_for(checkpoint / "arrived", source)
 
 
 def path_of(ticket: Path) -> Path | None:
-    """The file that a ticket stands for; None where its file is left out."""
+    """The file that a ticket stands for; None if the file is skipped."""
     path = json.loads(ticket.read_text())[1]
     return None if path is None else Path(path)
 
 
 def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path, read: ReadArrivals) -> None:
-    """Write each batch of internal rows to a file of its own; those that were read are left as they are.
+    """Write each batch of internal rows to a file of its own, keeping files that were already read.
 
     A number that stands for no batch any more holds None. Once it is read it does so for ever:
     the batches behind it have later numbers.
@@ -154,7 +154,7 @@ def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path, read: 
 
 
 def spooled_batch(file: Path) -> list[tuple[Any, ...]]:
-    """The rows of a file that `spool_batches` wrote."""
+    """Read the rows of a file written by `spool_batches`."""
     from penstock.state.codec import decode
 
     return list(decode(file.read_bytes()) or ())
@@ -165,7 +165,7 @@ def numbered(folder: Path, number: int) -> Path:
 
 
 def place(folder: Path, number: int, content: bytes) -> None:
-    """Let a numbered file appear whole, later than those before it."""
+    """Publish a numbered file atomically, with a timestamp after those before it."""
     aside = folder / f".{number:010d}"
     aside.write_bytes(content)
     time = (_FIRST_TIME + number) * 1_000_000

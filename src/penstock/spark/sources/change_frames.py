@@ -1,4 +1,4 @@
-"""Change data in a DataFrame, as native columns: rows with a column `weight`."""
+"""Change data in a DataFrame as native columns: rows with a `weight` column."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
 
 
 def without_tombstones(records: DataFrame) -> DataFrame:
-    """Records of a topic that have a value. As columns a tombstone looks like a value of another form."""
+    """Drop tombstones: the records of a topic without a value.
+
+    As columns a tombstone looks like a value of another form.
+    """
     from pyspark.sql import functions as f
 
     return records.filter(f.col(RECORD).isNotNull())
@@ -47,7 +50,7 @@ def without_tombstones(records: DataFrame) -> DataFrame:
 
 @singledispatch
 def weighted(source: ChangeData, records: DataFrame, name: str, schema: Schema) -> DataFrame:
-    """The rows that records mean. What is wrong with one is raised when it is read, as `BadRow`."""
+    """Convert change records to weighted rows. Invalid records raise `BadRow` when read."""
     raise NotImplementedError(type(source))
 
 
@@ -105,7 +108,7 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
 
 
 def typed(data_type: DataType, column: Column, epoch: EpochUnit | None) -> Column:
-    """A column in which times are whole numbers, if `epoch` says so, as one of times."""
+    """Convert a column of integer times to timestamps if `epoch` is set."""
     return (
         column
         if epoch is None or with_integer_times(data_type) == data_type
@@ -154,7 +157,7 @@ def _(data_type: StructType, column: Column, epoch: EpochUnit) -> Column:
 
 
 def _bad(source: str, before: str, found: Column, after: str) -> Column:
-    """Raises `BadRow`, as `ticks.errors` knows it."""
+    """Expression that raises `BadRow`, in the form recognised by `ticks.errors`."""
     from pyspark.sql import functions as f
 
     shown = f.regexp_replace(f.substring(f.coalesce(found.cast("string"), f.lit("null")), 1, 60), r"\s", " ")

@@ -1,4 +1,4 @@
-"""A Delta table as a source on Spark: the driver files a ticket for each version, tasks read them."""
+"""Delta table as a source on Spark: the driver files a ticket for each version, and tasks read them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WHOLE, _CHANGES = "whole", "changes"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What a ticket means: all rows of a version, or what changed with it."""
+    """Reading of a ticket: all rows of a version, or the changes it made."""
 
     table: DeltaRows
 
 
 @dataclass(slots=True)
 class VersionTickets:
-    """The versions of a table that were found so far. `look` finds more."""
+    """Discovered versions of a table, each with a ticket. `look` finds more."""
 
     versions: Any
     folder: Path

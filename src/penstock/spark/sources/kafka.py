@@ -1,4 +1,4 @@
-"""Topics of Kafka, read and written by Spark's executors through Spark's connector."""
+"""Kafka topics, read and written by Spark's executors through Spark's connector."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _(source: Kafka, opening: Opening, schema: Schema) -> DataFrame:
 
 
 def rows_of_records(source: Kafka, records: DataFrame, schema: Schema) -> DataFrame:
-    """The values of records, which have a column `value` of bytes, as rows."""
+    """Parse the values of records (column `value`, bytes) into rows."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
@@ -58,7 +58,7 @@ def rows_of_records(source: Kafka, records: DataFrame, schema: Schema) -> DataFr
 
 @contextmanager
 def connector_needed(spark: SparkSession, what: str) -> Iterator[None]:
-    """Where Spark looks for its connector: says what to do if there is none. Raises `BadInput`."""
+    """Raise `BadInput`, with the way to install it, if Spark's connector is missing."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -75,13 +75,13 @@ def connector_needed(spark: SparkSession, what: str) -> Iterator[None]:
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether Spark says that it has not found the connector."""
+    """Return whether Spark's error says that the connector was not found."""
     text = str(error).lower()
     return "find" in text and "kafka" in text
 
 
 def connector_is_there(spark: SparkSession) -> bool:
-    """Whether the connector is on the class path."""
+    """Return whether the connector is on the class path."""
     from pyspark.errors import PySparkException
 
     try:
@@ -92,7 +92,7 @@ def connector_is_there(spark: SparkSession) -> bool:
 
 
 def package(version: str) -> str:
-    """The connector's package for a version of Spark."""
+    """Maven coordinates of the connector for a version of Spark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
@@ -100,7 +100,7 @@ def package(version: str) -> str:
 
 
 class TopicWriter(PartsWriter):
-    """Writes the parts of an outbox to a topic, by a job of Spark's."""
+    """Writer of outbox parts to a topic, as a Spark job."""
 
     def __init__(self, sink: KafkaTopic, drain: Drain, spark: SparkSession, form: str = "kafka") -> None:
         assert drain.spool is not None, "tasks stage in an outbox"
@@ -142,7 +142,7 @@ class TopicWriter(PartsWriter):
         self._outbox.drop(tick)
 
     def records(self, parts: DataFrame, tick: int) -> DataFrame:
-        """The records of a tick: `key`, `value`."""
+        """Records of a tick: `key`, `value`."""
         from pyspark.sql import functions as f
 
         def as_json(columns: list[Column]) -> Column:

@@ -1,4 +1,4 @@
-"""Names of streaming sources: with them Spark lets sources be added to a query, or left out, across restarts.
+"""Names of streaming sources, which let Spark add or remove sources of a query across restarts.
 
 Without names it knows sources by their position and refuses any other number of them. Spark
 wants names for all sources or for none, and a DataFrame of the user's has the name that the
@@ -24,7 +24,7 @@ _SETTINGS = {
 
 @contextmanager
 def source_names(spark: SparkSession, named: bool) -> Iterator[None]:
-    """Let streaming sources that are opened, and a query that starts, have names; then all is as before."""
+    """Enable names for streaming sources and queries inside a block, and restore the setting afterwards."""
     if not named:
         yield
         return
@@ -42,6 +42,6 @@ def source_names(spark: SparkSession, named: bool) -> Iterator[None]:
 
 
 def spark_name(source: str) -> str:
-    """A name that Spark takes, another one for every name of a source."""
+    """A name valid in Spark, unique for each source name."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", source)
     return source if plain == source else f"{plain}_{zlib.crc32(source.encode()):08x}"

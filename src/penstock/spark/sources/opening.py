@@ -1,4 +1,4 @@
-"""Sources on Spark: each becomes a DataFrame of one form, so that all of them make one query.
+"""Sources on Spark as DataFrames of a common schema, so that their union is one query.
 
 The form is `penstock.spark.ticks.intake`'s. What arrives over time is a streaming
 DataFrame; what is there in the first tick, whole, is a static one.
@@ -44,7 +44,7 @@ _LISTED = "path string, modificationTime timestamp, length long, content binary"
 
 @dataclass(frozen=True, eq=False)
 class Frame(Source):
-    """A DataFrame as a source: a streaming one, or a static one that is there in the first tick.
+    """A DataFrame as a source: a streaming one, or a static one read in the first tick.
 
     Its columns are found by name and must have the types that the flow declares;
     further columns are left out. For a table source a column `weight`, a long,
@@ -56,7 +56,7 @@ class Frame(Source):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source of a run.
+    """An opened source of a run.
 
     static:  all of it comes with the first tick.
     tickets: where the driver has to look for new files, if it has.
@@ -72,7 +72,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a source is opened with.
+    """Parameters for opening a source.
 
     spool:   the folder of the source's arrivals.
     resumed: the run goes on from a committed tick.
@@ -96,7 +96,7 @@ class Opening:
     named: bool = False
 
     def reader(self) -> DataStreamReader:
-        """What reads a stream of this source."""
+        """Spark's stream reader for this source."""
         reader = self.spark.readStream
         return reader.name(spark_name(self.name)) if self.named else reader
 
@@ -108,7 +108,7 @@ class Opening:
         return Input(self.name, self.operator.schema, self.append, reading)
 
     def listed(self, frame: DataFrame) -> DataFrame:
-        """A frame with a column `path`, and perhaps `place`, in the form of the union."""
+        """A frame with a `path` column, and perhaps `place`, in the schema of the union."""
         from pyspark.sql import functions as f
 
         place = f.col("place") if "place" in frame.columns else f.lit(None)
@@ -117,7 +117,7 @@ class Opening:
 
 @singledispatch
 def has_own_name(source: object) -> bool:
-    """Whether a source is a stream that was made elsewhere, and named there or not."""
+    """Return whether a source is a stream created elsewhere, where it may have been named."""
     return False
 
 
@@ -133,13 +133,13 @@ def _(source: ChangeData) -> bool:
 
 @singledispatch
 def sends_rows(source: object) -> bool:
-    """Whether Spark reads a source itself, so that its rows come as a DataFrame."""
+    """Return whether Spark reads a source itself, so that its rows arrive in a DataFrame."""
     return False
 
 
 @singledispatch
 def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
-    """The DataFrame of a source that sends rows, with at least the columns of `schema`."""
+    """DataFrame of a source read by Spark, with at least the columns of `schema`."""
     raise NotImplementedError(type(source))
 
 
@@ -155,7 +155,7 @@ def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
 
 @singledispatch
 def open_on_spark(source: object, opening: Opening) -> Opened:
-    """A source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
+    """Open a source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
     if sends_rows(source):
         return open_frame(frame_of(source, opening, opening.operator.schema), opening)
     raise BadInput(
@@ -189,7 +189,7 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 
 
 def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
-    """A source of which the driver files tickets. reading: what tasks read them by."""
+    """Open a source whose tickets the driver files. reading: how tasks read the tickets."""
     frame = _arriving(opening, per_tick)
     return Opened(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
 
@@ -220,7 +220,7 @@ def _(source: Frame, opening: Opening) -> Opened:
 
 
 def open_frame(found: DataFrame, opening: Opening) -> Opened:
-    """A DataFrame in the form of the union. Raises `WrongType` for columns that do not fit."""
+    """Convert a DataFrame to the schema of the union. Raises `WrongType` for columns that do not fit."""
     from pyspark.sql import functions as f
 
     checked = found.select(*_checked_columns(found, opening))
@@ -290,12 +290,12 @@ def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
 
 
 def no_pattern(path: Path) -> str:
-    """A path as Spark is told it, which takes every path for a pattern, and would find nothing."""
+    """Escape glob characters in a path, since Spark treats every path as a pattern."""
     return _PATTERN.sub(r"\\\1", str(path))
 
 
 def static_paths(opening: Opening, files: list[str]) -> DataFrame:
-    """Paths that are all there with the first tick."""
+    """Frame of paths that are all read in the first tick."""
     places = [(path, place) for place, path in enumerate(files)]
     return opening.listed(opening.spark.createDataFrame(places, "path string, place long"))
 
@@ -307,7 +307,7 @@ Shape: TypeAlias = "dict[str, Any]"
 
 
 def shape_of(opened: Iterable[Opened]) -> Shape:
-    """The further columns of the union, one per source that sends rows, with their types."""
+    """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
         for tag, source in enumerate(opened)
@@ -316,7 +316,7 @@ def shape_of(opened: Iterable[Opened]) -> Shape:
 
 
 def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
-    """Frames of sources as one, None of none."""
+    """Union of the frames of all sources, or None without any."""
     from pyspark.sql import functions as f
 
     whole: DataFrame | None = None
@@ -329,12 +329,12 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
 
 
 def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
-    """One row that holds nothing to read: it starts a task all the same."""
+    """A row with nothing to read, which still starts a task."""
     return _told(spark, shape, NOTHING, None)
 
 
 def ended(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
-    """One row that tells an operator, by name, that its sources have ended."""
+    """A row that tells an operator, by name, that its sources have ended."""
     return _told(spark, shape, ENDED, operator)
 
 

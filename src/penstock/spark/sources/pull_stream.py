@@ -1,4 +1,4 @@
-"""Reads a source of `penstock.pull` for Spark, through the Python Data Source API.
+"""Reading of `penstock.pull` sources in Spark through the Python Data Source API.
 
 Spark opens the source in a process of its own beside the driver and asks it for
 the rows of each micro-batch. A position is the number of rows taken. After a
@@ -37,7 +37,7 @@ _ASKED = 1000
 
 
 class PullSource(DataSource):
-    """One source of one run; a class is made for each, since Spark knows data sources by their class."""
+    """A source of one run; each gets its own class, since Spark identifies data sources by class."""
 
     shipped: ClassVar[bytes]
     called: ClassVar[str]
@@ -65,7 +65,7 @@ class PullSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """What the process that reads has got."""
+    """Configuration sent to the process that reads the source."""
 
     name: str
     source: Pulled
@@ -79,7 +79,7 @@ class Shipped:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """What the source raises reaches the driver as an error of ours."""
+        """Convert exceptions of the source to Penstock errors that reach the driver."""
         with failing_as_told():
             try:
                 yield
@@ -94,7 +94,7 @@ class Shipped:
         return pull.iter_values(self.source.source, batch=min(_ASKED, self.source.rows_per_tick))
 
     def batches(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Rows of the user's for Spark. Raises `BadRow`."""
+        """Convert user rows to Arrow batches for Spark. Raises `BadRow`."""
         from penstock.io.arrow import rows_to_table
 
         table = rows_to_table(self.intake(rows), self.schema, weighted=not self.append)
@@ -102,7 +102,7 @@ class Shipped:
 
 
 class WholeReader(DataSourceReader):
-    """All rows, in one task."""
+    """Reader of all rows in one task."""
 
     def __init__(self, shipped: bytes) -> None:
         self._shipped = shipped
@@ -115,7 +115,7 @@ class WholeReader(DataSourceReader):
 
 
 class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches of a source. Its values are taken by a thread that goes ahead by a tick or two."""
+    """Reader of a source in micro-batches. A thread prefetches the values of a tick or two."""
 
     def __init__(self, shipped: bytes) -> None:
         self._of = Shipped.of(shipped)
@@ -158,7 +158,7 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class Ahead:
-    """The values of a source after the first `taken`, taken by a thread into a bounded queue."""
+    """Prefetch of a source's values after the first `taken`, in a thread with a bounded queue."""
 
     def __init__(self, of: Shipped, taken: int) -> None:
         self.taken = taken
@@ -180,7 +180,7 @@ class Ahead:
             self._queue.put(_Failure(error))
 
     def take(self, most: int, *, some: bool) -> list[Any]:
-        """Up to `most` rows of those that are there; with `some` it waits until there are any, or the end."""
+        """Take up to `most` buffered rows; with `some`, wait for at least one or the end."""
         rows: list[Any] = []
         while len(rows) < most and not self._ended:
             try:
@@ -197,7 +197,7 @@ class Ahead:
         return rows
 
     def stop(self) -> None:
-        """Have the source closed, unless it waits for something: then it ends with the process."""
+        """Close the source, unless it is blocked: then it ends with the process."""
         self._stopped = True
         with suppress(Empty):
             while self._thread.is_alive():

@@ -1,4 +1,4 @@
-"""A source of `penstock.pull` as a source on Spark: what is given, and how it is sent there.
+"""`penstock.pull` sources as sources on Spark: the user's declaration, and its shipment to the reader.
 
 What reads it is `penstock.spark.sources.pull_stream`.
 """
@@ -24,7 +24,7 @@ ROWS_PER_TICK = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Pulled(Source):
-    """A source of `penstock.pull`, whose values are rows. What is given as one is taken for `Pulled(it)`.
+    """A source of `penstock.pull` whose values are rows. What is given as one is taken for `Pulled(it)`.
 
     rows_per_tick: so many rows a tick takes at most.
 

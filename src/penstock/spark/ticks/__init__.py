@@ -1,1 +1,1 @@
-"""A tick, from the query that starts it to the tasks that run it and the commit that makes it count."""
+"""Execution of a tick: the query that starts it, the tasks that run it, and the commit that ends it."""

@@ -1,4 +1,4 @@
-"""Which modules are the user's own: a worker's interpreter cannot import them, so they travel by value."""
+"""Detection of the user's own modules, which workers cannot import and so receive by value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 def users_modules() -> list[types.ModuleType]:
-    """The modules of this process that are neither Penstock's nor installed."""
+    """Modules of this process that are neither Penstock's nor installed."""
     return [m for m in list(sys.modules.values()) if is_users(m)]
 
 
@@ -35,7 +35,7 @@ def is_users(module: object) -> bool:
 
 
 def root_of(module: types.ModuleType) -> Path:
-    """The folder (or archive) that a module was imported from: where its name begins."""
+    """The folder or archive that a module was imported from: the root of its dotted name."""
     file = Path(cast("str", module.__file__))
     depth = module.__name__.count(".") + (file.stem == "__init__")
     # Some modules make up their names; then it is as far up as there is something.
@@ -44,13 +44,13 @@ def root_of(module: types.ModuleType) -> Path:
 
 @functools.cache
 def _holds_packages(folder: Path) -> bool:
-    """Whether packages were installed into a folder, though it is not this interpreter's own."""
+    """Return whether a folder has installed packages, although this interpreter did not install them."""
     return any(folder.glob("*.dist-info"))
 
 
 @contextmanager
 def by_value(cloudpickle: Any) -> Iterator[None]:
-    """While entered, what is defined in the user's modules is pickled whole."""
+    """Pickle definitions from the user's modules by value inside this block."""
     register: Callable[[types.ModuleType], None] = cloudpickle.register_pickle_by_value
     unregister: Callable[[types.ModuleType], None] = cloudpickle.unregister_pickle_by_value
     with _ONE_AT_A_TIME:

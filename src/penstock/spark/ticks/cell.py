@@ -1,4 +1,4 @@
-"""A cell: one stage on one shard, with state of its own.
+"""Cell: one stage on one shard, with its own state.
 
 Cells are numbered stage x shards + shard; that is how a commit knows them.
 """
@@ -29,7 +29,7 @@ def cell_number(stage: int, shard: int, shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """What a cell did in a tick.
+    """Result of a cell's work in a tick.
 
     chain:   the version that the tick would make. files: new ones of it.
     pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
@@ -47,13 +47,13 @@ class CellOutcome:
 def run_stateless(
     of: CompiledStage, inputs: Mapping[str, Rows], send: Send, shard: int = 0
 ) -> dict[str, Rows]:
-    """Run a stage that keeps nothing on some rows; what its sinks get, with weights."""
+    """Run a stateless stage on some rows; return the weighted rows for its sinks."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
     return _pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
 
 
 def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
-    """A stage on a shard, to be run from the state of `chain`, and to be closed."""
+    """Open a stage on a shard with the state of `chain`; the caller closes it."""
     if not plan.stages[stage].slots:
         return StatelessCell(plan.stages[stage], shard, chain)
     return OpenCell(plan, stage, shard, chain, tick)
@@ -61,7 +61,7 @@ def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -
 
 @dataclass(frozen=True, slots=True)
 class StatelessCell:
-    """A cell that keeps nothing."""
+    """A cell without state."""
 
     of: CompiledStage
     shard: int
@@ -78,7 +78,7 @@ class StatelessCell:
 
 
 class OpenCell:
-    """A cell with state at work: it runs, once or several times, and is then finished."""
+    """An open cell with state: run one or more times, then finished."""
 
     def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
         self._of = of = plan.stages[stage]
@@ -91,11 +91,11 @@ class OpenCell:
         self._tick = tick
 
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
-        """Run the stage on some rows; what its sinks get, with weights."""
+        """Run the stage on some rows; return the weighted rows for its sinks."""
         return _pass_on(self._of, self._machine.tick(inputs), send)
 
     def finish(self, version: int, attempt: str) -> CellOutcome:
-        """Write what changed."""
+        """Write the changed state."""
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
@@ -132,7 +132,7 @@ def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[
 
 
 def by_time(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[int, dict[str, Rows]]:
-    """Per place, which is the number of a time, the rows per source of a stage; in order of time."""
+    """Rows per source of a stage for each place (here the number of a time), in order."""
     places: dict[int, list[tuple[int, int, Rows]]] = {}
     for piece in arrived:
         places.setdefault(piece[1], []).append(piece)

@@ -1,4 +1,4 @@
-"""Ticks over Spark Connect: this process takes the arrivals itself, a bounded read per tick.
+"""Ticks over Spark Connect: this process takes arrivals itself, with one bounded read per tick.
 
 The function of a `foreachBatch` would run in a process of the server, which has
 neither the lease nor the sinks of this one. What a tick has read is in its commit, so
@@ -67,7 +67,7 @@ class OwnTicks(Query):
                 interrupt.wait(_LOOK_AGAIN)
 
     def _next(self) -> DataFrame | None:
-        """The arrivals of the next tick; None where there are none."""
+        """Arrivals of the next tick; None if there are none."""
         taken = self._ticker.arrived
         found: list[tuple[int, str, None]] = []
         for tag, name, folder, per_tick in self._folders:

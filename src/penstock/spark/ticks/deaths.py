@@ -1,4 +1,4 @@
-"""Processes of Spark that die while a run works: the JVM, an executor, a Python worker.
+"""Death of a Spark process during a run: the JVM, an executor, or a Python worker.
 
 Spark repeats the tasks of a worker or an executor that died, as often as its
 settings say; a master `local[n]` does not. Where that did not help, the user
@@ -40,7 +40,7 @@ _TIMES = re.compile(r"failed (\d+) times")
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """what: a sentence on what died. why: what Spark or the system said of it."""
+    """Report of a process death. what: a sentence. why: the message of Spark or the system."""
 
     what: str
     why: str
@@ -49,7 +49,7 @@ class Death:
 
 @contextmanager
 def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
-    """Raises `SparkProcessDied` where a failure is due to a process that died.
+    """Raise `SparkProcessDied` for failures caused by the death of a process.
 
     tick: the last committed tick, None where nothing is kept.
     """
@@ -67,7 +67,7 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
 
 @contextmanager
 def quiet(spark: SparkSession) -> Generator[None]:
-    """What threads of PySpark would print of a broken connection is left out: runs tell it."""
+    """Suppress the broken-connection messages of PySpark's threads: the run reports the failure itself."""
     server: Any = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
     with _at_work.lock:
         _at_work.runs += 1
@@ -85,7 +85,7 @@ def quiet(spark: SparkSession) -> Generator[None]:
 
 
 class _AtWork:
-    """How many runs of this process want it quiet: they may share a session, in threads of their own."""
+    """Number of runs in this process that need quiet: they may share a session, in separate threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

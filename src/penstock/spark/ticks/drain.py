@@ -1,4 +1,4 @@
-"""The end of a tick in a task: changes written to files that nobody reads yet."""
+"""End of a tick in a task: changes written to staged files, not yet visible to readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BUCKETS = 1 << 16
 
 
 def takes_columns(target: object) -> bool:
-    """Whether `write_changes` can have the changes for a target as a table."""
+    """Return whether `write_changes` accepts a target's changes as a table."""
     return isinstance(target, Changelog)
 
 
@@ -33,7 +33,7 @@ def takes_columns(target: object) -> bool:
 def write_changes(
     target: object, output: Output, tick: int, attempt: str, rows: Any, durable: bool
 ) -> Iterator[Result]:
-    """Put the changes of a task away; what to tell the driver. Default: the rows themselves."""
+    """Stage a task's changes; yield the results to report to the driver. Default: the rows themselves."""
     yield Result("rows", (output.name, rows))
 
 
@@ -67,7 +67,7 @@ def _(
 
 @singledispatch
 def bucket_route(target: object) -> ByBucket | None:
-    """How the rows of a sink must be divided among tasks, where the sink demands it."""
+    """Route required by a sink for its rows; None if any distribution will do."""
     return None
 
 
@@ -82,13 +82,13 @@ def _(target: DeliveredSink) -> ByBucket | None:
 
 
 def outbox_of(folder: Path, sink: str) -> Path:
-    """Where a sink keeps what is prepared, in the folder of a checkpoint."""
+    """Folder of a sink's staged output in a checkpoint."""
     return subfolder_for(folder / "outbox", sink)
 
 
 @singledispatch
 def task_target(target: object, sink: str, folder: Path) -> object | None:
-    """What tasks need to know of a sink to write its changes; None where the driver wants the rows."""
+    """Data that tasks need to write a sink's changes; None for sinks written by the driver."""
     return None
 
 

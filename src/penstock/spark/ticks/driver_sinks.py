@@ -1,4 +1,4 @@
-"""Sinks as the driver sees them: gathered before the commit, published after it."""
+"""Sinks on the driver's side: prepared before the commit, published after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DriverSink:
     writer: Writer
 
     def prepare(self, tick: int, files: list[str], rows: Rows) -> None:
-        """Have the tick's output ready, where nobody looks: files of tasks, or rows."""
+        """Stage the tick's output, invisible to readers: files of tasks, or rows."""
         if files:
             assert isinstance(self.writer, PartsWriter), "tasks write only for writers of parts"
             self.writer.assemble(tick, files)
@@ -51,7 +51,7 @@ def open_outlets(
     closing: ExitStack,
     append: Mapping[str, bool],
 ) -> dict[str, DriverSink]:
-    """Open the sinks that were asked for and have them recover to the committed tick.
+    """Open the requested sinks and recover them to the committed tick.
 
     append: by source whether its rows are never taken back.
 

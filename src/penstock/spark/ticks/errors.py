@@ -1,4 +1,4 @@
-"""Errors of tasks, told to the driver as what they are.
+"""Propagation of task errors to the driver as the original exceptions.
 
 A Python task that fails reaches the driver as text. So an error of ours is
 sent inside that text, and `told_errors` takes it out again; what a native
@@ -33,11 +33,11 @@ Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class TaskFailed(Exception):
-    """Carries an error of ours out of a task, in its text."""
+    """Exception that carries a Penstock error out of a task, encoded in its text."""
 
 
 def told(task: Task) -> Task:
-    """The same task; an error of ours that it raises can be read back on the driver."""
+    """Wrap a task so that the driver can restore the Penstock errors it raises."""
 
     @functools.wraps(task)
     def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def told(task: Task) -> Task:
 
 @contextmanager
 def failing_as_told() -> Generator[None]:
-    """In a process of Spark's: an error of ours that is raised here can be read back on the driver."""
+    """Encode Penstock errors raised in a Spark worker so that the driver can restore them."""
     try:
         yield
     except PenstockError as error:
@@ -68,7 +68,7 @@ def _sealed(error: PenstockError) -> str:
 
 @contextmanager
 def told_errors() -> Generator[None]:
-    """Where rows of a batch are read: what they raise is raised as `PenstockError`s.
+    """Restore task errors as `PenstockError`s around the reading of batch rows.
 
     Other failures of Spark pass as they are.
     """
@@ -89,7 +89,7 @@ def _is_of_spark(error: Exception) -> bool:
 
 
 def error_of(error: Exception) -> PenstockError | None:
-    """The error of ours that a failure of Spark stands for, if it does."""
+    """The Penstock error encoded in a Spark failure, if there is one."""
     text = str(error)
     sealed = _MARK.search(text)
     if sealed:

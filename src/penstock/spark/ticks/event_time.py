@@ -1,4 +1,4 @@
-"""What the driver knows of event time: which sources have ended, and where watermarks stand."""
+"""Event time as tracked by the driver: ended sources and current watermarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """graph: stage 0 of the flow. operators: by name those that hear of ends, with their sources."""
+    """Ends of sources. graph: stage 0. operators: sources of each operator notified of ends, by its name."""
 
     graph: FlowGraph
     operators: Mapping[str, frozenset[str]]
@@ -32,17 +32,17 @@ class Ends:
 
     @property
     def awaited(self) -> frozenset[str]:
-        """The sources whose end means something."""
+        """Sources whose end some operator waits for."""
         return frozenset().union(*self.operators.values())
 
     def told_by(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
-        """The operators that hear it when the sources `now` end after those `before`."""
+        """Operators whose last source ends when `now` end after those `before`."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)
         return [name for name, of in self.operators.items() if of <= after and not of <= earlier]
 
     def check(self, ended: Iterable[str], taken: Mapping[str, int]) -> None:
-        """Raises `BadInput` for rows of a source that has ended."""
+        """Raise `BadInput` for rows of a source that has ended."""
         for name in ended:
             if taken.get(name):
                 raise more_after_the_end(self.graph, name)
@@ -53,7 +53,7 @@ def _sources(operator: Any) -> Iterable[str]:
 
 
 def stand_of(watermark: Any) -> int | float | None:
-    """A watermark as a commit keeps it: microseconds since 1970, or a number; None before the first time."""
+    """Encode a watermark for a commit: microseconds since 1970, or a number; None before the first time."""
     if isinstance(watermark, datetime):
         return None if watermark <= EARLIEST else (watermark - EPOCH) // _MICROSECOND
     return watermark if watermark is not None and isfinite(watermark) else None

@@ -1,4 +1,4 @@
-"""A partial aggregate over rows of a DataFrame, on Arrow columns: they become Python values as groups only.
+"""Partial aggregation of DataFrame rows on Arrow columns, so that only groups become Python values.
 
 Spark computes keys and arguments (`penstock.spark.placing.native`) and hands them over as
 Arrow batches; Arrow's hash tables sum them up where they are. So a big tick reaches Python
@@ -48,7 +48,7 @@ _NO_KEYS = (ListType, StructType)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """function: of Arrow, over the column numbered `column` of the aggregate's arguments.
+    """An Arrow aggregate. function: its name in Arrow. column: number of its argument column.
 
     It gives what the field of an accumulator is to get. counts: it is of the values that are there.
     """
@@ -60,7 +60,7 @@ class Measure:
 
 @singledispatch
 def measures(accumulator: Accumulator, column: str) -> tuple[Measure, ...] | None:
-    """What Arrow computes for each part of an accumulator; None where it cannot."""
+    """Arrow aggregates for each part of an accumulator; None if Arrow cannot compute it."""
     return None
 
 
@@ -89,7 +89,7 @@ def _(accumulator: BestOnly, column: str) -> tuple[Measure, ...] | None:
 
 
 def grouping_of(operator: PartialAggregate, rows: Schema, sent: Schema, *, append: bool) -> Grouping | None:
-    """The partial aggregate on Arrow columns; None where one of its parts has no form there."""
+    """Compile a partial aggregate to Arrow columns; None if one of its parts has no form there."""
     if any(isinstance(f.type, _NO_KEYS) for f in sent.fields[: len(operator.keys)]):
         return None
     found: list[Measure] = []
@@ -105,7 +105,7 @@ def grouping_of(operator: PartialAggregate, rows: Schema, sent: Schema, *, appen
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of rows.
+    """Compiled grouping of rows.
 
     rows: the columns that come; with a weight behind them unless `append`. sent: those of a group.
     """
@@ -117,7 +117,7 @@ class Grouping:
     measures: tuple[Measure, ...]
 
     def groups(self, table: pa.Table) -> Rows:
-        """One row per group of the rows of a table, as the partial aggregate sends them."""
+        """Aggregate the rows of a table to one row per group, in the partial aggregate's output schema."""
         if not table.num_rows:
             return []
         if not self._is_exact(table):
@@ -137,7 +137,7 @@ class Grouping:
         )
 
     def _is_exact(self, table: pa.Table) -> bool:
-        """Whether no sum of these rows can leave int64, whatever the groups are."""
+        """Return whether no sum over these rows can overflow int64, whatever the groups."""
         import pyarrow.compute as pc
 
         compute: Any = pc

@@ -1,4 +1,4 @@
-"""The beginning of a tick in a task: from rows of the tagged union to rows of sources.
+"""Start of a tick in a task: from rows of the tagged union to rows of sources.
 
     tag int, path string, place bigint, row_0 struct<...>, ...
 
@@ -41,24 +41,24 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """Python rows that the driver wrote down; a path is of one batch of them."""
+    """Python rows spooled by the driver; a path names one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledTimes:
-    """Python rows of several times that the driver wrote down: a file holds numbers of times, with rows."""
+    """Python rows of several times, spooled by the driver; a file holds pairs of time number and rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticketed:
-    """Files that the driver found; a path is of the ticket of one of them."""
+    """Files discovered by the driver; a path names the ticket of one."""
 
     files: Files | ChangeData
 
 
 @dataclass(slots=True)
 class Taken:
-    """What a task has read so far: per source rows and the numbers of arrivals, and rows set aside."""
+    """Input read by a task so far: row counts and arrival numbers per source, and rows set aside."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     arrivals: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -67,7 +67,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows for a source, or for an operator that hears of ends. place: in the order of the source."""
+    """Rows for a source, or an end notification for an operator. place: position in the source's order."""
 
     name: str
     place: int
@@ -81,7 +81,7 @@ def read_inputs(
     partition: int = 0,
     columns: Container[str] = (),
 ) -> Iterator[Piece]:
-    """Read the input of a task, a file or a batch at a time.
+    """Read a task's input, one file or batch at a time.
 
     columns: sources whose rows stay in columns if they come so.
 
@@ -140,7 +140,7 @@ def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> 
 
 @singledispatch
 def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
-    """All rows of one file of a source."""
+    """Read all rows of one file of a source."""
     raise NotImplementedError(type(reading))
 
 

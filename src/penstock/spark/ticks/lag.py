@@ -1,4 +1,4 @@
-"""What waits behind a tick: arrivals that were found and not taken, and what connectors say of themselves."""
+"""Backlog behind a tick: arrivals not yet taken, and the connectors' own reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILES = "FileStreamSource"
 
 @dataclass(slots=True)
 class Arrivals:
-    """The numbered files of a source, counted without listing their folder again."""
+    """Numbered files of a source, counted without relisting the folder."""
 
     folder: Path
     count: int = field(init=False)
@@ -31,7 +31,7 @@ class Arrivals:
         self.count = 1 + max((int(name) for name in names if finished(name)), default=-1)
 
     def look(self) -> float | None:
-        """Count on; when the last one was put there, in seconds since 1970. None where there is none."""
+        """Update the count; return the newest file's arrival time in seconds since 1970, or None."""
         while numbered(self.folder, self.count).exists():
             self.count += 1
         if not self.count:
@@ -42,7 +42,7 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Lag:
-    """Looks at the sources of a run.
+    """Observer of the backlogs of a run's sources.
 
     arrivals: of the sources that arrive as numbered files.
     query:    the one that runs, once there is one.
@@ -54,7 +54,7 @@ class Lag:
     def of(
         self, names: Iterable[str], rows: Mapping[str, int], taken: Mapping[str, int]
     ) -> dict[str, SourceProgress]:
-        """Per source of `names` its rows of this tick, and what waits.
+        """Progress of each source in `names`: its rows in this tick, and its backlog.
 
         taken: per source how many arrivals all ticks so far have read.
         """
@@ -73,7 +73,7 @@ class Lag:
         return SourceProgress(rows, max(0, arrivals.count - taken), newest)
 
     def _connectors(self) -> list[dict[str, str]]:
-        """What the sources of the query that are no folders of ours said of the batch before."""
+        """Connectors' reports on the previous batch, for sources that are not arrival folders."""
         last: Any = None if self.query is None else self.query.lastProgress
         sources: list[Any] = [] if last is None else list(last.sources)
         return [_metrics(source) for source in sources if not source.description.startswith(_FILES)]

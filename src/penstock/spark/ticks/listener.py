@@ -1,4 +1,4 @@
-"""Spark's own account of its batches (how long it planned, logged, worked), passed on to metrics."""
+"""Forwarding of Spark's batch phase durations (planning, logging, execution) to metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def listening(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
-    """Note the phases of the batches of `query` while the block lasts, where metrics are wanted."""
+    """Record the batch phases of `query` inside this block, if metrics are enabled."""
     if metrics is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What tasks of one tick tell each other and the driver, as rows of one DataFrame.
+"""Messages between the tasks of a tick and to the driver, as rows of one DataFrame.
 
     stage int, shard int, port int, place bigint, body binary
 
@@ -47,7 +47,7 @@ Message: TypeAlias = tuple[int, int, int, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a task reports: `kind` says what `body` (plain data) is; see `penstock.spark.ticks.outcome`."""
+    """A task's report: `kind` names the type of `body` (plain data); see `penstock.spark.ticks.outcome`."""
 
     kind: str
     body: Any
@@ -57,7 +57,7 @@ class Result:
 
 
 def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.Table) -> Iterator[Message]:
-    """Rows of an exchange for one shard, in blobs of a bounded size. Those of a table stay columns.
+    """Encode an exchange's rows for one shard as messages of bounded size. A table's rows stay columns.
 
     place: of the rows among those of other messages, where their order means something.
     """
@@ -71,7 +71,7 @@ def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.T
 
 
 def place_of(message: Message) -> int:
-    """The place that `messages_of` was given for a message."""
+    """The place given to `messages_of` for this message."""
     return message[3] // _BLOBS_OF_ONE_PLACE
 
 
@@ -91,7 +91,7 @@ def _arrow_stream(table: pa.Table) -> bytes:
 
 
 def to_batches(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
-    """Messages as Arrow batches, each of bounded size."""
+    """Convert messages to Arrow batches of bounded size."""
     waiting: list[Message] = []
     size = 0
     for message in messages:
@@ -110,7 +110,7 @@ def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
 
 
 def results_of(table: pa.Table) -> list[Result]:
-    """The results in what a job returned."""
+    """Extract the results from a job's output."""
     found = (decode(body) for body in table.column("body").to_pylist())
     return [Result(kind, body) for kind, body in found]
 

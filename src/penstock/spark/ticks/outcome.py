@@ -1,4 +1,4 @@
-"""What a task tells the driver: names and numbers, and rows only where a sink of the driver asks for them.
+"""Task results sent to the driver: names and numbers, and rows only for driver-side sinks.
 
 chain   (cell, chain as JSON text, pending, waiting)   the version of a cell that the tick would make
 file    (sink, staged name, rows)              a file written for a sink
@@ -29,7 +29,7 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 @dataclass(slots=True)
 class Outcome:
-    """All that the tasks of a tick told.
+    """Combined results of a tick's tasks.
 
     passing: state files that only later jobs of the same tick needed.
     """
@@ -67,7 +67,7 @@ def error_result(stage: int, error: PenstockError) -> Result:
 
 
 def gathered(results: Iterable[Result]) -> Outcome:
-    """Results as one outcome. Raises the error of the earliest stage, if a task reported one."""
+    """Combine results into one outcome. Raises the error of the earliest stage, if a task reported one."""
     outcome = Outcome()
     errors: list[tuple[int, bytes]] = []
     for result in results:

@@ -1,4 +1,4 @@
-"""The plan of a run as tasks get it: stages, where rows come from, where changes go.
+"""Plan of a run as sent to tasks: stages, sources of rows, destinations of changes.
 
 Pickled once by the driver; each worker process compiles it once and keeps it.
 """
@@ -23,7 +23,7 @@ from penstock.spark.ticks.grouping import Grouping
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A source of the flow as tasks read it.
+    """A source of the flow, as tasks read it.
 
     append:  its rows have no weight.
     reading: what the rows of the tagged union hold of it: a source of files, or None where
@@ -40,7 +40,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A sink of the flow as tasks write it.
+    """A sink of the flow, as tasks write it.
 
     target:  data of `penstock.io`; None where the driver wants the rows.
     sources: the table sources that its rows come of.
@@ -54,7 +54,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """folder: of the checkpoint. names: of state, by node; where there are none, the node's number."""
+    """Plan shipped to tasks. folder: of the checkpoint. names: of state, by node (default: its number)."""
 
     stages: StagePlan
     inputs: tuple[Input, ...]
@@ -66,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """Where the rows of a source go that no operator of stage 0 reads: they can stay columns.
+    """Destinations of a source's rows that no operator of stage 0 reads, so that they can stay columns.
 
     exchanges: with their numbers and dividers. sinks: of the flow.
     """
@@ -78,7 +78,7 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStage:
-    """A stage as a worker runs it.
+    """A stage compiled for workers.
 
     slots:    per slot of the program its name for the whole flow.
     leaving:  exchanges with their numbers and dividers.
@@ -110,11 +110,11 @@ class Compiled:
 
     @property
     def begins(self) -> bool:
-        """Whether something has a say in the first tick, whatever comes."""
+        """Return whether any part must run in the first tick even without input."""
         return any(of.begins for of in self.stages)
 
     def due(self, *, first: bool) -> frozenset[int]:
-        """The cells that run in a tick whatever comes. What acts by itself is on the first shard."""
+        """Cells to run in a tick even without input. What acts by itself is on the first shard."""
         shards = self.plan.stages.shards
         acting = (of for of in self.stages if of.runs_each_tick or (first and of.begins))
         return frozenset(of.stage.number * shards for of in acting)
@@ -162,7 +162,7 @@ def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
 
 
 def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
-    """The name of a stage's slot in the checkpoint, which changes neither with the cut nor with the flow."""
+    """Name of a stage's slot in the checkpoint, stable across changes of the cut and of the flow."""
     node, _, what = slot.partition(".")
     origin = stage.origins[int(node)]
     return f"{origin if origin is None else names.get(origin, str(origin))}.{what}"
@@ -202,7 +202,7 @@ _unpacked: dict[str, Compiled] = {}
 
 
 def pickled(value: object) -> bytes:
-    """Pickle for a worker: what its interpreter cannot import (the user's own modules) goes by value."""
+    """Pickle for a worker; the user's own modules, which it cannot import, are included by value."""
     from pyspark import cloudpickle
 
     with by_value(cloudpickle):

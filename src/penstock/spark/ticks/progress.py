@@ -1,4 +1,4 @@
-"""What a tick's commit says of the run: watermarks, rows that were late."""
+"""Progress recorded in a tick's commit: watermarks and late rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
-    """Where the watermarks stand, by the name of their operator.
+    """Current watermarks, by operator name.
 
     timestamps: those that are points of time; a commit has them in microseconds since 1970.
     """
@@ -30,12 +30,12 @@ def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
 
 
 def late_rows(commit: Commit) -> dict[str, int]:
-    """By watermark how many rows were late so far."""
+    """Number of late rows so far, per watermark."""
     return dict(commit.counters.get("late") or {})
 
 
 def timestamps_of(plan: StagePlan) -> frozenset[str]:
-    """The operators of a flow whose watermark is a point of time, and no number."""
+    """Operators of a flow whose watermark is a timestamp rather than a number."""
     return frozenset(
         node.name
         for stage in plan.stages

@@ -1,4 +1,4 @@
-"""The streaming query of a run: it says when a tick comes, and with which rows.
+"""Streaming query of a run, which decides when a tick runs and on which rows.
 
 Spark numbers its batches and repeats the last one after a crash; a batch whose
 commit is there has happened. Ticks that nothing arrives for (deferred rows, a
@@ -67,7 +67,7 @@ class Query:
         self._stopping = False
 
     def until_done(self, interrupt: Interrupt) -> None:
-        """Run ticks until the sources end and nothing is deferred, or a signal comes.
+        """Run ticks until the sources end with nothing deferred, or a signal arrives.
 
         Raises what a tick raises.
         """
@@ -78,7 +78,7 @@ class Query:
 
     @property
     def _is_due(self) -> bool:
-        """Whether there is a tick to run though nothing arrives.
+        """Return whether a tick is due even without arrivals.
 
         For static rows, what is said in a first tick, deferred rows, and sources that end.
         """
@@ -89,11 +89,11 @@ class Query:
 
     @property
     def _due_static(self) -> DataFrame | None:
-        """The static rows that come with the next tick."""
+        """Static rows to read in the next tick."""
         return self._static if self._ticker.checkpoint.tick == self._begun_at else None
 
     def _ending(self) -> frozenset[str]:
-        """The sources that end with the next tick if nothing arrives in it."""
+        """Sources that end with the next tick if it has no arrivals."""
         ticker = self._ticker
         if not self._end or ticker.pending or self._due_static is not None:
             return frozenset()
@@ -221,10 +221,10 @@ class Query:
 
 
 def _sources_of(checkpoint: Checkpoint) -> list[str]:
-    """The sources that the ticks so far had."""
+    """Sources read by the ticks so far."""
     last = checkpoint.last
     return [] if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
 
 
 class _Stopped(Exception):
-    """Ends the query's thread between two ticks."""
+    """Exception that stops the query's thread between two ticks."""

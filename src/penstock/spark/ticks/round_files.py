@@ -1,4 +1,4 @@
-"""Messages between the jobs of a tick lie in files: a driver holds their names, never their rows.
+"""Files that carry messages between the jobs of a tick: the driver holds only their names.
 
 A task writes all that it sends beyond its job into one file. What it tells of each
 message, the next job gets back as a message of the same address, with where it lies in its
@@ -23,7 +23,7 @@ NOTHING: Message = (-2, 0, 0, 0, b"")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that waits in a file. port: number of its exchange. rows: how many it has."""
+    """A message stored in a file. port: number of its exchange. rows: its row count."""
 
     stage: int
     shard: int
@@ -35,7 +35,7 @@ class Sent:
     rows: int
 
     def message(self) -> Message:
-        """What stands for it in a job: the port is told from that of a message that is there itself."""
+        """Reference that stands for the stored message in a job; a negative port marks it."""
         body = value_encoder()((self.path, self.offset, self.size))
         return (self.stage, self.shard, -1 - self.port, self.place, body)
 
@@ -45,7 +45,7 @@ class Sent:
 
 
 def sent_of(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
-    """What tasks have written down for later jobs, and all else that they told."""
+    """Separate messages stored for later jobs from all other results."""
     sent: list[Sent] = []
     others: list[Result] = []
     for result in results:
@@ -57,7 +57,7 @@ def sent_of(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
 
 
 def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[Result]:
-    """Write messages, each with the number of its rows, into a file; what to tell the driver."""
+    """Write messages with their row counts to a file; yield a reference to each for the driver."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
         for (stage, shard, port, place, body), rows in messages:
@@ -67,7 +67,7 @@ def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[
 
 
 def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
-    """The messages, read from their files where only their places came.
+    """Resolve references among messages by reading their files.
 
     of: the stage that reads them; those for others stay where they are.
     """
@@ -83,7 +83,7 @@ def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Mess
 
 
 def read(path: str, offset: int, size: int) -> bytes:
-    """The body of a message that was written down. Raises `UnreadableSource` where it is not to be found."""
+    """Read the body of a stored message. Raises `UnreadableSource` where it is not to be found."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)

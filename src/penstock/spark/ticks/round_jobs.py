@@ -1,4 +1,4 @@
-"""A tick whose loops run in rounds, seen from the driver: jobs until no shard has news.
+"""Driver side of a tick whose loops run in rounds: jobs until no shard has new rows.
 
 The first job takes the input up to the end of the first loop; each further one is a round
 of that loop, on what the one before sent back, or goes on behind it. The
@@ -34,7 +34,7 @@ FEW_ROWS = 20_000
 
 
 def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
-    """What stages make of the messages sent to them, each behind an exchange of its own."""
+    """Run consecutive stages on the messages sent to them, each after its own exchange."""
     for number in stages:
         placed = messages.repartitionById(shards, messages.shard)
         messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
@@ -42,20 +42,20 @@ def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range
 
 
 class Jobs(Protocol):
-    """How the jobs of a tick are run; each gives what its tasks told."""
+    """Runner of a tick's jobs; each method returns the results of the tasks."""
 
     def enter(self, order: TickOrder, last: int) -> list[Result]:
-        """What came in, through the stages up to `last`."""
+        """Run the input through the stages up to `last`."""
         ...
 
     def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
-        """Messages that were written down, through some stages."""
+        """Run stored messages through the stages from `first` to `last`."""
         ...
 
     def small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[Result] | None:
-        """Rounds of few rows in one task, after `before` rounds; None where that does not pay."""
+        """Run small rounds in one task, after `before` rounds; None if that does not pay."""
         ...
 
 
@@ -69,13 +69,13 @@ class _Tick:
     legs: int = 0
 
     def begin(self, last: int) -> TickOrder:
-        """The order of the next job, which ends with stage `last`."""
+        """The tick specification for the next job, which ends with stage `last`."""
         self.order = replace(self.order, leg=Leg(self.legs, last, self.folder))
         self.legs += 1
         return self.order
 
     def end(self, told: Iterable[Result]) -> None:
-        """Take what a job told. Raises the error that it told of."""
+        """Take a job's results. Raises the error that it told of."""
         sent, others = sent_of(told)
         self.waiting += sent
         self.results += others
@@ -84,14 +84,14 @@ class _Tick:
         self.order = replace(self.order, chains={**self.order.chains, **chains})
 
     def take(self, first: int, last: int) -> list[Sent]:
-        """What waits for some stages."""
+        """Take the messages that wait for the stages from `first` to `last`."""
         mine = [sent for sent in self.waiting if first <= sent.stage <= last]
         self.waiting = [sent for sent in self.waiting if not first <= sent.stage <= last]
         return mine
 
 
 def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> Outcome:
-    """Run a tick; what all of its jobs told. folder: where messages between jobs are written.
+    """Run a tick and combine the results of its jobs. folder: for the messages between jobs.
 
     Raises what fails in a job, and `NoFixpoint`.
     """
@@ -140,7 +140,7 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SparkJobs:
-    """scattered: the messages that the input makes. few: rows of a round that one task runs; 0 for none."""
+    """Jobs on Spark. scattered: creates the input's messages. few: row limit of one-task rounds, or 0."""
 
     spark: SparkSession
     shards: int

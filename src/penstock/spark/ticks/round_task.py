@@ -1,4 +1,4 @@
-"""A tick in several jobs, seen from a task: what it leaves for later jobs, and rounds within one task."""
+"""Task side of a tick in several jobs: messages stored for later jobs, and rounds within one task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROUNDS_OF_A_TICK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One of the jobs that a tick with rounds is made of.
+    """One of the jobs of a tick with rounds.
 
     number: how many there were before it in the tick.
     last:   its last stage; what is bound for later ones, or goes round, is written down.
@@ -41,12 +41,12 @@ class Leg:
 
 
 def version_number(tick: int, leg: Leg | None) -> int:
-    """The number of the version that a cell makes where jobs of one tick build on each other."""
+    """Version number of a cell's state when jobs of one tick build on each other."""
     return tick * _ROUNDS_OF_A_TICK + (0 if leg is None else leg.number)
 
 
 def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
-    """What was sent in a stage: on its way to a later stage of the job, or written down for other jobs."""
+    """Messages sent by a stage: passed to a later stage of the job, or stored for other jobs."""
     beyond: list[tuple[tuple[int, int, int, int], Rows | pa.Table]] = []
     for address, rows in out.pieces():
         if leg is None or stage < address[0] <= leg.last:
@@ -60,7 +60,7 @@ def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterat
 def _counted(
     pieces: list[tuple[tuple[int, int, int, int], Rows | pa.Table]],
 ) -> Iterator[tuple[Message, int]]:
-    """The messages of all pieces; the first one of a piece tells how many rows that has."""
+    """Messages of all pieces; the first message of each carries the piece's row count."""
     for address, rows in pieces:
         count = len(rows)
         for message in messages_of(*address, rows):
@@ -71,7 +71,7 @@ def _counted(
 def run_rounds(
     attempt: Attempt, loop: LoopStages, out: CellOutput, most: int | None = None, before: int = 0
 ) -> Iterator[Result]:
-    """Run a loop on all shards from what waits in `out`, until nothing goes round.
+    """Run a loop on all shards from the rows in `out`, until no rows circulate.
 
     most: gives up, leaving in `out` what goes round, when that is more rows in one round.
     before: how many rounds the tick has had. Of those that are run the driver is told, if there is a `most`.
@@ -99,12 +99,12 @@ def run_rounds(
 
 
 def rounds_of(results: Iterable[Result]) -> Iterator[Mapping[int, int]]:
-    """Per round that a task has run for the driver how many rows went back over each exchange."""
+    """Rows fed back over each exchange, for each round that tasks ran."""
     return (back for result in results if result.kind == ROUNDS for back in result.body)
 
 
 class _Cells:
-    """The cells of a loop at work, each opened when rows first reach it and put away once."""
+    """Open cells of a loop, each opened on first input and finished once."""
 
     def __init__(self, attempt: Attempt, closing: ExitStack) -> None:
         self._attempt = attempt

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: a tick's stages, one by one or all in one task.
+"""Task bodies of a tick, run in Spark's Python workers: one stage per task, or the whole tick in one.
 
 Both ways run the same cells on the same rows from the same state; they differ
 in how rows get from stage to stage: through a shuffle, or through a list.
@@ -42,7 +42,7 @@ Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class TickOrder:
-    """What the tasks of a tick are told.
+    """Everything a task needs to run its part of a tick.
 
     due: cells that run though nothing reaches them. leg: of a tick that is several jobs.
     times: of a tick that is several times, one after the other: a place is the number of one of these, and
@@ -59,7 +59,7 @@ class TickOrder:
 
 @dataclass(slots=True)
 class CellOutput:
-    """What cells send. place: of what is sent next among all that is sent through the same exchange.
+    """Rows sent by cells, grouped by destination. place: position of the next rows within their exchange.
 
     timed: places are kept apart in all exchanges, not only where order means something.
     """
@@ -91,13 +91,13 @@ class CellOutput:
         yield from ((address, pa.concat_tables(tables)) for address, tables in self._tables.items())
 
     def put(self, message: Message) -> None:
-        """Take in a message as if it had been sent here."""
+        """Add the rows of a received message."""
         stage, shard, exchange, place, body = message
         rows = rows_of(body, self.plan.plan.stages.exchanges[exchange])
         self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
 
     def take(self, stage: int, shard: int) -> list[Piece]:
-        """Remove and return what was sent to a cell."""
+        """Take the rows sent to a cell."""
         keys = [key for key in self._rows if key[:2] == (stage, shard)]
         taken = [(key[2], key[3], self._rows.pop(key)) for key in keys]
         for key in [key for key in self._tables if key[:2] == (stage, shard)]:
@@ -108,7 +108,7 @@ class CellOutput:
 
 
 def scatter(order: TickOrder) -> Task:
-    """Stage 0: from what came in to messages for the shards."""
+    """Task of stage 0: turn input into messages for the shards."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return to_batches(_guarded(Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
@@ -117,7 +117,7 @@ def scatter(order: TickOrder) -> Task:
 
 
 def stage(order: TickOrder, number: int) -> Task:
-    """A later stage on the shard that has the partition's number."""
+    """Task of a later stage, on the shard with the partition's number."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return to_batches(_guarded(Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
@@ -126,7 +126,7 @@ def stage(order: TickOrder, number: int) -> Task:
 
 
 def whole_tick(order: TickOrder) -> Task:
-    """All stages of a small tick, shard by shard, without a shuffle."""
+    """Task that runs all stages of a small tick, shard by shard, without a shuffle."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return to_batches(_guarded(Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
@@ -135,7 +135,7 @@ def whole_tick(order: TickOrder) -> Task:
 
 
 def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
-    """The rounds of a loop on all shards, as long as none has more than `most` rows; `before` have been."""
+    """Task that runs a loop on all shards while rounds have at most `most` rows, after `before` rounds."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return to_batches(
@@ -149,7 +149,7 @@ def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of one task: its files have its name."""
+    """One attempt of a task; its files carry its name."""
 
     order: TickOrder
     plan: Compiled = field(init=False)
@@ -167,7 +167,7 @@ class Attempt:
 
     @property
     def version(self) -> int:
-        """The number of the versions that its cells make."""
+        """Version number of the cell states that the attempt writes."""
         order = self.order
         return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
 
@@ -188,7 +188,7 @@ class Attempt:
                 self.tables[name].append(with_weight(table, to.schema))
 
     def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
-        """Run a cell if there is anything for it to do."""
+        """Run a cell if it has input or is due."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
         is_due = number in self.order.due
         if not arrived and not is_due:
@@ -204,7 +204,7 @@ class Attempt:
         yield from (Result("clock", clock) for clock in done.clocks)
 
     def _turns(self, shard: int, arrived: list[Piece], is_due: bool) -> Iterable[tuple[int, dict[str, Rows]]]:
-        """What a cell does one after the other: inputs, with the place of what it sends."""
+        """Successive inputs of a cell, each with the place of the rows it sends."""
         if self.order.times is None:
             return [(shard, by_source(self.plan, arrived))]
         turns = by_time(self.plan, arrived)
@@ -212,7 +212,7 @@ class Attempt:
         return ({0: {}} | turns if is_due else turns).items()
 
     def written(self) -> Iterator[Result]:
-        """Put away what the task made. Its results count only when this is through."""
+        """Write the task's output. Its results count only when this is through."""
         if self.plan.plan.durable:
             make_durable(self.files)
         changes: dict[str, Rows | pa.Table] = {**self.sinks}

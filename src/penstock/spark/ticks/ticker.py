@@ -1,4 +1,4 @@
-"""A tick, seen from the driver: one Spark job, then a commit, then the output appears."""
+"""Driver side of a tick: one Spark job, then a commit, then publication of the output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS_OF_ONE_TASK = 20_000
 
 @dataclass(slots=True)
 class Ticker:
-    """Runs ticks one after the other, each atomic: after an error nothing of the tick counts.
+    """Runner of ticks, one after another; each is atomic, so after an error it has no effect.
 
     ways: "auto", or the one to take always.
     local: whether all tasks share this machine and its working copies.
@@ -66,20 +66,20 @@ class Ticker:
 
     @property
     def ended(self) -> frozenset[str]:
-        """The sources that have ended for good."""
+        """Sources that have ended for good."""
         last = self.checkpoint.last
         return frozenset(last.counters.get("ended", ())) if last else frozenset()
 
     @property
     def _due(self) -> frozenset[int]:
-        """The cells that run in the next tick though nothing may reach them."""
+        """Cells to run in the next tick even without input."""
         last = self.checkpoint.last
         waiting = frozenset(last.counters.get("waiting", ())) if last else frozenset[int]()
         return waiting | self.plan.due(first=last is None)
 
     @property
     def pending(self) -> frozenset[int]:
-        """The cells that have deferred rows which start a tick."""
+        """Cells with deferred rows that start a tick."""
         last = self.checkpoint.last
         return frozenset(last.counters.get("pending", ())) if last else frozenset()
 
@@ -90,7 +90,7 @@ class Ticker:
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
     ) -> None:
-        """Run the next tick on the rows of the tagged union. Raises what fails in it.
+        """Run the next tick on rows of the tagged union. Raises what fails in it.
 
         ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
         times: of a tick that is several times, see `TickOrder`.
@@ -138,7 +138,7 @@ class Ticker:
             self.on_tick(self._stands(did, outcome, commit))
 
     def _stands(self, did: Progress, outcome: Outcome, commit: Commit) -> Progress:
-        """What a tick did, with where the run stands after it."""
+        """Progress of a tick, and the position of the run after it."""
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,
@@ -150,7 +150,7 @@ class Ticker:
 
     @property
     def arrived(self) -> dict[str, int]:
-        """Per source how many arrivals the ticks so far have read."""
+        """Number of arrivals read so far, per source."""
         last = self.checkpoint.last
         return dict(last.counters.get("arrivals", {})) if last else {}
 

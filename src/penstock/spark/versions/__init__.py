@@ -1,1 +1,1 @@
-"""Content of sinks at many times, in files that tasks write and anybody reads."""
+"""Historical content of sinks, in files written by tasks and readable by any process."""

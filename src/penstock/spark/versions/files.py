@@ -1,4 +1,4 @@
-"""Immutable files of changes, sorted by the hash of their key.
+"""Immutable files of changes, sorted by key hash.
 
     <tick>-<attempt>-<first time>-<last time>-<changes>-<digest>.arrow    hash, time, weight, encoded row
 
@@ -53,7 +53,7 @@ class ChangeFiles(SinkTarget):
 
 
 class Filing:
-    """Function from rows to their keys as bytes, equal for equal keys. Used by one thread.
+    """Function from rows to key bytes, equal for equal keys. Used by one thread.
 
     key: positions of the columns; empty: the whole row.
     """
@@ -78,7 +78,7 @@ def hash_of(key: bytes) -> int:
 
 
 def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
-    """Write sorted entries to a new file and return its name, "" if there are none."""
+    """Write sorted entries to a new file and return its name, or "" without entries."""
     aside = folder / f".{attempt}"
     count, first, last = 0, LAST_HASH, 0
     with pa.OSFile(str(aside), "wb") as out, ipc.new_file(out, _FORM) as writer:
@@ -125,7 +125,7 @@ def _batch(entries: list[Entry]) -> pa.RecordBatch:
 
 
 def entries_of(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
-    """Sort and consolidate changes, whose weight and time come last, into entries."""
+    """Sort and consolidate changes, with weight and time last, into entries."""
     filing, encode = Filing(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
     hashes: dict[bytes, int] = {}
@@ -156,7 +156,7 @@ def _(target: ChangeFiles, sink: str, folder: Path) -> object | None:
 
 
 class _NamedByCommits(PartsWriter):
-    """The driver's part of `ChangeFiles`: there is nothing to do, as the commit says it all."""
+    """Driver side of `ChangeFiles`, which has nothing to do: commits name the files."""
 
     def __init__(self, folder: Path, durable: bool) -> None:
         self._folder = folder
@@ -185,7 +185,7 @@ def _(sink: ChangeFiles, drain: Drain) -> Writer:
 
 
 class ChangeFile:
-    """One file, opened when it is first read. May be read by several threads."""
+    """One file, opened on first read. May be read by several threads."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
@@ -204,7 +204,7 @@ class ChangeFile:
         return [_numbers(batch, 0)[0] for batch in self._batches]
 
     def check(self) -> None:
-        """Raise `CheckpointDamaged` where it is not as it was written."""
+        """Raise `CheckpointDamaged` if the file was altered."""
         try:
             found = _digest(self.path)
         except OSError as error:
@@ -213,11 +213,11 @@ class ChangeFile:
             raise damaged(self.path, "its content does not match the digest in its name")
 
     def open(self) -> None:
-        """Map it, so that it can be read even after it was removed."""
+        """Map the file, so that it stays readable after its removal."""
         _ = self._batches
 
     def entries(self, low: int = 0, high: int = LAST_HASH) -> Iterator[Entry]:
-        """The entries with low <= hash <= high, sorted."""
+        """Entries with low <= hash <= high, sorted."""
         batches = self._batches
         for number in range(max(0, bisect_left(self._starts, low) - 1), len(batches)):
             if self._starts[number] > high:

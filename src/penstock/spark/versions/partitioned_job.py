@@ -1,4 +1,4 @@
-"""Jobs of numbered parts that tasks share, with results as bytes."""
+"""Jobs of numbered parts distributed over tasks, with results as bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pickled.
 
 
 def in_parts(spark: SparkSession, parts: int, make: Part, group: str) -> list[bytes]:
-    """Run tasks for the parts from 0 to `parts` - 1, and return their results in no order.
+    """Run tasks for parts 0 to `parts` - 1 and return their results in any order.
 
     group: of the job: `spark.sparkContext.cancelJobGroup(group)` ends it. Raises the errors of ours that a
     task raises, and what Spark raises.
