@@ -1,4 +1,4 @@
-"""A shard's version: the chain of files whose entries, later over earlier, are its state.
+"""Chain of a shard: the files whose entries, later over earlier, make up its state.
 
 Every tick that changes the shard adds a small file. When there are several of
 one order of size, they are merged into one of the next; when all that came
@@ -31,7 +31,7 @@ _SMALL_FILE = 4 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A file and the tick up to which its entries count."""
+    """A file, and the last tick whose changes it includes."""
 
     file: FileRef
     upto: int
@@ -39,7 +39,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One state of a shard: made by an attempt of a tick that was then committed."""
+    """A committed state of a shard, identified by its tick and attempt."""
 
     tick: int
     attempt: str
@@ -50,7 +50,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The files of a shard, oldest first, and its latest versions, newest last.
+    """Files of a shard, oldest first, and its latest versions, newest last.
 
     links:    empty for a shard that never changed. The first is the snapshot.
     versions: committed versions that a working copy may be at; the last is the current one.
@@ -71,7 +71,7 @@ class Chain:
             yield self.news
 
     def swallowed(self, size: int) -> int:
-        """How many of the last files a new one of `size` bytes is to be merged with."""
+        """Number of trailing files to merge with a new one of `size` bytes."""
         sizes = [link.file.size for link in self.links]
         if len(sizes) >= _FILES_OF_ONE_SIZE and sum(sizes[1:]) + size >= sizes[0]:
             return len(sizes)
@@ -86,13 +86,13 @@ class Chain:
             count += run
 
     def after(self, version: Version, news: FileRef, merged: FileRef, swallowed: int) -> Chain:
-        """The chain with one more version, whose `merged` file replaces the last `swallowed` ones."""
+        """Append a version whose `merged` file replaces the last `swallowed` files."""
         kept = self.links[: len(self.links) - swallowed]
         versions = (*self.versions, version)[-_REMEMBERED_VERSIONS:]
         return Chain((*kept, Link(merged, version.tick)), versions, news)
 
     def behind(self, version: Version | None) -> tuple[FileRef, ...] | None:
-        """What a working copy at `version` still needs; None if it has to start anew.
+        """Files that bring a working copy at `version` up to date; None if it must be rebuilt.
 
         A merged file may begin before that version: applying it whole is right
         too, because it holds the last value of every key it speaks of. The
@@ -128,7 +128,7 @@ def _order(size: int) -> int:
 
 
 def merge(layers: Sequence[Iterable[Entry]], *, whole: bool) -> Iterator[Entry]:
-    """Entries of several sorted layers, oldest first; the newest value of a key wins.
+    """Merge sorted layers of entries, oldest first; the newest value of a key wins.
 
     whole: nothing lies below, so removed keys are left out.
     """

@@ -1,4 +1,4 @@
-"""A checkpoint folder as its driver holds it: lease, manifest, commits, garbage.
+"""Checkpoint folder as seen by its driver: lease, manifest, commits, garbage collection.
 
     lease/          lock and fencing number of the driver
     commit/         one file per tick, the last few
@@ -31,7 +31,10 @@ from penstock.state.sorted_files import FileRef, damaged
 
 
 class Checkpoint:
-    """An open checkpoint. `last` is the last commit, None before the first; `manifest` is of the next."""
+    """An open checkpoint.
+
+    `last` is the last commit, or None before the first; `manifest` applies to the next.
+    """
 
     manifest: Manifest
 
@@ -58,7 +61,7 @@ class Checkpoint:
         durable: bool = True,
         private: bool = True,
     ) -> Checkpoint:
-        """Take the lease of a checkpoint, made if the folder has none.
+        """Acquire the lease of a checkpoint, creating the folder's contents if there are none.
 
         bind:       says under what manifest to go on.
         keep_ticks: to how many ticks one can go back (`rewind`, a reader of state), the last one included.
@@ -104,12 +107,12 @@ class Checkpoint:
 
     @property
     def work(self) -> Path:
-        """Where the working copies of this host are."""
+        """Folder of this host's working copies."""
         return work_folder(self.folder)
 
     @property
     def tick(self) -> int:
-        """The last committed tick, 0 before the first."""
+        """Number of the last committed tick; 0 before the first."""
         return 0 if self.last is None else self.last.tick
 
     def chain(self, shard: int) -> Chain:
@@ -123,7 +126,7 @@ class Checkpoint:
         outputs: Any = None,
         counters: Mapping[str, Any] | None = None,
     ) -> Commit:
-        """Make the next tick count: `chains` are those of the shards that changed.
+        """Commit the next tick; `chains` are those of the changed shards.
 
         Raises `CheckpointInUse` if another driver has taken over.
         """
@@ -142,7 +145,7 @@ class Checkpoint:
         return commit
 
     def move(self, chains: Mapping[int, Chain], counters: Mapping[str, Any]) -> Commit:
-        """Let the last tick be one whose state lies in `chains`, under the new manifest, in one step.
+        """Atomically replace the last commit by one with state in `chains`, under the new manifest.
 
         Nothing is known to be elsewhere: ticks before it keep their own chains and manifest.
         Raises `CheckpointInUse` if another driver has taken over.
@@ -164,7 +167,7 @@ class Checkpoint:
         return self._bound[1]
 
     def check_lease(self) -> None:
-        """Raises `CheckpointInUse` if another process has taken over: what this one does is in vain."""
+        """Raise `CheckpointInUse` if another process has taken over the lease."""
         self._lease.check()
 
     def close(self) -> None:
@@ -208,7 +211,7 @@ class Checkpoint:
 
 
 def work_folder(checkpoint: Path) -> Path:
-    """Where the working copies of this host are, for a process that knows only the checkpoint."""
+    """Folder of this host's working copies for a checkpoint."""
     return checkpoint / "work" / (socket.gethostname() or "host")
 
 
@@ -226,7 +229,7 @@ def _make(path: Path, *, private: bool) -> None:
 
 
 def _check_none_lost(path: Path) -> None:
-    """Raises `CheckpointDamaged` where there are no commits and something says that there were."""
+    """Raise `CheckpointDamaged` if there are no commits but traces of earlier ones."""
     for file in path.glob("state/*/*"):
         number = file.name.partition("-")[0]
         if number.isdigit() and int(number) > 1:

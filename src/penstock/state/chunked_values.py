@@ -1,9 +1,9 @@
-"""Large values in pieces, so that what is read and written follows what is touched.
+"""Large values stored in chunks, so that reads and writes are proportional to the entries touched.
 
-A dict of many entries is spread over pieces by the hash of the key; one more piece is made for every
+A dict of many entries is spread over chunks by the hash of the key; one more chunk is made for every
 so many entries, by splitting one, and given up likewise (linear hashing, Litwin 1980). A
-long list is a sequence of pieces of about equal length, split and joined where they
-grow and shrink. A piece is loaded when it is asked for, and written if it then encodes differently.
+long list is a sequence of chunks of about equal length, split and joined where they
+grow and shrink. A chunk is loaded when it is asked for, and written if it then encodes differently.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Header: TypeAlias = tuple[Any, ...]
 
 
 def is_small(value: Divided) -> bool:
-    """Whether it had better be one value again."""
+    """Return whether a divided value has shrunk enough to be stored whole again."""
     return len(value) < FROM // 8
 
 
 class Divided(ABC):
-    """What both kinds share: pieces that were loaded, and their bytes then."""
+    """Base of divided values: the loaded chunks, and their encoding when loaded."""
 
     __slots__ = ("_before", "_load", "_loaded", "_thaw")
     _empty: ClassVar[type[Any]]
@@ -53,14 +53,14 @@ class Divided(ABC):
 
     @abstractmethod
     def header(self) -> Header:
-        """What the value itself is stored as."""
+        """Header stored in place of the value."""
 
     @abstractmethod
     def whole(self) -> Any:
-        """All of it, as a dict or list."""
+        """The complete value, as a dict or list."""
 
     def changes(self, encode: Callable[[Any], bytes]) -> Iterator[tuple[int, bytes | None]]:
-        """The pieces that differ from what is stored; None for one that is empty."""
+        """Chunks that differ from their stored form; None for an empty one."""
         before = self._before
         for number, piece in self._loaded.items():
             after = encode(piece) if piece else None
@@ -83,7 +83,7 @@ def _nothing(number: int) -> None:
 
 
 class DividedDict(Divided, MutableMapping[Any, Any]):
-    """A dict whose order is that of its pieces."""
+    """Dict in chunks, iterated chunk by chunk."""
 
     __slots__ = ("_hash", "_length", "_pieces")
     _empty = dict
@@ -96,7 +96,7 @@ class DividedDict(Divided, MutableMapping[Any, Any]):
 
     @classmethod
     def of(cls, values: dict[Any, Any]) -> DividedDict:
-        """A dict that has never been stored in pieces."""
+        """Create from a dict that has not been stored in chunks yet."""
         made = cls(_nothing, dict, max(1, len(values) // _ENTRIES), len(values))
         for key, value in values.items():
             made._piece(made._number(key))[key] = value
@@ -170,7 +170,7 @@ class DividedDict(Divided, MutableMapping[Any, Any]):
 
 
 def _hashing() -> Callable[[Any], int]:
-    """A function from keys to numbers, the same in every process; equal keys have equal ones."""
+    """Create a hash function that is stable across processes; equal keys have equal hashes."""
     encode = key_encoder()
 
     def hashing(key: Any) -> int:
@@ -193,7 +193,7 @@ def _hashing() -> Callable[[Any], int]:
 
 
 class DividedList(Divided, MutableSequence[Any]):
-    """A list in runs, each a piece."""
+    """List in runs, each stored as a chunk."""
 
     __slots__ = ("_length", "_lengths", "_next", "_runs", "_starts")
     _empty = list
@@ -211,7 +211,7 @@ class DividedList(Divided, MutableSequence[Any]):
 
     @classmethod
     def of(cls, values: list[Any]) -> DividedList:
-        """A list that has never been stored in pieces."""
+        """Create from a list that has not been stored in chunks yet."""
         made = cls(_nothing, list, 0, ())
         made._fill(values)
         return made
@@ -279,7 +279,7 @@ class DividedList(Divided, MutableSequence[Any]):
             self.append(value)
 
     def sort(self, *, key: Any = None) -> None:
-        """Sort it; all of it is loaded."""
+        """Sort in place, loading all chunks."""
         self._fill(sorted(self, key=key))
 
     def clear(self) -> None:
@@ -336,7 +336,7 @@ class DividedList(Divided, MutableSequence[Any]):
         return number
 
     def _fill(self, values: list[Any]) -> None:
-        """Be these values, all in new pieces."""
+        """Replace the content, in new chunks."""
         for number in self._runs:
             self._piece(number).clear()
         self._length = len(values)
@@ -348,7 +348,7 @@ class DividedList(Divided, MutableSequence[Any]):
 
 
 def opened(header: Header, load: LoadPiece, thaw: Thaw | None) -> Divided:
-    """The value whose header was stored. thaw: makes the mutable form of a piece."""
+    """Open the value with this stored header. thaw: makes the mutable form of a chunk."""
     kind, *rest = header
     if kind == "dict":
         return DividedDict(load, thaw or dict, *rest)
@@ -357,7 +357,7 @@ def opened(header: Header, load: LoadPiece, thaw: Thaw | None) -> Divided:
 
 
 def divided(value: Any) -> Divided | None:
-    """A large dict or list in pieces; None for what is neither."""
+    """Divide a large dict or list into chunks; None for any other value."""
     if isinstance(value, Divided):
         return value
     if type(value) is dict:
@@ -368,5 +368,5 @@ def divided(value: Any) -> Divided | None:
 
 
 def pieces_of(header: Header) -> Iterable[int]:
-    """The numbers of the pieces of a value that was stored."""
+    """Chunk numbers of a stored value."""
     return range(header[1]) if header[0] == "dict" else header[2::2]

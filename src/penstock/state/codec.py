@@ -1,4 +1,4 @@
-"""Plain data to bytes and back, for state and messages."""
+"""Encoding of plain data to bytes and back, for state and messages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MANY = (tuple, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An entry of state with values of any type, which must not come back as others."""
+    """An entry of state with values of any type, which must be restored with their exact types."""
 
     value: Any
 
 
 def check_exact(value: object) -> None:
-    """Raises `NotPlainData` for a value that would come back from a store as another.
+    """Raise `NotPlainData` for a value whose type a store would not preserve.
 
     What no store takes at all is left to the codec.
     """
@@ -104,7 +104,7 @@ def _extension(value: object, depth: int = 0) -> Any:
 
 
 def _members(value: frozenset[object], extension: Callable[[object], Any]) -> bytes:
-    """The members one after the other, sorted by their bytes: a set has no order of its own."""
+    """Concatenate the encoded members in byte order, since a set has no order of its own."""
     pack = _pack(extension)
     return b"".join(sorted(map(pack, value)))
 
@@ -155,7 +155,7 @@ _UNPACKING = _unpacking(0)
 
 
 def value_encoder() -> Callable[[object], bytes]:
-    """A function from values to bytes. Not to be shared between threads.
+    """Create an encoder of values. Not to be shared between threads.
 
     Equal values give equal bytes but for the order of dicts and the scale of
     decimals. It raises `NotPlainData`, a `TypeError`, for anything else.
@@ -164,7 +164,7 @@ def value_encoder() -> Callable[[object], bytes]:
 
 
 def key_encoder() -> Callable[[object], bytes]:
-    """As `value_encoder`, but equal keys of one type give equal bytes without exception."""
+    """Create an encoder of keys: like `value_encoder`, but equal keys of one type always give equal bytes."""
     return _pack(_key_extension)
 
 
@@ -174,7 +174,7 @@ def _pack(extension: Callable[[object], Any]) -> Callable[[object], bytes]:
 
 
 def decode(data: bytes) -> Any:
-    """The value that was encoded. Raises `CheckpointDamaged` for anything else."""
+    """Decode one value. Raises `CheckpointDamaged` for anything else."""
     try:
         value = _msgpack.unpackb(data, **_UNPACKING)
     except (ValueError, TypeError, ArithmeticError, RecursionError, _msgpack.UnpackException) as error:
@@ -188,7 +188,7 @@ def decode(data: bytes) -> Any:
 
 
 def decode_each(pieces: Sequence[bytes]) -> list[Any]:
-    """The values of which each was encoded by itself: faster than one by one. Raises `CheckpointDamaged`."""
+    """Decode a sequence of separately encoded values, faster than one by one. Raises `CheckpointDamaged`."""
     joined = b"".join(pieces)
     if _NAN in joined or _NEGATIVE_NAN in joined:
         return [decode(piece) for piece in pieces]

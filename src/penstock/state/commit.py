@@ -1,4 +1,4 @@
-"""Commits: one file per tick, written last, that names everything which counts.
+"""Commits: one file per tick, written last, that names everything the tick made durable.
 
 A commit appears whole or not at all, and once: it is written aside, made
 durable, and linked under its name only if that name is free. Tick numbers have
@@ -26,7 +26,7 @@ KEEP_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is true after a tick.
+    """State of a checkpoint after a tick.
 
     tick:        from 1, without gaps.
     fence:       number of the lease under which it was made.
@@ -57,7 +57,7 @@ class Commit:
 
     @property
     def state_bytes(self) -> int:
-        """The size of all files that hold the state."""
+        """Total size of the state files."""
         files = (file for chain in self.chains.values() for file in chain.files())
         return sum(size for _, size in {(file.name, file.size) for file in files})
 
@@ -83,18 +83,18 @@ class Commit:
 
 
 class CommitLog:
-    """The commits of a checkpoint; the last few are kept. durable: they must survive a power cut."""
+    """Retained commits of a checkpoint. durable: whether they must survive a power failure."""
 
     def __init__(self, checkpoint: Path, *, durable: bool = True) -> None:
         self._durable = durable
         self._folder = checkpoint / "commit"
 
     def ticks(self) -> list[int]:
-        """The ticks whose commits are there, ascending."""
+        """Ticks with a commit, ascending."""
         return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
 
     def last(self) -> Commit | None:
-        """The last commit, None before the first. Raises `CheckpointDamaged` where some are missing."""
+        """The last commit; None before the first. Raises `CheckpointDamaged` where some are missing."""
         ticks = self.ticks()
         if not ticks:
             return None
@@ -106,7 +106,7 @@ class CommitLog:
         return last
 
     def read(self, tick: int) -> Commit:
-        """The commit of a tick. Raises `CheckpointDamaged`."""
+        """Read the commit of a tick. Raises `CheckpointDamaged`."""
         path = self._path(tick)
         try:
             commit = Commit.from_json(read_checked(path))
@@ -117,7 +117,7 @@ class CommitLog:
         return commit
 
     def write(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
-        """Make a commit, if `check` then still raises nothing.
+        """Write a commit, provided that `check` does not raise just before.
 
         Raises `CheckpointInUse` if somebody else made this tick's, or has called `drop_unfinished` meanwhile.
         """
@@ -137,7 +137,7 @@ class CommitLog:
             sync(self._folder)
 
     def replace(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
-        """Put another commit in the place of that of the same tick, in one step. Raises as `write` does."""
+        """Atomically replace the commit of the same tick. Raises as `write` does."""
         aside = self._aside(commit)
         try:
             check()
@@ -147,7 +147,7 @@ class CommitLog:
         sync(self._folder)
 
     def drop_unfinished(self) -> None:
-        """Let no commit count that another process has begun and not ended.
+        """Invalidate commits begun but not finished by other processes.
 
         Called by whoever has a new number of the lease. A process checks its number after it has begun
         its commit: so either it finds that it is not the latest, or it had begun before and finds its
@@ -165,7 +165,7 @@ class CommitLog:
         )
 
     def drop(self, tick: int) -> Commit:
-        """Forget a commit; what was forgotten."""
+        """Delete a commit and return it."""
         dropped = self.read(tick)
         self._path(tick).unlink(missing_ok=True)
         return dropped
@@ -182,7 +182,7 @@ class CommitLog:
 
 
 def write_checked(path: Path, body: dict[str, Any], *, durable: bool) -> None:
-    """Write JSON with its checksum, under a name that nobody reads yet."""
+    """Write JSON with a checksum to a file not yet visible to readers."""
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     with path.open("w", encoding="ascii") as out:
         out.write(json.dumps({"digest": _digest(text)})[:-1] + f', "body": {text}}}\n')
@@ -192,7 +192,7 @@ def write_checked(path: Path, body: dict[str, Any], *, durable: bool) -> None:
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """The body of a file of `write_checked`. Raises `CheckpointDamaged`."""
+    """Read the body of a file written by `write_checked`. Raises `CheckpointDamaged`."""
     try:
         data = json.loads(path.read_text(encoding="ascii"))
         body, digest = data["body"], data["digest"]

@@ -1,4 +1,4 @@
-"""State in a folder for a run in one process: one shard, one object.
+"""State of a single-process run in a checkpoint folder: one shard, one object.
 
 A commit makes everything since the last one count at once: state, source
 positions, outputs. After a crash the next `open` finds the last commit.
@@ -23,7 +23,7 @@ SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
 
 
 class DirectoryState:
-    """Slots of a flow in a checkpoint folder. Make one with `open`."""
+    """Slots of a flow, stored in a checkpoint folder. Make one with `open`."""
 
     def __init__(self, checkpoint: Checkpoint, shard: ShardState) -> None:
         self._checkpoint = checkpoint
@@ -34,7 +34,7 @@ class DirectoryState:
     def open(
         cls, folder: str | Path, bind: Bind, slots: SlotsOf, *, keep_ticks: int = KEEP_TICKS
     ) -> DirectoryState:
-        """Open the checkpoint in `folder`, made if there is none, and hold its lease.
+        """Open the checkpoint in `folder`, creating it if missing, and hold its lease.
 
         bind:  says under what manifest to go on.
         slots: from that manifest to slot names, each with how its values are kept.
@@ -52,34 +52,34 @@ class DirectoryState:
 
     @property
     def manifest(self) -> Manifest:
-        """What the next commit is made under."""
+        """Manifest of the next commit."""
         return self._checkpoint.manifest
 
     @property
     def slots(self) -> Mapping[str, MutableMapping[Any, Any]]:
-        """The slots by name. The same objects until `close`."""
+        """Slots by name. The same objects until `close`."""
         return self._shard.slots
 
     @property
     def tick(self) -> int:
-        """The last committed tick, 0 before the first."""
+        """Number of the last committed tick; 0 before the first."""
         return self._checkpoint.tick
 
     @property
     def positions(self) -> dict[str, Any]:
-        """The source positions of the last commit, {} before the first."""
+        """Source positions of the last commit; {} before the first."""
         last = self._checkpoint.last
         return dict(last.positions or {}) if last else {}
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The outputs of the last commit, to be published again after a crash; {} before the first."""
+        """Outputs of the last commit, to republish after a crash; {} before the first."""
         last = self._checkpoint.last
         return dict(last.outputs or {}) if last else {}
 
     @property
     def bytes(self) -> int:
-        """The size of the files that hold the last committed state."""
+        """Size of the files that hold the last committed state."""
         last = self._checkpoint.last
         return 0 if last is None else last.state_bytes
 
@@ -94,7 +94,7 @@ class DirectoryState:
         outputs: Mapping[str, Any] | None = None,
         counters: Mapping[str, Any] | None = None,
     ) -> int:
-        """Make the next tick count: the slots as they are, positions and outputs (JSON). Its number.
+        """Commit the next tick with the current slots, positions and outputs (JSON); return its number.
 
         Raises `CheckpointInUse` if another process has taken over; nothing counts then.
         """
@@ -107,11 +107,11 @@ class DirectoryState:
         return commit.tick
 
     def discard(self) -> None:
-        """Forget what was changed in the slots since the last commit."""
+        """Discard changes to the slots since the last commit."""
         self._shard.discard()
 
     def close(self) -> None:
-        """Let go of the checkpoint; what was not committed is lost."""
+        """Release the checkpoint; uncommitted changes are lost."""
         self._shard.close()
         self._checkpoint.close()
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, without running its flow and without stopping who does.
+"""Inspection of a checkpoint's content without its flow, and without stopping a run in progress.
 
 Reads what the last commit names, and takes no lease. A run that goes on meanwhile may
 remove files that were still to be read; then its newer commit is read instead.
@@ -30,7 +30,7 @@ POSITIONS, CLOCK = "positions", "clock"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How much a part of the state is. bytes: of keys and values, encoded."""
+    """Size of a part of the state. bytes: of encoded keys and values."""
 
     keys: int = 0
     bytes: int = 0
@@ -41,7 +41,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class SlotHeld:
-    """A slot of an operator.
+    """Content statistics of an operator's slot.
 
     operator: what it is and what it does; None for one that the flow no longer has.
     called:   the user's name for it, if there is one. place: the user's line.
@@ -62,7 +62,7 @@ class SlotHeld:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHeld:
-    """A checkpoint as of a tick.
+    """Content statistics of a checkpoint at its last tick.
 
     on:         "one process" or "Spark". shards: in how many parts the state is.
     oldest:     the first tick that one can go back to. tick: the last.
@@ -90,7 +90,7 @@ class CheckpointHeld:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The value of a key in a slot, as it is stored."""
+    """A key's stored value in one slot."""
 
     operator: str | None
     what: str
@@ -100,7 +100,7 @@ class Found:
 
 
 def inspect(folder: str | Path) -> CheckpointHeld:
-    """What the last commit of a checkpoint holds; damage is told, and does not end it.
+    """Summarise the last commit of a checkpoint; damaged files are reported in the result.
 
     Raises `CheckpointDamaged` where commit or manifest cannot be read, `FlowChanged` where there is neither.
     """
@@ -108,7 +108,7 @@ def inspect(folder: str | Path) -> CheckpointHeld:
 
 
 def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
-    """What all slots of an operator hold for a key.
+    """Values stored for a key in all slots of an operator.
 
     operator: its name, or the name of its state. key: as JSON has it: a list for several columns,
     text for what JSON cannot say (dates, decimals), as `plain` shows it.
@@ -181,7 +181,7 @@ def _slot_held(node: Any, name: str, what: str, shards: dict[int, Held]) -> Slot
 
 
 def operator_label(node: dict[str, Any]) -> str:
-    """How users call an operator of a description."""
+    """User-facing label of an operator in a description."""
     if node["name"]:
         return f"{node['kind']} {node['name']!r}"
     return f"{node['kind']} ({node['text']})" if node["text"] else str(node["kind"])
@@ -197,7 +197,7 @@ def _note(
 
 
 def _entries(folder: Path, chain: Chain) -> Iterator[tuple[str, bytes, bytes]]:
-    """The entries of a shard as of a chain."""
+    """Current entries of a shard with this chain."""
     layers = [read_entries(folder, link.file) for link in chain.links]
     for slot, key, value in merge(layers, whole=True):
         assert value is not None, "what was removed is left out"
@@ -246,7 +246,7 @@ def _is_key(encoded: bytes, key: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A stored value as JSON has it: dicts as pairs of key and value, what it does not know as text."""
+    """Convert a stored value to JSON: dicts become lists of pairs, unsupported types become text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list | frozenset):

@@ -1,4 +1,4 @@
-"""The lease on a checkpoint: one driver at a time, numbered.
+"""Lease on a checkpoint, with fencing numbers: at most one driver at a time.
 
 A file lock keeps a second live driver out and is released by the system when
 its holder dies. The fencing number, one higher for every holder, is taken by
@@ -28,7 +28,7 @@ class Lease:
 
     @classmethod
     def take(cls, folder: Path) -> Lease:
-        """Take the lease of the checkpoint in `folder`. Raises `CheckpointInUse`."""
+        """Acquire the lease of the checkpoint in `folder`. Raises `CheckpointInUse`."""
         holders = folder / "lease"
         holders.mkdir(parents=True, exist_ok=True)
         handle = os.open(holders / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -43,7 +43,7 @@ class Lease:
         return cls(folder, handle, _next_number(holders))
 
     def check(self) -> None:
-        """Raise `CheckpointInUse` unless this is still the latest holder."""
+        """Raise `CheckpointInUse` if a later holder exists."""
         latest = max(_numbers(self._folder / "lease"), default=0)
         if self._handle is None or latest != self.number:
             raise CheckpointInUse(

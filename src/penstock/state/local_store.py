@@ -84,7 +84,7 @@ def _unsealed(key: bytes, stored: bytes) -> bytes:
 
 
 def _taken_apart(stored: bytes) -> tuple[bytes, bytes]:
-    """A key that is not stored whole, and the sealed value behind it."""
+    """Split a stored value with an embedded long key into the key and the sealed value."""
     end = 4 + int.from_bytes(stored[:4], "big")
     return stored[4:end], stored[end:]
 
@@ -93,7 +93,7 @@ def _taken_apart(stored: bytes) -> tuple[bytes, bytes]:
 
 
 class WorkingCopy:
-    """A shard's state in file `path`, brought to the version of `chain` and held there until `close`.
+    """A shard's state in file `path`, advanced to the version of `chain` and pinned there until `close`.
 
     Raises `CheckpointDamaged` if a file of the chain that it needs is not whole.
     """
@@ -117,13 +117,13 @@ class WorkingCopy:
         self._get = self._transaction.get
 
     def rebuild(self) -> None:
-        """Throw the copy away and build it from the files of its chain."""
+        """Discard the copy and rebuild it from its chain's files."""
         self._transaction.abort()
         _throw_away(self._path)
         self._connect()
 
     def load(self, slot: str, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Read the value of a key; None if absent."""
         prefix = self._prefixes.get(slot)
         if prefix is None:
             return None
@@ -135,7 +135,7 @@ class WorkingCopy:
             return self.load(slot, key)
 
     def entries(self) -> Iterator[Entry]:
-        """All entries in order. Raises `AlteredCopy` at one that does not match its checksum."""
+        """Iterate over all entries in order. Raises `AlteredCopy` at one that does not match its checksum."""
         try:
             for name, number in sorted(self._slots.items()):
                 for key, stored in _in_order(self._transaction, number):
@@ -144,7 +144,7 @@ class WorkingCopy:
             raise AlteredCopy from error
 
     def put(self, changes: Iterable[Entry], version: Version) -> None:
-        """Have the changes of a tick in the copy, as `version`, which may or may not be committed.
+        """Write a tick's changes to the copy as `version`, which may or may not be committed later.
 
         They are left out where the copy is not at the version of the chain any more.
         """
@@ -158,11 +158,11 @@ class WorkingCopy:
 
 
 class AlteredCopy(Exception):
-    """A value of a working copy is not the one that was written."""
+    """Checksum mismatch of a value in a working copy."""
 
 
 def _in_order(transaction: Any, slot: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and stored values of a slot, in the order of whole keys."""
+    """Keys and stored values of a slot, ordered by whole keys."""
     prefix = _prefix(slot)
     cursor = transaction.cursor()
     if not cursor.set_range(prefix):
@@ -182,7 +182,7 @@ def _whole(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
 
 
 class _Store:
-    """The file of a working copy, open in this process.
+    """A working copy's file, open in this process.
 
     In `meta` are the numbers of slots by name and the versions of the entries: the present one, the one
     before, and whether `undo` leads back to that: per key the value before, empty where there was none.
@@ -210,7 +210,7 @@ class _Store:
         )
 
     def at_version(self, checkpoint: Path, chain: Chain) -> Any:
-        """A transaction that reads the version of a chain, whatever others write."""
+        """Open a read transaction at a chain's version, isolated from other writers."""
         while True:
             transaction = self._environment.begin(db=self.entry)
             try:
@@ -227,7 +227,7 @@ class _Store:
         return {} if found is None else json.loads(found)
 
     def put(self, changes: Iterable[Entry], chain: Chain, version: Version) -> None:
-        """See `WorkingCopy.put`."""
+        """Implement `WorkingCopy.put`."""
         with self._environment.begin(self.entry, write=True) as transaction:
             if self._undone(transaction, chain) != chain.version:
                 return
@@ -252,7 +252,7 @@ class _Store:
             self._note(transaction, chain.version, None, undo=False)
 
     def _undone(self, transaction: Any, chain: Chain) -> Version | None:
-        """The version of the entries, which is the one before where a chain does not know the last."""
+        """Undo an uncommitted last version if `chain` does not contain it; return the resulting version."""
         at, before, undo = self._version(transaction)
         if not undo or at in chain.versions:
             return at
@@ -267,7 +267,7 @@ class _Store:
         return before
 
     def _apply(self, transaction: Any, changes: Iterable[Entry]) -> list[tuple[bytes, bytes]]:
-        """Change entries; what was there before, by stored keys."""
+        """Apply changes to entries; return the previous values by stored key."""
         numbers = self.slots(transaction)
         known = len(numbers)
         before: list[tuple[bytes, bytes]] = []
@@ -295,7 +295,7 @@ class _Store:
 
 
 def _check_size(environment: Any, path: Path) -> None:
-    """Raise `lmdb.CorruptedError` for a truncated file: to read a missing page would end the process."""
+    """Raise `lmdb.CorruptedError` for a truncated file, whose missing pages would crash the process."""
     pages = environment.info()["last_pgno"] + 1
     if path.stat().st_size < pages * environment.stat()["psize"]:
         raise _lmdb.CorruptedError(f"{path} is shorter than its {pages} pages")
@@ -353,7 +353,7 @@ def _is_file(path: Path, inode: int) -> bool:
 
 @contextmanager
 def _guarded(path: Path) -> Generator[None]:
-    """Alone among all processes that open or remove the file."""
+    """Hold an exclusive inter-process lock for opening or removing the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".guard").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
@@ -371,7 +371,7 @@ def _boot() -> str:
 
 
 class SpillFile:
-    """A scratch file for the values of any number of slots, among the system's temporary files."""
+    """Scratch file for the values of any number of slots, in the system's temporary folder."""
 
     def __init__(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
@@ -384,7 +384,7 @@ class SpillFile:
         self.encode = value_encoder()
 
     def add_slot(self) -> int:
-        """A number for one more slot."""
+        """Allocate a slot and return its number."""
         self._slots += 1
         return self._slots
 
@@ -394,7 +394,7 @@ class SpillFile:
         return None if stored is None else _unsealed(key, stored)
 
     def write(self, slot: int, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Replace values; None removes one."""
+        """Write values; None deletes one."""
         with self._environment.begin(write=True) as transaction:
             prefix = _prefix(slot)
             for key, value in entries:
@@ -430,11 +430,11 @@ class SpilledSlot(LoadedSlot):
         return len(self._live)
 
     def bytes_in_memory(self, estimate: Callable[[dict[Any, Any]], int]) -> int:
-        """Estimate the size of the entries that are in memory."""
+        """Estimate the size of the entries in memory."""
         return estimate(self._live)
 
     def settle(self) -> None:
-        """At the end of a tick, write out the older half of the values in memory if over the limit."""
+        """At the end of a tick, spill the older half of the values if over the limit."""
         hot = self._live
         if len(hot) <= self.hot_entries:
             return

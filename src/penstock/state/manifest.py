@@ -1,4 +1,4 @@
-"""Manifests: what the ticks of a checkpoint are run under.
+"""Manifests: the flow and layout under which a checkpoint's ticks are run.
 
 Each commit names the manifest of its tick. So a change of the flow, or of the number
 of shards, counts from the first commit that was made under it, and going back to an
@@ -26,7 +26,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """shards: in how many parts the state is.
+    """Flow and layout of a checkpoint. shards: number of state shards.
 
     fingerprint: of the flow. description: of it, with the names of its state.
     layout:      where state lies. sinks: what output is written. All three as JSON.
@@ -41,11 +41,11 @@ class Manifest:
     id: str = ""
 
     def of(self, checkpoint: str) -> Manifest:
-        """The same for the checkpoint of an id; of a new one where there is none."""
+        """The manifest with the given checkpoint id, or a new id if it is empty."""
         return replace(self, id=checkpoint or uuid.uuid4().hex)
 
     def write(self, folder: Path, *, durable: bool = True) -> FileRef:
-        """Put it below `folder`, called after its content."""
+        """Write to a file below `folder`, named after its content hash."""
         body = {
             "format": FORMAT, "id": self.id, "shards": self.shards, "fingerprint": self.fingerprint,
             "description": self.description, "layout": self.layout, "sinks": self.sinks,
@@ -65,7 +65,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path, ref: FileRef) -> Manifest:
-        """The manifest that a commit names. Raises `CheckpointDamaged`."""
+        """Read the manifest named by a commit. Raises `CheckpointDamaged`."""
         path = folder / ref.name
         check_file(path, ref)
         body = read_checked(path)
@@ -86,7 +86,7 @@ Bind: TypeAlias = Callable[[Path, Manifest | None, int], Manifest]
 
 
 def exactly(manifest: Manifest) -> Bind:
-    """Go on under `manifest` only where the last commit was made under an equal one."""
+    """Create a `Bind` that requires the last commit's manifest to equal `manifest`."""
 
     def bind(folder: Path, last: Manifest | None, tick: int) -> Manifest:
         if last is None:
@@ -101,7 +101,10 @@ def exactly(manifest: Manifest) -> Bind:
 
 
 def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
-    """A `Bind` that changes nothing, for those who run no flow. Raises `FlowChanged` where nothing is."""
+    """A `Bind` that keeps the last manifest, for tools that run no flow.
+
+    Raises `FlowChanged` where nothing is.
+    """
     if last is None:
         raise FlowChanged(
             f"the checkpoint {folder} has no ticks",
@@ -115,7 +118,7 @@ def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
 def flow_changed(
     folder: Path, why: str, difference: str, where: Sequence[SourceLocation] = ()
 ) -> FlowChanged:
-    """The error for a flow that is not the one of the checkpoint. where: what in it lacks its state."""
+    """Create the error for a flow that does not match the checkpoint. where: operators missing state."""
     return FlowChanged(
         f"the checkpoint {folder} belongs to another flow, or to another version of this one",
         where=where,
@@ -127,7 +130,7 @@ def flow_changed(
 
 
 def check_shards(folder: Path, last: Manifest, shards: int) -> None:
-    """Raises `FlowChanged` for another number of shards than the state is divided in."""
+    """Raise `FlowChanged` if the checkpoint has a different number of shards."""
     if shards != last.shards:
         raise FlowChanged(
             f"the checkpoint {folder} has {last.shards} shards, not {shards}",

@@ -1,4 +1,4 @@
-"""Going back: the ticks after one that is kept are forgotten, as if they had not happened.
+"""Rewind of a checkpoint to an earlier retained tick, discarding all later ones.
 
 State, and positions of sources, become those of that tick, so that the next run reads again what came
 after it. What sinks were given since is theirs: a sink that holds later ticks says so in the next run.
@@ -31,7 +31,7 @@ _SPARKS_LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """tick: the last one now. forgotten: how many came after it. sinks: that may hold these.
+    """Result of a rewind. tick: now the last. forgotten: number of ticks discarded. sinks: possibly ahead.
 
     gone: files that these ticks had read and that are not there any more (Spark's runs note them).
     """
@@ -43,7 +43,7 @@ class Rewound:
 
 
 def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
-    """Go back to `tick`, which must be kept (see `keep_ticks`), while nobody runs the flow.
+    """Rewind to `tick`, which must be retained (see `keep_ticks`), while the flow is not running.
 
     Raises `BadInput` for a tick that is not kept, or whose positions Spark has forgotten;
     `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint. Broken off, it is
@@ -85,14 +85,14 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
 
 
 def check_not_rewinding(folder: Path) -> None:
-    """Raises `CheckpointDamaged` where going back was broken off."""
+    """Raise `CheckpointDamaged` if a rewind was interrupted."""
     tick = _broken_off(folder)
     if tick is not None:
         raise _half_done(folder, tick)
 
 
 def _broken_off(folder: Path) -> int | None:
-    """The tick that somebody began to go back to."""
+    """Target tick of an interrupted rewind, if there is one."""
     mark = folder / _MARK
     return int(read_checked(mark)["tick"]) if mark.exists() else None
 
@@ -114,13 +114,13 @@ def _mark(folder: Path, tick: int) -> None:
 
 
 def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
-    """The names of the sinks that were written in some ticks."""
+    """Names of the sinks written in these commits."""
     manifests = (Manifest.read(folder, commit.manifest) for commit in commits)
     return tuple(dict.fromkeys(sink["name"] for manifest in manifests for sink in manifest.sinks or ()))
 
 
 def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
-    """Files read between two commits that cannot be read again: a run would plan its ticks without them."""
+    """Files read between two commits that no longer exist, so a rerun would plan its ticks without them."""
     for source in sorted(folder.glob("arrived/*/")):
         name = unquote(source.name)
         first, end = (commit.counters.get("arrivals", {}).get(name, 0) for commit in (to, last))
@@ -133,14 +133,14 @@ def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
 
 
 def _batch_of(commit: Commit) -> int:
-    """The last batch of Spark that is in a commit, -1 where there is none."""
+    """Last Spark batch included in a commit; -1 if there is none."""
     positions: Any = commit.positions
     batch = positions.get("batch") if isinstance(positions, dict) else None
     return -1 if batch is None else int(batch)
 
 
 def _check_positions_are_kept(source: Path, tick: int, batch: int) -> None:
-    """Raises `BadInput` where Spark would begin anew, because it no longer knows how far a batch went."""
+    """Raise `BadInput` if Spark has discarded the offsets of a batch and would start over."""
     if batch < 0 or not source.is_dir() or (source / "offsets" / str(batch)).is_file():
         return
     raise BadInput(
@@ -153,7 +153,7 @@ def _check_positions_are_kept(source: Path, tick: int, batch: int) -> None:
 
 
 def _cut_sparks_logs(source: Path, last: int) -> None:
-    """Forget the batches after `last`, the newest first, as Spark has noted them."""
+    """Delete Spark's log entries for batches after `last`, newest first."""
     for log in _SPARKS_LOGS:
         if not (source / log).is_dir():
             continue

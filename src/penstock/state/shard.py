@@ -1,4 +1,4 @@
-"""The state of one shard: slots over a working copy, and the files of what changed."""
+"""State of one shard: slots over a working copy, and the files of their changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ShardState:
-    """Slots at the version of a chain; `finish` writes what changed and gives the next chain.
+    """Slots at a chain's version; `finish` writes the changes and returns the next chain.
 
     checkpoint: the folder that file names are relative to.
     work:       folder of the working copies, local to the host.
@@ -42,7 +42,7 @@ class ShardState:
         }
 
     def finish(self, tick: int, attempt: str, version: int | None = None) -> Chain:
-        """Write the changes as of `tick`; the chain that a commit is to name.
+        """Write the changes as of `tick` and return the chain to commit.
 
         version: the number of what is made, above all before; `tick`, where a tick makes one version only.
 
@@ -69,7 +69,7 @@ class ShardState:
         return self._chain.after(made, news, merged, swallowed)
 
     def advance(self, chain: Chain) -> None:
-        """Go on at `chain`, which has been committed; the slots stay the same objects."""
+        """Continue at `chain`, which has been committed; the slot objects stay the same."""
         if chain != self._chain:
             self._copy.close()
             self._copy = self._open_copy(chain)
@@ -77,7 +77,7 @@ class ShardState:
         self.discard()
 
     def discard(self) -> None:
-        """Forget what was loaded and changed."""
+        """Discard loaded and changed values."""
         for slot in self.slots.values():
             slot.discard()
 

@@ -1,4 +1,4 @@
-"""Skipped files: input that the runs of a checkpoint leave out, by name.
+"""Skipped files: input files excluded from a checkpoint's runs, by name.
 
 A file that cannot be read fails its tick, and the next run meets it again. It may be corrected or
 removed, because a tick that was not committed is planned anew; or be skipped where it must
@@ -24,13 +24,13 @@ _LIST = "skipped.json"
 
 
 def skipped_files(checkpoint: Path) -> frozenset[str]:
-    """The absolute paths of the files that runs of a checkpoint leave out. Raises `CheckpointDamaged`."""
+    """Absolute paths of the files that a checkpoint's runs skip. Raises `CheckpointDamaged`."""
     path = checkpoint / _LIST
     return frozenset(read_checked(path)["files"]) if path.exists() else frozenset()
 
 
 def checkpoint_folder(checkpoint: str | PathLike[str]) -> Path:
-    """The absolute folder of a checkpoint. Raises `BadUri` for a scheme, `BadInput` for another folder."""
+    """Absolute folder of a checkpoint. Raises `BadUri` for a scheme, `BadInput` for another folder."""
     folder = Path(local_path(checkpoint, "checkpoint")).absolute()
     if not (folder / "commit").is_dir():
         raise BadInput(
@@ -42,7 +42,7 @@ def checkpoint_folder(checkpoint: str | PathLike[str]) -> Path:
 
 
 def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
-    """Have the next runs leave out a file; its absolute path. Rows that were read of it before stay.
+    """Exclude a file from later runs; return its absolute path. Rows that were read of it before stay.
 
     Raises `BadUri` for a scheme; `BadInput` for a folder that is no checkpoint and for a file that is not
     there; `CheckpointInUse` while a run is at work.
@@ -61,7 +61,10 @@ def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
 
 
 def unskip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
-    """Have the next runs read a file that was skipped; its absolute path. Raises `BadInput` if it was not."""
+    """Include a skipped file in later runs again; return its absolute path.
+
+    Raises `BadInput` if it was not.
+    """
     folder = checkpoint_folder(checkpoint)
     path = Path(os.path.abspath(file))
     skipped = skipped_files(folder)
@@ -89,7 +92,7 @@ def _change(folder: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -
 
 @contextmanager
 def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
-    """Where the sources of a run are read: an error about a file tells how a later run gets past it."""
+    """Add to errors about unreadable files the command that makes later runs skip them."""
     try:
         yield
     except (BadRow, UnreadableSource) as error:

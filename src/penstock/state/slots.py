@@ -1,8 +1,8 @@
-"""Slots: mappings that load what is asked for and know at the end what changed.
+"""Slots: mappings that load values on demand and track changes.
 
-A large value may be stored in pieces (`divided.py`). Then its entry is a header, which begins with a byte
-that begins no other value, and each piece has an entry of its own: its key is that of the value, the same
-byte, which ends no key, and its number. So the pieces of a value follow it in the order of keys.
+A large value may be stored in chunks (`chunked_values.py`). Then its entry is a header, which begins with a
+byte that begins no other value, and each chunk has an entry of its own: its key is that of the value, the
+same byte, which ends no key, and its number. So the chunks of a value follow it in the order of keys.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NUMBER = Struct(">BI")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the values of a slot are kept.
+    """Storage form of a slot's values.
 
-    thaw:    makes a decoded value mutable again; of one in pieces, each piece. None where it need not be.
-    divides: what is stored in pieces where it is large: the value, if it is a dict or list; or
+    thaw:    makes a decoded value mutable again; of one in chunks, each chunk. None where it need not be.
+    divides: what is stored in chunks where it is large: the value, if it is a dict or list; or
              those of its fields that are, if it is a list of a few fields.
     """
 
@@ -39,7 +39,7 @@ class Form:
 
 
 class LoadedSlot(MutableMapping[Any, Any], ABC):
-    """A slot over a store: a value that is asked for is loaded, and stays in memory for now.
+    """A slot over a store, with values loaded on demand and cached in memory.
 
     In memory None says that the key is known to be absent. There is no iteration:
     nobody may depend on the size of the state.
@@ -53,7 +53,7 @@ class LoadedSlot(MutableMapping[Any, Any], ABC):
 
     @abstractmethod
     def _fetch(self, key: Any) -> Any:
-        """Load the value of a key into memory; None where there is none."""
+        """Load a key's value into memory; None if absent."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         try:
@@ -87,7 +87,7 @@ class LoadedSlot(MutableMapping[Any, Any], ABC):
 
 
 class Slot(LoadedSlot):
-    """The values of one slot that a tick has touched, over a store that holds the rest.
+    """Values of one slot touched by a tick, over a store that holds the rest.
 
     Reading loads a value and remembers its bytes; whatever is in memory at the
     end of the tick and encodes differently has changed, also if it was changed
@@ -147,7 +147,7 @@ class Slot(LoadedSlot):
         return lambda number: load(name, piece_key(key, field, number))
 
     def changes(self) -> Iterator[Entry]:
-        """The entries that differ from the store, in no order."""
+        """Entries that differ from the store, in no order."""
         if self._form.divides != "nothing":
             yield from self._changes_in_pieces()
             return
@@ -174,7 +174,7 @@ class Slot(LoadedSlot):
                 yield self.name, piece, data
 
     def _parts(self, value: Any, key: bytes) -> tuple[bytes | None, dict[bytes, bytes | None]]:
-        """What a value is stored as: its own entry, and those of its pieces that changed."""
+        """Encode a value: its own entry, and the entries of its changed chunks."""
         if value is None:
             return None, {}
         pieces: dict[bytes, bytes | None] = {}
@@ -200,7 +200,7 @@ class Slot(LoadedSlot):
         return Headed(found.header())
 
     def discard(self) -> None:
-        """Forget what was loaded and changed."""
+        """Discard loaded and changed values."""
         self._live.clear()
         self._before.clear()
 
@@ -210,18 +210,18 @@ class Slot(LoadedSlot):
 
 @dataclass(frozen=True, slots=True)
 class Headed:
-    """Stands for a value, or a field of one, whose entries are elsewhere."""
+    """Placeholder for a value or field whose content is stored in chunks."""
 
     header: Header
 
 
 def piece_key(key: bytes, field: int, number: int) -> bytes:
-    """The key of a piece of a value. field: which of it, 0 for the value itself."""
+    """Key of a value's chunk. field: the field it belongs to; 0 for the value itself."""
     return key + _MARK + _NUMBER.pack(field, number)
 
 
 def value_of_header(data: bytes) -> Headed | tuple[Any, ...]:
-    """What a header says: of a value that is in pieces, or of fields of which some are."""
+    """Decode a header: of a divided value, or of a list of fields, some of them divided."""
     kind, told = decode(data[1:])
     if kind == "value":
         return Headed(told)
@@ -229,12 +229,12 @@ def value_of_header(data: bytes) -> Headed | tuple[Any, ...]:
 
 
 def is_piece(key: bytes, whole: bytes) -> bool:
-    """Whether an entry is a piece of the value whose entry has the key `whole`."""
+    """Return whether an entry is a chunk of the value stored under the key `whole`."""
     return len(key) > len(whole) and key.startswith(whole + _MARK)
 
 
 def whole_values(entries: Iterable[tuple[str, bytes, bytes]]) -> Iterator[tuple[str, bytes, Stored]]:
-    """Slot, key and value from the entries of a shard, in their order."""
+    """Group the ordered entries of a shard by value: slot, key, value with its chunks."""
     slot, key = "", b""
     stored: Stored | None = None
     for in_slot, at, data in entries:
@@ -250,7 +250,7 @@ def whole_values(entries: Iterable[tuple[str, bytes, bytes]]) -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A value as its entry and those of its pieces have it."""
+    """A stored value: its entry, and those of its chunks."""
 
     key: bytes
     data: bytes
@@ -258,16 +258,16 @@ class Stored:
 
     @property
     def size(self) -> int:
-        """Bytes of keys and values."""
+        """Total bytes of keys and values."""
         return len(self.key) + len(self.data) + sum(len(k) + len(v) for k, v in self.pieces.items())
 
     def value(self) -> Any:
-        """What it would be stored as if it were small."""
+        """The decoded value, with its chunks joined."""
         return put_together(self.data, self.key, self.pieces)
 
 
 def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
-    """The value of an entry, and of those of its pieces, as it would be stored if it were small."""
+    """Decode a value, joining its chunks."""
     if data[:1] != _MARK:
         return decode(data)
     kept = value_of_header(data)
@@ -281,7 +281,7 @@ def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
 
 
 def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
-    """The keys of the pieces of a value that was stored; none where it is in one."""
+    """Keys of a stored value's chunks; none if it is stored whole."""
     if data is None or data[:1] != _MARK:
         return ()
     kept = value_of_header(data)

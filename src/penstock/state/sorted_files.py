@@ -1,4 +1,4 @@
-"""State files: sorted entries in checked blocks. Nobody looks at one before a commit names it.
+"""State files: sorted entries in checksummed blocks. Nobody looks at one before a commit names it.
 
 An entry is (slot name, encoded key, encoded value or None for a removed key);
 a file holds entries in ascending order of slot and key, each pair once. Layout:
@@ -35,7 +35,7 @@ _MOST_BLOCK_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file as a commit knows it. `name` is relative to the checkpoint folder."""
+    """Reference to a file in a commit. `name` is relative to the checkpoint folder."""
 
     name: str
     size: int
@@ -58,7 +58,7 @@ def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
 
 
 class EntryWriter:
-    """A state file that is being written, entry by entry in their order; `ref` when it is closed."""
+    """Writer of a state file, given entries in order; `ref` is set on close."""
 
     ref: FileRef
 
@@ -80,7 +80,7 @@ class EntryWriter:
             self._write_block()
 
     def extend(self, entries: Iterable[Entry]) -> None:
-        """As `add` of each."""
+        """Add several entries."""
         block, size = self._block, self._size
         for entry in entries:
             block.append(entry)
@@ -112,7 +112,7 @@ class EntryWriter:
 
 
 def make_durable(paths: Collection[Path]) -> None:
-    """Have files, and their names in their folders, on disk."""
+    """Flush files and their folder entries to disk."""
     everything = {*paths, *(path.parent for path in paths)}
     if everything:
         # At once, since a disk is much quicker with ten such wishes than with one after the other.
@@ -121,7 +121,7 @@ def make_durable(paths: Collection[Path]) -> None:
 
 
 def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
-    """The entries of a file that a commit names. Raises `CheckpointDamaged` naming the file.
+    """Read the entries of a file named by a commit. Raises `CheckpointDamaged` naming the file.
 
     The whole file is checked before its first entry is given.
     """
@@ -148,7 +148,7 @@ def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
 
 
 def check_file(path: Path, ref: FileRef) -> None:
-    """Raise `CheckpointDamaged` unless the file is there, whole and unaltered."""
+    """Raise `CheckpointDamaged` if the file is missing, truncated or altered."""
     digest = hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
@@ -175,7 +175,7 @@ def damaged(path: Path, why: str) -> CheckpointDamaged:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -184,7 +184,7 @@ def sync(path: Path) -> None:
 
 
 class _Digesting:
-    """A file with a running digest and size of what was written to it."""
+    """File wrapper that tracks the digest and size of what is written."""
 
     def __init__(self, out: BinaryIO) -> None:
         self.out = out
