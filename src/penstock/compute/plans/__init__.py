@@ -1,4 +1,4 @@
-"""Portable plans: flows as data that anybody may read, never as code to be run.
+"""Portable plans: flows as data, readable by any process and never executed as code.
 
 `encode` makes the plan of a flow, `decode` a flow of a plan; both check all that building a
 flow checks. `servable` refuses flows whose answers are no function of the rows at a time.

@@ -1,4 +1,4 @@
-"""Opaque Python objects in plans: refused, unless both sides allow them; then they travel by value."""
+"""Opaque Python objects in plans: refused unless both sides allow them, then pickled by value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> CallableRefused:
-    """The error for operators that hold Python objects, each with what it is that they hold."""
+    """Create the error for operators that hold Python objects, naming the objects."""
     listed = [called(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
     return CallableRefused(
         f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
@@ -28,7 +28,7 @@ def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> Cal
 
 
 def dumped(objects: Sequence[object]) -> bytes:
-    """Python objects as bytes, by value where they are of the user's own modules.
+    """Pickle Python objects, by value if they are defined in the user's own modules.
 
     Raises `CallableRefused` where what does that is not installed, or cannot.
     """
@@ -50,7 +50,7 @@ def dumped(objects: Sequence[object]) -> bytes:
 
 
 def loaded(data: bytes) -> list[object]:
-    """The objects of a plan. This runs code of whoever made it: only where callables are allowed.
+    """Unpickle the objects of a plan. This runs code of whoever made it: only where callables are allowed.
 
     Raises `BadPlan` for bytes that are no such objects.
     """

@@ -1,4 +1,4 @@
-"""What a call of each function of expressions looks like: how many arguments, and which options.
+"""Signatures of expression functions: number of arguments, and options.
 
 The typing rules of the catalogue take that for granted: expressions are made by methods that
 cannot get it wrong. A plan can.
@@ -17,8 +17,10 @@ from penstock.expr.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class CallSignature:
-    """least, most: arguments, None: any number. step: of what they are a multiple, beyond `least`.
-    options: one test for each.
+    """Valid calls of a function.
+
+    least, most: number of arguments; `most` None: unlimited. step: increment above `least`.
+    options: a test for each.
     """
 
     least: int
@@ -27,7 +29,7 @@ class CallSignature:
     options: tuple[Callable[[object], bool], ...] = ()
 
     def fits(self, arguments: int, options: Sequence[object]) -> bool:
-        """Whether a call can have so many arguments, and these options."""
+        """Return whether a call with this many arguments and these options is valid."""
         if arguments < self.least or (self.most is not None and arguments > self.most):
             return False
         if (arguments - self.least) % self.step or len(options) != len(self.options):

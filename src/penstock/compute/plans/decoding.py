@@ -1,4 +1,4 @@
-"""Plans to flows: each operator built anew, with all the checks of building. Operators to messages."""
+"""Conversion of operators to plan messages and back; decoding repeats all the checks of the flow API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VERSION = 1
 
 
 def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
-    """Encode operators as the body of a plan; `writer` collects the Python objects in them."""
+    """Encode operators as the body of a plan; `writer` collects their Python objects."""
     return pb.Body(version=VERSION, given_ticks=given_ticks, nodes=[node_of(node, writer) for node in nodes])
 
 
@@ -56,7 +56,7 @@ def node_of(node: Node, writer: Writer) -> pb.Node:
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
-    """Decode a plan to a runnable flow, with all the checks of building one.
+    """Decode a plan to a runnable flow, with all the checks of the flow API.
 
     Raises `BadPlan` with the part that is wrong, `MessageTooLarge`, and `CallableRefused` for
     one that carries functions where they are not allowed. Nothing of a plan is run, unless
@@ -85,7 +85,7 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
 
 
 def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[object]) -> None:
-    """Raises `BadPlan` where the flow would be written otherwise: a plan has one form, and one hash."""
+    """Raise `BadPlan` for a non-canonical plan: a flow has exactly one encoding, and one hash."""
     writer = Writer(row_classes=bool(functions))
     again = body_of(flow.nodes, writer, given_ticks=body.given_ticks)
     again.functions = body.functions
@@ -101,7 +101,7 @@ def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[obj
 
 
 class _PlanContext(FlowContext):
-    """An operator of a plan, about to be added. position: of it in the plan, for refusals."""
+    """Context for adding an operator of a plan. position: in the plan, for errors."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _PlanContext(FlowContext):
         self._position.name(name)
 
     def agree(self, columns: Columns) -> None:
-        """Raise `BadPlan` where the plan claims other columns than there are.
+        """Raise `BadPlan` if the plan declares other columns than the operator's output has.
 
         A row class may say that null may be where it cannot be; never that it cannot be where it may.
         """
@@ -132,7 +132,7 @@ class _PlanContext(FlowContext):
         self.need(loose, f"the output has not the columns {self.output}; it has {Schema(columns)}")
 
     def check_closing(self) -> None:
-        """Raise `BadPlan` where what closes a feedback has not its columns."""
+        """Raise `BadPlan` if the input that closes a feedback has other columns."""
         closing, fields = self.input.fields, self.output.fields
         self.need(not isinstance(self.upstream(0), SignalOperator), "a feedback is closed by a signal")
         mine = [(f.name, f.type) for f in fields]
@@ -142,7 +142,7 @@ class _PlanContext(FlowContext):
 
 
 class _Building:
-    """A flow that is being built from a plan."""
+    """A flow under construction from a plan."""
 
     def __init__(self, body: pb.Body, locations: SourceLocations, reader: Reader, limits: PlanLimits) -> None:
         if len(body.nodes) > limits.nodes:
@@ -157,7 +157,7 @@ class _Building:
         self._streams: list[Stream[object]] = []
 
     def flow(self) -> Flow:
-        """The flow, whole and analysed. Raises `BadPlan`."""
+        """Build and analyse the whole flow. Raises `BadPlan`."""
         try:
             for at, node in enumerate(self._body.nodes):
                 with self._position.at(f"operator {at}"):
@@ -181,7 +181,7 @@ class _Building:
         return self._flow
 
     def _compile(self) -> None:
-        """Raise for a flow that cannot run."""
+        """Raise `BadPlan` for a flow that does not compile."""
         try:
             compile_program(self._flow.graph())
         except (SyntaxError, MemoryError, ValueError) as error:
@@ -244,7 +244,7 @@ def _number_of_ports(operator: Operator) -> int:
 
 
 def _check_ports(operator: Operator, context: _PlanContext) -> None:
-    """Raises where an operator of rows reads a signal, or one of signals reads rows."""
+    """Raise `BadPlan` if an operator on rows reads a signal, or one on signals reads rows."""
     if isinstance(operator, Sink):
         return
     wants = isinstance(operator, ValueRows) or (

@@ -1,4 +1,4 @@
-"""From a flow to its plan."""
+"""Encoding of a flow to a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.graph.node import Node
 
 
 def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Plan:
-    """The plan of a flow: equal for equal flows, in every process.
+    """Encode a flow as a plan, byte-identical for equal flows in every process.
 
     The user's lines, the flow's name and the names of operators are no part of its body.
     Python functions are carried along only with `allow_callables`; a plan that has some is
@@ -58,7 +58,7 @@ def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
 
 
 def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
-    """The operators that hold Python objects, each with what they are."""
+    """Operators that hold Python objects, with a description of the objects."""
     found: list[tuple[Node, str]] = []
     for node in nodes:
         writer = Writer()

@@ -1,4 +1,4 @@
-"""Expressions and schemas by themselves: predicates of peeks, descriptions of collections."""
+"""Standalone encoding of expressions and schemas, for peek predicates and collection descriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.expr.types import BOOL, Schema
 
 
 def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> bytes:
-    """An expression over rows of `schema` as bytes; equal for equal expressions.
+    """Encode an expression over rows of `schema`; equal expressions give equal bytes.
 
     Raises what `penstock.expr.check.check` raises, and `MessageTooLarge`.
     """
@@ -30,7 +30,7 @@ def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> b
 
 
 def decode_expr(data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS) -> Expr:
-    """The expression, checked against the rows. Raises `BadPlan` and `MessageTooLarge`."""
+    """Decode an expression and check it against the schema. Raises `BadPlan` and `MessageTooLarge`."""
     message = pb.Expr()
     parse(message, data, "the expression", limits)
     with _refused("the expression"):
@@ -44,7 +44,7 @@ def decode_expr(data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS) -> 
 def predicate_of(
     data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS
 ) -> Callable[[tuple[Any, ...]], bool | None]:
-    """What an encoded condition says of a row of `schema`: true, false, or None for null.
+    """Compile an encoded condition to a predicate on rows of `schema`, with None for null.
 
     The function raises `EvaluationError` for a row on which the condition fails to evaluate.
     Raises `BadPlan` for what is no condition over such rows, and `MessageTooLarge`.
@@ -58,12 +58,12 @@ def predicate_of(
 
 
 def schema_to_bytes(schema: Schema) -> bytes:
-    """The columns of rows as bytes, without the class that users see them as. Raises `BadPlan`."""
+    """Encode a schema, without its row class. Raises `BadPlan`."""
     return Writer().schema(schema).SerializeToString(deterministic=True)
 
 
 def schema_from_bytes(data: bytes, *, limits: PlanLimits = LIMITS) -> Schema:
-    """The schema of `schema_to_bytes`. Raises `BadPlan` and `MessageTooLarge`."""
+    """Decode a schema encoded by `schema_to_bytes`. Raises `BadPlan` and `MessageTooLarge`."""
     message = pb.Schema()
     parse(message, data, "the schema", limits)
     with _refused("the schema"):
@@ -75,7 +75,7 @@ def schema_from_bytes(data: bytes, *, limits: PlanLimits = LIMITS) -> Schema:
 
 @contextmanager
 def _refused(what: str) -> Generator[None]:
-    """Inside, whatever is wrong with what was read is a `BadPlan`."""
+    """Convert any error inside this block to `BadPlan`."""
     try:
         yield
     except BadPlan:

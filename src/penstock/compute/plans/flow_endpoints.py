@@ -1,4 +1,4 @@
-"""Where rows enter a flow and leave it; and the flow of a subscription."""
+"""Sources and sinks of servable flows, and the identity flow of a subscription."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUT, OUTPUT = "input", "output"
 
 @dataclass(frozen=True, slots=True)
 class FlowSource:
-    """A source of a flow. append: its rows are only ever added."""
+    """A source of a flow. append: whether its rows are never retracted."""
 
     name: str
     schema: Schema
@@ -25,7 +25,7 @@ class FlowSource:
 
 @dataclass(frozen=True, slots=True)
 class FlowSink:
-    """A sink of a flow. append: its rows are never taken back, as far as is known of the flow."""
+    """A sink of a flow. append: whether its rows are known never to be retracted."""
 
     name: str
     schema: Schema
@@ -33,14 +33,14 @@ class FlowSink:
 
 
 def sources_of(flow: Flow) -> tuple[FlowSource, ...]:
-    """The sources of a servable flow, in the order of writing."""
+    """Sources of a servable flow, in order of declaration."""
     graph = flow.graph()
     operators = (graph.nodes[node].operator for node in graph.sources.values())
     return tuple(FlowSource(o.name, o.schema, o.append) for o in operators if isinstance(o, Source))
 
 
 def sinks_of(flow: Flow) -> tuple[FlowSink, ...]:
-    """The sinks of a servable flow, in the order of writing."""
+    """Sinks of a servable flow, in order of declaration."""
     graph = flow.graph()
     facts = find_facts(graph)
     nodes = ((name, graph.nodes[node]) for name, node in graph.sinks.items())
@@ -48,7 +48,7 @@ def sinks_of(flow: Flow) -> tuple[FlowSink, ...]:
 
 
 def identity_flow(schema: Schema, append: bool = False) -> Flow:
-    """The flow of a subscription: the source `INPUT`, whose rows leave as they are at the sink `OUTPUT`.
+    """The flow of a subscription: copies rows from the source `INPUT` to the sink `OUTPUT`.
 
     append: whether rows are only ever added.
     """

@@ -1,4 +1,4 @@
-"""Limits on the size of plans: on what a process reads, builds and compiles for others."""
+"""Size limits of the plans that a process reads, builds and compiles for its clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMITS = PlanLimits()
 
 
 def check_size(what: str, size: int, limit: int) -> None:
-    """Raise `MessageTooLarge` if `size` is above `limit`; `what` names it, with its article."""
+    """Raise `MessageTooLarge` if `size` exceeds `limit`; `what` names the content, with its article."""
     if size > limit:
         raise MessageTooLarge(
             f"{what} has {size} bytes, more than the {limit} allowed",

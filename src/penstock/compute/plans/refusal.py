@@ -11,7 +11,7 @@ _LONGEST_NAME = 1_000
 
 
 class Position:
-    """Current position in a plan, for errors: its parts from the outside in.
+    """Current position in a plan, for errors: its parts, outermost first.
 
     >>> position = Position()
     >>> with position.at("operator 3"), position.at("columns"):
@@ -24,7 +24,7 @@ class Position:
 
     @contextmanager
     def at(self, part: str) -> Generator[None]:
-        """Enter `part` of the present position."""
+        """Enter `part` of the current position."""
         self._parts.append(part)
         yield
         # Not after an exception: its error needs the position.
@@ -34,13 +34,13 @@ class Position:
         return ", ".join(self._parts)
 
     def name(self, text: str) -> str:
-        """Check the name of a column, a source or a sink. Raises `BadPlan` for text that cannot be one."""
+        """Check the name of a column, source or sink. Raises `BadPlan` for text that cannot be one."""
         if not text or len(text) > _LONGEST_NAME or any(c < " " for c in text):
             raise self.refuse(f"{text[:40]!r} is no name")
         return text
 
     def refuse(self, what: str, why: str = "") -> BadPlan:
-        """The error for a mistake at this position."""
+        """Create the error for a mistake at this position."""
         part = str(self)
         return BadPlan(
             f"{what} in {part}" if part else what,

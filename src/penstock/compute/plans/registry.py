@@ -1,4 +1,4 @@
-"""The closed registers of plans: all that a plan can name, by the names that it has there.
+"""Closed registries of plans: everything that a plan can refer to, by name.
 
 Nothing is looked up in any other way: what is not here cannot be in a plan. A name, once
 given, is never given to something else. Fields of records are those of the classes, by
@@ -281,13 +281,13 @@ FUNCTION_NAMES: Mapping[Callable[..., object], str] = _names(FUNCTIONS)
 
 @cache
 def fields_of(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a record, in order."""
+    """Fields of a record, in order."""
     return dataclasses.fields(cls)
 
 
 @cache
 def hints_of(cls: type[Any]) -> Mapping[str, Any]:
-    """What may stand in each field of a record, as type hints."""
+    """Type hints of a record's fields."""
     return typing.get_type_hints(cls, localns=_HINTED)
 
 

@@ -1,4 +1,4 @@
-"""Which flows can be served: those whose answers at a time are a function of the rows that are there then."""
+"""Servability of flows: whether the answer at a time is a function of the input at that time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def servable(flow: Flow) -> None:
-    """Raises `NotServable` for a flow that cannot be served, with the first operator that is in the way.
+    """Raise `NotServable` for a flow that cannot be served, naming the first offending operator.
 
     Raises what `Flow.graph` and `analyse` raise, too.
     """
@@ -39,7 +39,7 @@ def servable(flow: Flow) -> None:
 
 
 def why_not(operator: Operator) -> Unservable | None:
-    """Why a flow with this operator cannot be served; None where it does not stand in the way."""
+    """Reason why a flow with this operator cannot be served; None if the operator is servable."""
     return operator.unservable() or (OF_A_TICK if operator.depends_on_cut() else None)
 
 
@@ -54,7 +54,7 @@ def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:
 
 
 def _check_columns(graph: FlowGraph) -> None:
-    """Raises `NotServable` where rows that are stored or sent may hold what cannot be."""
+    """Raise `NotServable` if stored or sent rows have a column of any Python type."""
     for node_id in (*graph.sources.values(), *graph.sinks.values()):
         node = graph.nodes[node_id]
         if column := _any_column(node.schema):

@@ -1,4 +1,4 @@
-"""The user's lines in plans: for people, and no part of what a flow is."""
+"""Source locations in plans: shown to users, and not part of a flow's identity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_NAME = 200
 
 
 def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
-    """Where operators were written, and what the user called them. Of files, only the names travel."""
+    """Encode source locations and user-given names of operators. Of files, only the names travel."""
     named = [_text(file_name(node.location.file)) for node in nodes]
     files = {file: at for at, file in enumerate(dict.fromkeys(named))}
     places = [
@@ -37,13 +37,13 @@ def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
 
 
 def _given_name(node: Node) -> str:
-    """The name that the user gave to an operator, if it does not have one of its own."""
+    """User-given name of an operator, unless the name is part of the operator."""
     own = isinstance(node.operator, Source | SignalSource | Sink)
     return node.name if is_named(node) and not own else ""
 
 
 def _printable(text: str) -> str:
-    """What may be shown to people: on one line, and not too long."""
+    """Sanitise text for display: printable characters only, of limited length."""
     return "".join(c for c in text[:_LONGEST_NAME] if c.isprintable())
 
 
@@ -71,11 +71,11 @@ class SourceLocations:
 
     @property
     def flow(self) -> str:
-        """The name of the flow."""
+        """Name of the flow."""
         return _printable(self._message.flow) or "plan"
 
     def location(self, node: int) -> SourceLocation:
-        """Where an operator was written."""
+        """Source location of an operator."""
         if node >= self._count:
             return SourceLocation("<plan>", node)
         found = self._message.places[node]
@@ -84,5 +84,5 @@ class SourceLocations:
         return SourceLocation(elsewhere(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
-        """What the user called an operator, if so."""
+        """User-given name of an operator, if there is one."""
         return (_printable(self._message.places[node].name) or None) if node < self._count else None

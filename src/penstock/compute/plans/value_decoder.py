@@ -1,4 +1,4 @@
-"""From messages to what a flow is made of: nothing is believed, and nothing is looked up but in registers."""
+"""Decoding of plan messages to operator values: input is untrusted, and names resolve in registries only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def fits(value: object, hint: Any) -> bool:
-    """Whether a value is what an annotation says; of numbers and text exactly that, no subclass."""
+    """Return whether a value has exactly the annotated type; subclasses of numbers and text do not count."""
     if hint is object:
         return _is_plain(value)
     if hint is None or hint is type(None):
@@ -60,7 +60,7 @@ def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether it is a value that users give, not a part of an operator."""
+    """Return whether a value is user data rather than part of an operator."""
     if isinstance(value, tuple | frozenset):
         return all(map(_is_plain, cast("tuple[object, ...]", value)))
     parts = type(value) in RECORD_NAMES or type(value) in CHOICE_NAMES
@@ -77,7 +77,10 @@ thousands that have the same would keep who makes a set of them busy for minutes
 
 
 def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
-    """Fill `message` from bytes. Raises `MessageTooLarge`, and `BadPlan` for bytes that are none such."""
+    """Parse a protobuf message from bytes.
+
+    Raises `MessageTooLarge`, and `BadPlan` for bytes that are none such.
+    """
     check_size(what, len(data), limits.size)
     try:
         message.ParseFromString(data)
@@ -91,7 +94,7 @@ def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
 
 
 class Reader:
-    """Reads values. Raises `BadPlan` for what cannot be one, naming the part.
+    """Decoder of values. Raises `BadPlan` for what cannot be one, naming the part.
 
     functions: the opaque objects that came along.
     """
@@ -106,14 +109,14 @@ class Reader:
     # -- values ----------------------------------------------------------------------------------
 
     def value(self, value: pb.Value) -> Any:
-        """Any value that an operator holds."""
+        """Decode any operator value."""
         kind = value.WhichOneof("kind")
         if kind is None:
             raise self.position.refuse("a value is missing")
         return _READ[kind](self, getattr(value, kind))
 
     def record(self, record: pb.Record) -> Any:
-        """Something with named fields, of the types that these have."""
+        """Decode a record, whose fields must have their declared types."""
         cls = RECORDS.get(record.name)
         if cls is None:
             raise self.position.refuse(f"{record.name!r} is not known")
@@ -206,7 +209,7 @@ class Reader:
     # -- expressions -------------------------------------------------------------------------------
 
     def expr(self, expr: pb.Expr) -> Expr:
-        """An expression, well formed; types are checked where there are rows."""
+        """Decode a well-formed expression; its types are checked against a schema later."""
         self._terms += len(expr.terms)
         if self._terms > self._limits.terms:
             raise self.position.refuse(f"there are more than {self._limits.terms} terms of expressions")
@@ -254,7 +257,7 @@ class Reader:
     # -- types -------------------------------------------------------------------------------------
 
     def schema(self, schema: pb.Schema) -> Schema:
-        """The columns of a stream."""
+        """Decode the columns of a stream."""
         fields = self._fields(schema.fields, 0)
         if schema.scalar and len(fields) != 1:
             raise self.position.refuse("rows that are single values have not one column")
@@ -282,7 +285,7 @@ class Reader:
         return read
 
     def type(self, type: pb.Type, nesting: int = 0) -> DataType:
-        """The type of a column."""
+        """Decode the type of a column."""
         if nesting > self._limits.nesting:
             raise self.position.refuse(f"types are nested more than {self._limits.nesting} deep")
         kind = type.WhichOneof("kind")

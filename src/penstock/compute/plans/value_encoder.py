@@ -1,4 +1,4 @@
-"""From what a flow is made of to messages. Equal things become equal bytes, in every process."""
+"""Encoding of operator values to plan messages. Equal things become equal bytes, in every process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CONSTANTS: tuple[type[Any], ...] = (bool, int, float, str, bytes, datetime, dat
 
 
 class Writer:
-    """Writes values, and notes the Python objects that have no portable form.
+    """Encoder of values, which collects Python objects without a portable form.
 
     functions:   these objects, in the order in which they were met; empty in what anybody may read.
     row_classes: whether the classes that functions see rows as are among them.
@@ -61,7 +61,7 @@ class Writer:
     # -- values ----------------------------------------------------------------------------------
 
     def value(self, value: object) -> pb.Value:
-        """Any value that an operator holds."""
+        """Encode any operator value."""
         kind = cast("type[Any]", type(value))
         if kind in RECORD_NAMES:
             return pb.Value(record=self.record(value))
@@ -82,7 +82,7 @@ class Writer:
         return pb.Value(function=self._function(value))
 
     def record(self, value: object) -> pb.Record:
-        """Something with named fields."""
+        """Encode a record with named fields."""
         members: list[pb.Member] = []
         for field in fields_of(type(value)):
             held = getattr(value, field.name)
@@ -102,7 +102,7 @@ class Writer:
     # -- expressions -------------------------------------------------------------------------------
 
     def expr(self, expr: Expr) -> pb.Expr:
-        """An expression, in postfix order."""
+        """Encode an expression in postfix order."""
         terms: list[pb.Term] = []
         waiting: list[Expr] = [expr]
         # Last arguments first, then turned round: trees may be deeper than Python's stack.
@@ -138,7 +138,7 @@ class Writer:
     # -- types -------------------------------------------------------------------------------------
 
     def schema(self, schema: Schema) -> pb.Schema:
-        """The columns of a stream."""
+        """Encode the columns of a stream."""
         # The class of a scalar adds nothing to its column.
         row_class = 0 if schema.scalar else self._row_class(schema.row_class)
         return pb.Schema(fields=self._fields(schema.fields), scalar=schema.scalar, row_class=row_class)
@@ -151,7 +151,7 @@ class Writer:
 
     @singledispatchmethod
     def type(self, type: DataType) -> pb.Type:
-        """The type of a column."""
+        """Encode the type of a column."""
         if PLAIN_TYPES.get(str(type)) != type:
             raise self.position.refuse(f"{type} is no type that can travel")
         return pb.Type(plain=str(type))
@@ -170,7 +170,7 @@ class Writer:
         return pb.Type(list=pb.ListType(element=self.type(type.element), nullable=type.nullable))
 
     def text(self, text: str) -> str:
-        """Text as a message can hold it. Raises `BadPlan` for text that is no Unicode."""
+        """Validate text for use in a message. Raises `BadPlan` for text that is no Unicode."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -186,12 +186,12 @@ class Writer:
 
 
 def _in_order(value: pb.Value) -> bytes:
-    """What members of sets are sorted by."""
+    """Sort key for the members of sets."""
     return value.SerializeToString(deterministic=True)
 
 
 def is_default(field: dataclasses.Field[Any], value: object) -> bool:
-    """Whether a field has its default value."""
+    """Return whether a field has its default value."""
     default = field.default
     if default is dataclasses.MISSING or type(value) is not type(default):
         return False
@@ -206,7 +206,7 @@ def _is_known(value: Callable[..., object]) -> bool:
 
 
 def _constant(value: object) -> object:
-    """A constant without what a subclass of its type adds to it."""
+    """Convert a constant of a subclass to its base type."""
     if type(value) in _PLAIN:
         return value
     for kind in _CONSTANTS:
