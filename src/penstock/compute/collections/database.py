@@ -1,4 +1,4 @@
-"""What collections need of a database with SQL: transactions of three kinds, and a few statements."""
+"""Interface of SQL databases for collections: three kinds of transactions, and a few statements."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ Stored: TypeAlias = tuple[int, int, int, int, bytes]
 class Transaction(ABC):
     @abstractmethod
     def run(self, sql: str, *values: Any) -> list[Any]:
-        """The rows of a statement with parameters $1, $2, ... Raises `StoreUnavailable`, `StoreDamaged`."""
+        """Execute a statement with parameters $1, $2, ... and return its rows.
+
+        Raises `StoreUnavailable`, `StoreDamaged`.
+        """
 
     @abstractmethod
     def insert(self, updates: Iterable[Stored]) -> None:
-        """Add lines to `penstock_updates`."""
+        """Insert rows into `penstock_updates`."""
 
     @abstractmethod
     def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
-        """Weights and rows of the updates that have one of these hashes."""
+        """Weights and rows of the updates with any of these hashes."""
 
     @abstractmethod
     def remove(self, places: Sequence[int]) -> None:
-        """Remove updates."""
+        """Delete the updates at these places."""
 
     @abstractmethod
     def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
-        """Change weights: each with the place of its update."""
+        """Set the weights of updates, given with their places."""
 
 
 class Database(ABC):
-    """The tables `penstock_collections` and `penstock_updates` (see `sql_tables`), there from the beginning.
+    """Database with the tables `penstock_collections` and `penstock_updates` (see `sql_tables`).
 
     location: for errors; without secrets.
     """
@@ -43,20 +46,20 @@ class Database(ABC):
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Transaction]:
-        """One writer at a time, committed durably at the end, rolled back by an exception."""
+        """Begin the only write transaction: committed durably at the end, rolled back by an exception."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Transaction]:
-        """Sees one moment; to be left soon."""
+        """Begin a short read transaction on a consistent snapshot."""
 
     @abstractmethod
     def moment(self) -> AbstractContextManager[Transaction]:
-        """Sees one moment, however long it takes, beside all the others."""
+        """Begin a read transaction of any length on a consistent snapshot, concurrent with all others."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """See `Collections.wait`."""
+        """Wait for changes; see `Collections.wait`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""

@@ -1,4 +1,4 @@
-"""Collections in a Delta table, which other programs can read, too.
+"""Collections in a Delta table, readable by other programs too.
 
 An append is one commit of the table, made at exactly the version that follows the one in which its
 expected uppers were found: if anybody else commits in between, it is looked at again. So
@@ -68,7 +68,7 @@ class _Record:
 
 
 class DeltaCollections(Collections):
-    """A store in a Delta table, which is made if it is missing: in a folder, or wherever `deltalake` can.
+    """A store in a Delta table, created if missing: in a folder, or anywhere `deltalake` supports.
 
     An append costs some ten milliseconds, since it makes files; meant for large and seldom ones. What it
     writes is safe from the end of processes; when it reaches the disk is the file system's matter.
@@ -87,7 +87,7 @@ class DeltaCollections(Collections):
     # -- which there are ------------------------------------------------------------------------
 
     def _known(self) -> dict[Id, tuple[int, bytes]]:
-        """Numbers and descriptions by id, at the version at hand."""
+        """Numbers and descriptions of collections by id, at the current version."""
         files = self._table.files(_CATALOGUE)
         if files != self._catalogue[0]:
             sums = Sums(RowCodec(), self._table.path)
@@ -138,7 +138,7 @@ class DeltaCollections(Collections):
         return table_of(_CATALOGUE, RowCodec().changes(append))
 
     def _sweep(self) -> bool:
-        """Remove what belongs to no collection, or to one that can no longer be read."""
+        """Delete the files of dropped or unreadable collections."""
         there = {number: id for id, (number, _) in self._known().items()}
         for number in self._table.numbers():
             if number not in there and number != _CATALOGUE:
@@ -158,7 +158,7 @@ class DeltaCollections(Collections):
     # -- writing --------------------------------------------------------------------------------
 
     def _try(self, attempt: Callable[[], bool]) -> None:
-        """Until it has made the next version of the newest one, or has found that it need not."""
+        """Retry an attempt on the newest version until it commits or turns out to be unnecessary."""
         for tries in range(_TRIES):
             with self._lock:
                 self._table.refresh()
@@ -192,7 +192,7 @@ class DeltaCollections(Collections):
         )
 
     def _counts(self, number: int, before: Sequence[Change], keys: Collection[bytes]) -> Mapping[bytes, int]:
-        """How often rows are there, by key, after changes that come before."""
+        """Multiplicities of rows by key, after pending changes."""
         codec = RowCodec()
         counts: dict[bytes, int] = defaultdict(int)
         for weight, row in with_hashes(self._table, self._table.files(number), map(hash_of, keys)):

@@ -1,4 +1,4 @@
-"""Rows in the files of a Delta table: what an append writes, and sums of them by row."""
+"""Rows in the files of a Delta table: the content of an append, and sums by row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH = 50_000
 
 
 def table_of(number: int, changes: Sequence[Change]) -> ArrowTable:
-    """What an append writes for one collection."""
+    """Convert one collection's changes in an append to an Arrow table."""
     return pa.table(
         [
             [number] * len(changes),
@@ -33,7 +33,7 @@ def up_to(batch: ArrowBatch, file: File, time: int) -> ArrowBatch:
 
 
 def several(table: Table, files: Iterable[File], time: int) -> set[int]:
-    """The hashes that several updates up to a time have in common."""
+    """Hashes shared by several updates up to a time."""
     chunks = [
         up_to(batch, file, time).column("hash")
         for file in files
@@ -44,7 +44,7 @@ def several(table: Table, files: Iterable[File], time: int) -> set[int]:
 
 
 def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Weights and rows of the updates that have one of these hashes."""
+    """Weights and rows of the updates with any of these hashes."""
     wanted = pa.array(list(hashes), pa.int64())
     for file in files:
         for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
@@ -53,7 +53,7 @@ def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> I
 
 
 class Sums:
-    """How often rows are there, of which several updates are added up; by what equal rows have in common."""
+    """Multiplicities of rows, summed over updates by row key."""
 
     def __init__(self, codec: RowCodec, location: str) -> None:
         self._codec = codec
@@ -71,7 +71,7 @@ class Sums:
         return ((self._rows[key][0], count) for key, count in self._counts.items() if count)
 
     def changes(self, time: int) -> list[Change]:
-        """As updates at one time. Weights of more than 63 bits are split."""
+        """Convert the sums to updates at one time. Weights of more than 63 bits are split."""
         return [
             Change(time, key, self._rows[key][1], part)
             for key, count in self._counts.items()
@@ -87,7 +87,7 @@ def _parts(count: int) -> Iterator[int]:
 
 
 def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) -> ArrowTable:
-    """The updates of the files as one table: at the last of their times, each row once."""
+    """Merge the updates of files into one table: at their last time, each row once."""
     time = files[-1].last
     shared = several(table, files, time)
     sums = Sums(codec, table.path)
@@ -117,9 +117,11 @@ FEW = 8
 
 
 def to_merge(files: Sequence[File], since: int) -> list[File]:
-    """The files to merge now: the newest that the since allows to, back to one that is much larger than they
-    are together, so that each update is merged a few times only, however long the past. Files that share a
-    time stay together."""
+    """Choose the files to merge now.
+
+    They are the newest ones up to the since, back to one much larger than their total, so that each update is
+    merged a few times only, however long the history. Files that share a time stay together.
+    """
     ready = [file for file in files if file.last <= since]
     run: list[File] = []
     rows = 0

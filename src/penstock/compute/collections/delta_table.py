@@ -1,4 +1,4 @@
-"""The Delta table that holds collections: its files, its frontiers, and commits at one exact version.
+"""Delta table that holds collections: its files, frontiers, and commits at an exact version.
 
     collection  int64   the number of the collection; the table is partitioned by it
     time, weight        int64
@@ -66,7 +66,7 @@ class File:
 
 
 class Table:
-    """The table as it was at the last `refresh`. Made if it is missing."""
+    """The table as of the last `refresh`. Made if it is missing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class Table:
 
     @contextmanager
     def translated_errors(self) -> Generator[None]:
-        """Errors of the package as ours."""
+        """Convert `deltalake` errors to ours."""
         try:
             yield
         except _DAMAGE as error:
@@ -128,16 +128,16 @@ class Table:
         return Frontier(None if time == _END else time)
 
     def last_number(self) -> int:
-        """The highest number that a collection ever had."""
+        """Highest number ever assigned to a collection."""
         with self.translated_errors():
             return self._table.transaction_version(LAST_NUMBER) or 0
 
     def numbers(self) -> list[int]:
-        """Of all collections that have files."""
+        """Numbers of the collections that have files."""
         return sorted(self._by_number())
 
     def files(self, number: int) -> list[File]:
-        """The files of a collection, by time: two have at most one time in common."""
+        """Files of a collection, ordered by time; consecutive files overlap in at most one time."""
         return self._by_number().get(number, [])
 
     def _by_number(self) -> dict[int, list[File]]:
@@ -163,7 +163,7 @@ class Table:
         return found
 
     def batches(self, file: File, columns: list[str], most: int) -> Iterator[ArrowBatch]:
-        """The rows of a file, in the order in which they were written."""
+        """Read the rows of a file in the order of writing."""
         with self.translated_errors(), self._files_of.open_input_file(file.path) as source:
             reader = parquet.ParquetFile(source)
             yield from reader.iter_batches(batch_size=most, columns=columns)
@@ -177,7 +177,7 @@ class Table:
         *,
         instead_of: str | None = None,
     ) -> bool:
-        """Make the next version; False where somebody else has made it, and nothing was written.
+        """Commit the next version; return False, without writing, if another process has.
 
         frontiers: new ones, by kind and number. instead_of: a condition on what the rows replace.
         """
@@ -219,7 +219,7 @@ class Table:
             self._table.cleanup_metadata()
 
     def next_is_there(self) -> bool:
-        """Whether there is a version after this one. Cheap for a folder of this machine."""
+        """Return whether a version after this one exists. Cheap for a folder of this machine."""
         if scheme_of(self.path):
             seen = self.version
             self.refresh()

@@ -1,4 +1,4 @@
-"""Following a collection: all its changes from a time on, once each, without a gap."""
+"""Listening to a collection: all its changes from a time on, exactly once and without gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.compute.protocol.responses import Update
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Some more changes, by time, none before `lower`. Now all before `upper` have been returned.
+    """Next changes, ordered by time, none before `lower`. Now all before `upper` have been returned.
 
     Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
     time, and the next part, whose `lower` is this `upper`, goes on with them. Else all are before `upper`.
@@ -26,7 +26,7 @@ class ChangeBatch:
 
 
 class Listen:
-    """The changes of a collection from `lower` on, in parts that follow each other without gap or overlap.
+    """Changes of a collection from `lower` on, in consecutive batches without gaps or overlaps.
 
     chunk: how many updates a part has at most.
 
@@ -56,7 +56,7 @@ class Listen:
         self._upper = lower
 
     def next(self, upper: Frontier | None = None) -> ChangeBatch | None:
-        """What comes next, up to `upper` at most; None if there is nothing new.
+        """Read the next batch, up to `upper` at most; None if there is nothing new.
 
         upper: of the collection, if the caller has just asked for it; it may be higher only at a new reading.
         Raises what `Collections.changes` raises.
@@ -81,7 +81,7 @@ class Listen:
         return ChangeBatch(lower, self.reached, updates)
 
     def _take(self) -> list[Update]:
-        """The next updates. Looks one list ahead, to know the last one."""
+        """Read the next updates. Looks one list ahead, to know the last one."""
         if self._reading is None:
             self._reading = self._open()
             self._ahead = next(self._reading, None)

@@ -1,4 +1,4 @@
-"""Collections in the memory of this process: for tests and the simulator. They outlive their handles only."""
+"""Collections in this process's memory, for tests and the simulator. They outlive their handles only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.state.codec import decode
 
 @dataclass(eq=False, slots=True)
 class _Contents:
-    """One collection.
+    """Content of one collection.
 
     changes: by time. The list only grows; a compaction puts another one in its place.
     counts:  how often each row is there, by key, after all changes.
@@ -62,7 +62,7 @@ class _Contents:
 
 @dataclass(eq=False)
 class Shared:
-    """The store itself, which all handles on it have in common. version: rises with each change."""
+    """The store behind all handles. version: increases with each change."""
 
     changed: Condition = field(default_factory=Condition)
     version: int = 0
@@ -98,7 +98,7 @@ class MemoryCollections(Collections):
 
     @classmethod
     def named(cls, name: str) -> MemoryCollections:
-        """A handle on the store of that name in this process."""
+        """Open a handle on the store with this name in the process."""
         return cls(_NAMED.setdefault(name, Shared()))
 
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
@@ -181,7 +181,7 @@ def _together(counts: Sequence[Mapping[bytes, int]], keys: Iterable[bytes]) -> d
 
 
 def _first_from(changes: list[Change], frontier: Frontier) -> int:
-    """How many changes the frontier has passed."""
+    """Number of changes that the frontier has passed."""
     return len(changes) if frontier.time is None else bisect_left(changes, (frontier.time,))
 
 
@@ -190,7 +190,7 @@ def _first_after(changes: list[Change], time: int) -> int:
 
 
 def _sums(changes: list[Change], at: int) -> list[tuple[Change, int]]:
-    """Each row, as its first change has it, and how often it is there at a time."""
+    """Each row with its multiplicity at a time, represented by its first change."""
     found: dict[bytes, tuple[Change, int]] = {}
     for change in changes[: _first_after(changes, at)]:
         first, count = found.get(change.key, (change, 0))

@@ -1,4 +1,4 @@
-"""Stores by their URIs.
+"""Opening of stores by URI.
 
 sqlite:PATH  or a bare path       one SQLite file
 memory:NAME                       in this process, for tests and the simulator
@@ -26,7 +26,7 @@ Opener: TypeAlias = Callable[[], Collections]
 
 
 def open_collections(uri: str) -> Collections:
-    """The store that a URI names, made if it is missing.
+    """Open the store at a URI, creating it if missing.
 
     Raises what `check_collections` and the store raise.
     """
@@ -34,7 +34,7 @@ def open_collections(uri: str) -> Collections:
 
 
 def check_collections(uri: str) -> None:
-    """Check a URI without touching its store.
+    """Validate a URI without accessing its store.
 
     Raises `BadUri` where it names none, and `BadInput` where a package for it is missing.
     """

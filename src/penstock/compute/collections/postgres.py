@@ -1,4 +1,4 @@
-"""Collections in PostgreSQL: two tables of one schema, which any number of processes may use."""
+"""Collections in PostgreSQL: two tables of one schema, shared by any number of processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DECISION_SECONDS = 20.0
 
 
 class PostgresCollections(SqlCollections):
-    """A store in two tables, which are made if they are missing.
+    """A store in two tables, created if missing.
 
     url: postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA; the schema must exist; where it is not given it
         is the first of the server's search path. The password is best given in PGPASSWORD, or in the file
@@ -52,7 +52,7 @@ class PostgresCollections(SqlCollections):
 
 
 class PostgresDatabase(Database):
-    """Connections: one to write, one to read a little, one to be notified, and one for each long reading."""
+    """Connections: one for writing, one for short reads, one for notifications, and one per long read."""
 
     def __init__(self, location: Location) -> None:
         self.location = str(location)
@@ -111,7 +111,7 @@ class PostgresDatabase(Database):
                 raise
 
     def _committed(self, number: str, lost: StoreUnavailable) -> bool:
-        """Whether a transaction was committed whose answer was lost."""
+        """Return whether a transaction committed although the connection broke before the reply."""
         until = time.monotonic() + _DECISION_SECONDS
         while time.monotonic() < until:
             try:
@@ -169,7 +169,7 @@ def _reading(connection: Connection) -> Generator[Transaction]:
 
 
 class Notifications:
-    """A connection, made when first it is waited, that hears when a writer has committed."""
+    """A connection, opened at the first wait, that is notified of commits."""
 
     def __init__(self, location: Location) -> None:
         self._connection = Connection(location)

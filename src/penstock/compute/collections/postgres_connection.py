@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is made when it is needed, and made again when it was lost."""
+"""Connection to PostgreSQL, opened on demand and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """schema: where the tables are; None: the first of the server's search path."""
+    """Server and schema of the tables. schema: None means the first of the server's search path."""
 
     server: Server
     schema: str | None
 
     @classmethod
     def of(cls, url: str) -> Location:
-        """Of `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA&sslmode=...`, as `Server.of` reads it.
+        """Parse `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA&sslmode=...`, as `Server.of` does.
 
         A password that is neither in it nor in PGPASSWORD is looked for in the file that PGPASSFILE names,
         else in ~/.pgpass. Raises `BadUri`, `BadInput` for a file that others may read.
@@ -53,7 +53,7 @@ class Location:
 
 
 def _password(server: Server) -> str | None:
-    """From the password file, whose lines are host:port:database:user:password with * for any."""
+    """Look up the password file, with lines host:port:database:user:password and * for any."""
     path = os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")
     try:
         with open(path, encoding="utf-8") as file:
@@ -90,7 +90,7 @@ _SETTINGS = (
 
 
 class Connection(Transaction):
-    """One connection. idle: how long it may do nothing within a transaction, which holds up others."""
+    """A connection. idle: limit on idle time within a transaction, which blocks others."""
 
     def __init__(self, location: Location, idle: str = "30s") -> None:
         self._location = location
@@ -100,7 +100,7 @@ class Connection(Transaction):
 
     @property
     def lost(self) -> bool:
-        """Whether there is no connection, or no more."""
+        """Return whether the connection is not open, or no longer."""
         return self._wire is None
 
     @property
@@ -222,7 +222,7 @@ class Connection(Transaction):
     # -- errors ---------------------------------------------------------------------------------
 
     def _translated_errors(self, do: Callable[[], T]) -> T:
-        """Its result. Hangs up where it cannot be known what the server will send next."""
+        """Call a function, converting database errors. The connection is closed if its state is unknown."""
         try:
             return do()
         except DatabaseError as error:
@@ -251,7 +251,7 @@ class Connection(Transaction):
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines in chunks of some size: each is sent by itself."""
+    """Join lines into chunks of limited size for sending."""
     chunk = bytearray()
     for line in lines:
         chunk += line

@@ -1,4 +1,4 @@
-"""pyarrow without type stubs: to the type checker each of its modules is `Any`."""
+"""pyarrow without type stubs: the type checker sees each of its modules as `Any`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store of collections refuses, in the same words."""
+"""Errors common to all stores of collections, with the same wording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unknown(id: Id) -> UnknownName:
 
 
 def is_valid_collection_id(id: Id) -> bool:
-    """Whether every store can keep it as a name."""
+    """Return whether every store accepts the id."""
     return 0 < len(id) <= 200 and id.isprintable()
 
 
@@ -31,7 +31,7 @@ def check_id(id: Id) -> None:
 
 
 def check_same_collection(id: Id, description: bytes, there: bytes) -> None:
-    """Raises `AlreadyThere` where the collection that is there is another one."""
+    """Raise `AlreadyThere` if the existing collection has another description."""
     if description != there:
         raise AlreadyThere(
             f"there is another collection {id!r}", fix="give another id, or drop it first", name=id

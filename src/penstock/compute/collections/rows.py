@@ -1,4 +1,4 @@
-"""Rows as bytes in a store, and what an append changes: checked, consolidated, in order of time."""
+"""Encoding of rows in a store, and the changes of an append: checked, consolidated, ordered by time."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ class Change(NamedTuple):
 
 
 class RowCodec:
-    """Rows to bytes and back. Used by one thread at a time."""
+    """Encoder of rows. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._key, self._value = key_encoder(), value_encoder()
 
     def key(self, row: Row) -> bytes:
-        """What equal rows have in common: 0.0 and -0.0 are equal, 1.0 and 1.00 as decimals, NaN is itself;
-        values of different types are not. Raises `NotPlainData`."""
+        """Encode the identity of a row.
+
+        Equal are 0.0 and -0.0, the decimals 1.0 and 1.00, and all NaNs; values of different types differ.
+        Raises `NotPlainData`.
+        """
         return self._with_key(row)[0]
 
     def _with_key(self, row: Row) -> tuple[bytes, Row]:
-        """The key of a row, and the row with one zero and one NaN: it stands for all that are equal."""
+        """Key of a row, and its canonical form with one zero and one NaN."""
         data = self._key(row)
         if _MINUS_ZERO in data or _MINUS_NAN in data:
             row = _canonical(row)
@@ -54,7 +57,7 @@ class RowCodec:
         return data, row
 
     def changes(self, append: Append) -> list[Change]:
-        """What the append changes: by time, each row once per time, without what cancels out.
+        """Consolidated changes of an append, ordered by time, each row once per time.
 
         Raises ValueError for a frontier that goes back, a time outside, or a weight of more than 63 bits;
         `NotPlainData` for a row that cannot be stored.
@@ -82,7 +85,7 @@ def check_frontiers(append: Append) -> None:
 
 
 def _canonical(value: Any) -> Any:
-    """The value with one zero and one NaN among its floats."""
+    """Replace floats in a value by one zero and one NaN."""
     if isinstance(value, float):
         return value + 0.0 if value == value else NAN
     if isinstance(value, tuple | list):
@@ -96,17 +99,17 @@ def _canonical(value: Any) -> Any:
 
 
 def hash_of(key: bytes) -> int:
-    """A number of `HASH_BITS` bits by which a row is found; rows that share one are distinguished by key."""
+    """Hash of a row key, with `HASH_BITS` bits; keys resolve collisions."""
     return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
 
 
 def row_of(data: bytes, location: str) -> Row:
-    """The row whose bytes these are. Raises `StoreDamaged`."""
+    """Decode one row. Raises `StoreDamaged`."""
     return rows_of([data], location)[0]
 
 
 def rows_of(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
-    """The rows of many bytes. Raises `StoreDamaged`."""
+    """Decode several rows. Raises `StoreDamaged`."""
     try:
         rows = decode_each(encoded_rows)
     except CheckpointDamaged as error:
@@ -124,7 +127,10 @@ def check_chunk(most: int) -> int:
 
 
 def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
-    """The rows. Raises `StoreDamaged` if one of them is there zero times or less."""
+    """Return the rows if all their counts are positive.
+
+    Raises `StoreDamaged` if one of them is there zero times or less.
+    """
     for row, count in rows:
         if count <= 0:
             raise damaged(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
@@ -132,7 +138,7 @@ def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
 
 
 def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
-    """The rows in lists of at most so many."""
+    """Split rows into lists of at most `most`."""
     check_chunk(most)
     return (rows[start : start + most] for start in range(0, len(rows), most))
 
@@ -148,7 +154,7 @@ def damaged(location: str, why: str) -> StoreDamaged:
 def check_counts(
     id: Id, changes: Collection[Change], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
 ) -> None:
-    """Raise `NegativeMultiplicity` if a row would be there less than zero times after some time.
+    """Raise `NegativeMultiplicity` if a row's multiplicity would drop below zero at some time.
 
     counts: by key, the multiplicity of rows before the append.
     """

@@ -1,4 +1,4 @@
-"""Collections in two tables of a database (`sql_tables`), whichever database it is."""
+"""Collections in two tables of a database (`sql_tables`), for any SQL database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
 
 
 def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes], bytes]) -> None:
-    """Merge the next updates that the since allows to.
+    """Merge the next slice of updates up to the since.
 
     Each row is at one place at most among those before `merged`, so an update has at most one to be added
     to. The earliest stays, where it is: times up to the since all count as the since.
@@ -63,7 +63,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
 
 
 def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
-    """The place before which the next slice of updates ends."""
+    """Place at which the next slice of updates ends, exclusive."""
     found = tx.run(
         "SELECT place FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT 1 OFFSET $3",
@@ -77,7 +77,7 @@ def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
 def _same(
     tx: Transaction, begin: int, end: int, key: Callable[[bytes], bytes]
 ) -> list[tuple[list[int], int]]:
-    """Rows with several updates, of which one is from `begin` to before `end`: their places, and the sum."""
+    """Rows with several updates, one of them in [begin, end): their places, and the sum of weights."""
     new = tx.run(
         "SELECT place, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2", begin, end
     )
@@ -100,7 +100,7 @@ def _same(
 
 
 def sweep(tx: Transaction) -> None:
-    """Remove some updates of collections that were dropped, or whose since is at its end."""
+    """Delete some updates of collections that were dropped or whose since is END."""
     gone = tx.run(
         "SELECT number, id, next, merged FROM penstock_collections "
         "WHERE since IS NULL AND (id IS NULL OR merged < next) ORDER BY number LIMIT 1"
@@ -120,7 +120,7 @@ def sweep(tx: Transaction) -> None:
 
 
 class SqlCollections(Collections):
-    """What all databases have in common."""
+    """Implementation of collections common to all databases."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -185,7 +185,7 @@ class SqlCollections(Collections):
         )
 
     def _counts(self, tx: Transaction, there: Record, keys: Collection[bytes]) -> Mapping[bytes, int]:
-        """How often rows are there, by key."""
+        """Multiplicities of rows, by key."""
         counts: dict[bytes, int] = defaultdict(int)
         for weight, row in tx.with_hashes({there.first + hash_of(key) for key in keys}):
             counts[self._key(row)] += weight
@@ -234,7 +234,7 @@ class SqlCollections(Collections):
             yield check_positive(id, rows, self._database.location)
 
     def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
-        """The hashes that several updates before a place have in common."""
+        """Hashes shared by several updates before a place."""
         if end <= there.first + there.merged:
             return set()
         found = tx.run(

@@ -1,4 +1,4 @@
-"""The two tables of collections in a database, and how to find one's way in them.
+"""The two database tables of collections, and lookups in them.
 
     penstock_collections   number, id, description, since, upper, next, merged
     penstock_updates       place, time, weight, hash, row
@@ -31,7 +31,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A line of `penstock_collections`. next, merged: positions."""
+    """A row of `penstock_collections`. next, merged: positions."""
 
     number: int
     since: Frontier
@@ -46,12 +46,12 @@ class Record:
 
     @property
     def first(self) -> int:
-        """Its least place, and its least hash."""
+        """First place, and lowest hash, of the collection."""
         return self.number << HASH_BITS
 
     @property
     def end(self) -> int:
-        """The place of its next update."""
+        """Place of the next update to be added."""
         return self.first + self.next
 
     @property
@@ -73,7 +73,7 @@ def find(tx: Transaction, id: Id) -> Record | None:
 
 
 def get(tx: Transaction, id: Id) -> Record:
-    """Raises `UnknownName`."""
+    """Find the record of a collection, or raise `UnknownName`."""
     found = find(tx, id)
     if found is None:
         raise unknown(id)
@@ -81,13 +81,13 @@ def get(tx: Transaction, id: Id) -> Record:
 
 
 def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
-    """The place where the updates begin whose time the frontier has not passed.
+    """First place whose update's time the frontier has not passed.
 
     Looked for from the end, in steps that double: mostly what is asked for is new.
     """
 
     def passed(place: int) -> bool:
-        """Whether all before `place` are before the frontier."""
+        """Return whether the frontier has passed all updates before `place`."""
         before = tx.run(
             "SELECT time FROM penstock_updates WHERE place >= $1 AND place < $2 ORDER BY place DESC LIMIT 1",
             record.first,
@@ -106,12 +106,12 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
 
 
 def after(time: int) -> Frontier:
-    """The frontier that has passed just the times up to `time`."""
+    """Frontier that has passed exactly the times up to `time`."""
     return Frontier(None if time == LAST_TIME else time + 1)
 
 
 def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
-    """The first of the updates in these places."""
+    """Read the first `most` updates in a span of places."""
     found = tx.run(
         "SELECT place, time, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT $3",
@@ -122,7 +122,7 @@ def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
 
 
 class Pages:
-    """How many updates to read next: few at first, then as many as have a bounded number of bytes.
+    """Page size for reading updates: small at first, then limited by bytes.
 
     chunk: never more than so many.
     """
@@ -140,7 +140,7 @@ class Pages:
 
 
 def pages(tx: Transaction, span: Span, reading: Pages) -> Iterator[list[Stored]]:
-    """All updates in these places."""
+    """Read all updates in a span of places, page by page."""
     place, end = span
     while page := reading.read(tx, (place, end)):
         yield page

@@ -1,4 +1,4 @@
-"""Collections in one SQLite file, which several processes may use at the same time."""
+"""Collections in one SQLite file, shared by several processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TABLES = f"""
 
 
 class SqliteCollections(SqlCollections):
-    """A store in one file, which is made if it is missing.
+    """A store in one file, created if missing.
 
     Writers are one at a time, and an append is on the disk when it returns (write-ahead log, fully
     synchronous). Readers wait for nobody. The folder must be on a disk of this machine. Raises
@@ -50,7 +50,7 @@ class SqliteCollections(SqlCollections):
 
 
 class SqliteDatabase(Database):
-    """Connections to the file: one to write, one to read a little, and one for each long reading."""
+    """Connections to the file: one for writing, one for short reads, and one per long read."""
 
     def __init__(self, path: str) -> None:
         self.location = path
@@ -94,7 +94,7 @@ class SqliteDatabase(Database):
                     self._writer.execute(statement)
 
     def _is_ours(self) -> bool:
-        """Whether it is a store; False where it is empty. Raises `StoreDamaged` for anything else."""
+        """Return whether the file is a store, or False if empty. Raises `StoreDamaged` for any other file."""
         ((application,),) = self._writer.execute("PRAGMA application_id").fetchall()
         ((version,),) = self._writer.execute("PRAGMA user_version").fetchall()
         if (application, version) == (_APPLICATION, _VERSION):
@@ -151,7 +151,7 @@ class SqliteDatabase(Database):
     # -- the rest -------------------------------------------------------------------------------
 
     def _version(self) -> int:
-        """Another number after each commit of any other connection."""
+        """Number that changes with each commit of another connection."""
         with self._read_lock, self._translated_errors():
             return self._reader.execute("PRAGMA data_version").fetchone()[0]
 

@@ -20,7 +20,7 @@ from penstock.compute.protocol.responses import Counted, Update
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What of a collection can be read: times from `since` to before `upper`. upper END: sealed."""
+    """Readable times of a collection: from `since` to before `upper`. upper END: sealed."""
 
     since: Frontier
     upper: Frontier
@@ -28,7 +28,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What happened to a collection from `expected`, its upper until then, to before `upper`.
+    """Updates that advance a collection from `expected`, its current upper, to `upper`.
 
     updates: with times in [expected, upper), in any order; may be none.
     """
@@ -40,8 +40,10 @@ class Append:
 
 
 class Collections(ABC):
-    """A store of collections. Other processes may use the same store at the same time. A handle on it is
-    used by one thread, but for `append`, which may run in another one meanwhile.
+    """A store of collections.
+
+    Other processes may use the same store at the same time. A handle on it is used by one thread, but for
+    `append`, which may run in another one meanwhile.
 
     Every method raises `StoreUnavailable` where the store cannot be reached, `StoreDamaged` where it holds
     what was not written by this class, `UnknownName` where it has no such collection.
@@ -49,7 +51,7 @@ class Collections(ABC):
 
     @abstractmethod
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
-        """A new, empty collection, with since START. Does nothing where one of that id and description is.
+        """Create an empty collection with since START. Does nothing where one of that id and description is.
 
         id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
         description: kept as it is: the schema and what else its makers need to know. Raises `AlreadyThere`
@@ -58,21 +60,25 @@ class Collections(ABC):
 
     @abstractmethod
     def drop(self, id: Id) -> None:
-        """Forget a collection with all its rows. Does nothing where there is none. The rows may leave the
-        disk later, during a `drop` or `compact` of any collection."""
+        """Drop a collection with all its rows.
+
+        Does nothing where there is none. The rows may leave the disk later, during a `drop` or `compact` of
+        any collection.
+        """
 
     @abstractmethod
     def all(self) -> dict[Id, bytes]:
-        """The ids of all collections, with their descriptions."""
+        """Ids and descriptions of all collections."""
 
     @abstractmethod
     def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
-        """Of each of the collections, as they are together at one moment."""
+        """Read the bounds of several collections at one moment."""
 
     @abstractmethod
     def append(self, appends: Sequence[Append]) -> None:
-        """Add to several collections at once: all of it, durably, or nothing. Exclusive per collection.
-        One that is named twice goes on where its first part ended.
+        """Append to several collections atomically and durably.
+
+        Exclusive per collection. One that is named twice goes on where its first part ended.
 
         Raises `UpperMismatch` where the upper of one is not the expected one; `NegativeMultiplicity` where
         a row would be there less than zero times at some time; ValueError where a time is outside
@@ -82,7 +88,7 @@ class Collections(ABC):
 
     @abstractmethod
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
-        """The rows that are there at a time, each once with its count, in lists of 1 to `chunk`.
+        """Read the rows at a time, each once with its count, in lists of 1 to `chunk`.
 
         What is seen is of one moment, however slowly it is read, also while others append; a later
         `compact` beyond `at` may end it with `SinceViolation`, never with wrong rows. Raises
@@ -97,7 +103,7 @@ class Collections(ABC):
     def changes(
         self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
     ) -> Iterator[list[Update]]:
-        """The updates with times in [lower, upper), by time, in lists of 1 to `chunk`.
+        """Read the updates with times in [lower, upper), ordered by time, in lists of 1 to `chunk`.
 
         Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may
         have been merged from earlier times (also when the next list is asked for after a `compact`);
@@ -106,15 +112,16 @@ class Collections(ABC):
 
     @abstractmethod
     def compact(self, id: Id, since: Frontier) -> None:
-        """Let times below `since` be forgotten: their updates count as being at `since`. A frontier that
-        is not above the current one leaves the since as it is; END forgets the rows, and nothing can be read
-        any more; it may be appended to still. A since may be above the upper.
+        """Advance the since: updates at earlier times count as being at `since`.
+
+        A frontier that is not above the current one leaves the since as it is; END forgets the rows, and
+        nothing can be read any more; it may be appended to still. A since may be above the upper.
 
         What can be merged now is merged a bounded slice at a time, by each call: call it now and then."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """Wait until some upper of the store may have risen, by whomever; False where the time has passed.
+        """Wait until some upper in the store may have risen; False if the time is over.
 
         May say True when nothing happened, but never misses what happened after the last call that said True
         (or since the handle was opened); how soon it returns is the store's matter, mostly milliseconds.
@@ -122,4 +129,4 @@ class Collections(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back files and connections."""
+        """Release files and connections."""
