@@ -1,4 +1,4 @@
-"""A replica: the process that keeps views up to date, and may be killed."""
+"""Replica: the disposable process that maintains views."""
 
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime_factory import make_runtime

@@ -1,4 +1,4 @@
-"""Build a dataflow from its description: decode the plan, check it, open its inputs and exports.
+"""Construction of a dataflow from its description: decode and check the plan, open inputs and exports.
 
 All checks are here, so that every runtime refuses the same. A runtime supplies what depends on its store:
 imports, indexes, and the dataflow that runs.
@@ -45,7 +45,7 @@ Predicate = Callable[[tuple[Any, ...]], bool | None]
 
 
 class Plans:
-    """Decoder of plans. allow_callables: whether this replica runs Python functions of others."""
+    """Decoder of plans. allow_callables: whether this replica runs Python functions from clients."""
 
     def __init__(self, allow_callables: bool = False) -> None:
         self._allow_callables = allow_callables
@@ -80,12 +80,12 @@ class Import(Protocol):
     @property
     def failed(self) -> Failed | None: ...
     def close(self) -> None:
-        """Release its read hold."""
+        """Release the read hold."""
         ...
 
 
 def check_imports(flow: Flow, imports: Sequence[Import]) -> None:
-    """Raise `BadPlan` unless there is one import of the right columns for each source of the flow."""
+    """Raise `BadPlan` unless each source of the flow has exactly one import with matching columns."""
     schemas = {source.name: source.schema for source in sources_of(flow)}
     given = sorted(each.source for each in imports)
     if given != sorted(schemas):
@@ -105,7 +105,7 @@ def check_imports(flow: Flow, imports: Sequence[Import]) -> None:
 
 
 def export_schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
-    """The schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
+    """Schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
     schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
     for export in dataflow.exports:
         if export.sink not in schemas:
@@ -123,7 +123,7 @@ def export_schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
 
 
 def check_keys(peek: Peek, width: int) -> None:
-    """Raise `BadMessage` for keys that are not of `width` columns."""
+    """Raise `BadMessage` for keys that do not have `width` columns."""
     for key in peek.keys or ():
         if len(key) != width:
             raise BadMessage(
@@ -154,7 +154,7 @@ _NO_SCHEMA = Schema(())
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Generic[IndexT]):
-    """The part of a runtime that its dataflows share.
+    """State of a runtime that its dataflows share.
 
     copies: the folder for copies. respond: takes responses to the controller. timer: seconds.
     """
@@ -167,12 +167,12 @@ class Surroundings(Generic[IndexT]):
     timer: Callable[[], float]
 
     def report(self, id: Id, text: str) -> None:
-        """Report the state of an export to users."""
+        """Report the status of an export to users."""
         self.respond(Status(id, text))
 
 
 class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
-    """The construction of one dataflow. imports: those built so far."""
+    """Construction of one dataflow. imports: those built so far."""
 
     def __init__(self, around: Surroundings[IndexT], dataflow: Dataflow) -> None:
         assert dataflow.as_of.time is not None
@@ -182,7 +182,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         self.imports: list[ImportT] = []
 
     def build(self) -> RunT:
-        """Build the dataflow, not yet started; a failed one if it cannot be built."""
+        """Build the dataflow without starting it; build a failed one if an error occurs."""
         dataflow = self.dataflow
         try:
             flow = self.around.plans.flow(dataflow.plan)
@@ -199,7 +199,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             return running
 
     def _discard(self) -> None:
-        """Give back what the build has taken so far."""
+        """Release what the build has acquired so far."""
         for each in self.imports:
             each.close()
         self.imports = []
@@ -270,20 +270,20 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
 
     @abstractmethod
     def _feed(self, id: Id) -> Feed:
-        """The feed of a collection that is written. Raises what the store raises."""
+        """Open the feed of a collection to write. Raises what the store raises."""
 
     @abstractmethod
     def _import_collection(self, each: CollectionImport) -> ImportT:
-        """A reader of a collection. Raises what the store raises."""
+        """Create an import that reads a collection. Raises what the store raises."""
 
     @abstractmethod
     def _import_index(self, each: IndexImport, index: IndexT) -> ImportT:
-        """A reader of an index from the as-of on, which is not before its since."""
+        """Create an import that reads an index from the as-of on, which is not before its since."""
 
     @abstractmethod
     def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> IndexWriter:
-        """A new index by the columns of `key`, or the whole row."""
+        """Create an index keyed by the columns of `key`, or by the whole row."""
 
     @abstractmethod
     def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunT:
-        """The dataflow with its imports and exports; without a flow, one that will be made to fail."""
+        """Create the dataflow with its imports and exports; without a flow, one about to fail."""

@@ -1,4 +1,4 @@
-"""Copies: the rows of a sink at the as-of, written once to a file.
+"""Copies: the rows of a sink at the as-of, written to a file once.
 
 A file has its name only once it is whole; an older one of that name is replaced. Its values can be read again
 by a source of the same schema.
@@ -35,7 +35,7 @@ _LONGEST = 200
 
 
 class CopyWriter(ExportWriter):
-    """The export to a file: collects the rows at the as-of, writes them in parts, then names the file."""
+    """Export to a file: collects the rows at the as-of, writes them in parts, then renames the file."""
 
     once = True
 
@@ -123,7 +123,7 @@ def _unwritten(name: str, error: OSError) -> StoreUnavailable:
 
 
 class CopyFile(ABC):
-    """A file that is being written beside its name. Write, then `commit`; or `discard` it."""
+    """A file written under a temporary name. Write, then `commit`; or `discard` it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -133,15 +133,15 @@ class CopyFile(ABC):
 
     @abstractmethod
     def write(self, rows: Sequence[Row]) -> None:
-        """Add some rows. Raises OSError."""
+        """Write some rows. Raises OSError."""
 
     def commit(self) -> None:
-        """Give the complete file its name. Raises OSError."""
+        """Rename the complete file to its final name. Raises OSError."""
         self.close()
         os.replace(self.partial, self.path)
 
     def discard(self) -> None:
-        """Remove the file unless it was committed."""
+        """Remove the file unless it has been committed."""
         with suppress(OSError):  # the disk is full
             self.close()
         with suppress(OSError):  # on a disk that takes no changes it stays
@@ -153,8 +153,11 @@ class CopyFile(ABC):
 
 
 def copy_file(folder: Path, name: str, schema: Schema) -> CopyFile:
-    """A new file of rows. Raises `BadPlan` for a name with folders or another ending, `BadInput` where
-    pyarrow is needed and not there."""
+    """Create a file for rows.
+
+    Raises `BadPlan` for a name with folders or another ending, `BadInput` where pyarrow is needed and not
+    there.
+    """
     kind = _KINDS.get(Path(name).suffix)
     plain = name == Path(name).name and not name.startswith(".") and "\0" not in name and "\\" not in name
     if kind is None or not plain or len(name) > _LONGEST:
@@ -168,7 +171,7 @@ def copy_file(folder: Path, name: str, schema: Schema) -> CopyFile:
 
 
 class _JsonLines(CopyFile):
-    """An object per line."""
+    """File with one JSON object per line."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path)
@@ -189,7 +192,7 @@ class _JsonLines(CopyFile):
 
 
 class _Parquet(CopyFile):
-    """A row group per part."""
+    """Parquet file with one row group per part."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         require_arrow(f"the copy {path.name}")

@@ -1,4 +1,4 @@
-"""Exports of a dataflow: the parts that indexes, subscriptions, copies and written collections share."""
+"""Exports of a dataflow: the common parts of indexes, subscriptions, copies and written collections."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error that a dataflow, and all that read it, give as the answer from `time` on."""
+    """Failure of a dataflow: the error given as the answer, by it and its readers, from `time` on."""
 
     time: int
     error: DataflowFailed
 
     @property
     def lasting(self) -> bool:
-        """Whether a fresh replica would meet it, too. Otherwise something around the dataflow has failed, and
-        whoever builds it again may succeed."""
+        """Return whether a fresh replica would fail too.
+
+        Otherwise the cause is outside the dataflow, and rebuilding it may succeed.
+        """
         return self.error.origin is Origin.DATA
 
 
 def failed(id: Id, name: str, time: int, cause: Exception) -> Failed:
-    """The failure of a dataflow because of `cause`, which may be the failure of one that it reads."""
+    """Create the failure of a dataflow from `cause`, which may be the failure of one it reads."""
     known = cause if isinstance(cause, PenstockError) else None
     what = known.what if known is not None else f"{type(cause).__name__}: {cause}"
     lasting = origin_of(cause) is Origin.DATA
@@ -70,30 +72,30 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def add(self, changes: Sequence[Counted], time: int) -> None:
-        """Receive some of the changes of a time, not before the last upper. Several calls may cancel out."""
+        """Receive some of a time's changes, not before the last upper. Several calls may cancel out."""
 
     @abstractmethod
     def advance(self, upper: Frontier) -> None:
         """Settle all times before `upper`: their changes have been added."""
 
     def finish(self) -> None:
-        """End: the dataflow has reached its until."""
+        """End because the dataflow has reached its until."""
         return
 
     @abstractmethod
     def fail(self, failed: Failed) -> None:
-        """Replace the contents from a time on, not before the last upper, by an error."""
+        """Replace the contents by an error from a time on, not before the last upper."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Start again with the dataflow, which has not advanced yet."""
+        """Start over with the dataflow, which has not advanced yet."""
 
     def flush(self) -> None:
         """Send the collected changes at the end of a slice."""
         return
 
     def work(self) -> bool:
-        """Do a slice of its own work. Returns whether there is more to do at once."""
+        """Do a slice of the export's own work. Returns whether there is more to do at once."""
         return False
 
     def allow_compaction(self, since: Frontier) -> None:
@@ -102,15 +104,15 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """End: the export is dropped."""
+        """End because the export was dropped."""
 
     def reached(self, computed: Frontier, read: Frontier) -> Reached | None:
-        """Its frontiers, if it reports some. computed, read: how far its dataflow has come."""
+        """Frontiers of the export, if it reports any. computed, read: progress of its dataflow."""
         return None
 
 
 class IndexHold(Protocol):
-    """A read hold: keeps an index readable from a time on. Move it forward, or release it."""
+    """A read hold: keeps an index readable from a time on, until moved or released."""
 
     def move(self, time: int) -> None: ...
     def release(self) -> None: ...
@@ -136,7 +138,7 @@ class Index(Protocol):
     def failed(self) -> Failed | None: ...
 
     def hold(self, time: int) -> IndexHold:
-        """Keep it readable from `time` on, which is not before `since`."""
+        """Keep the index readable from `time` on, which is not before `since`."""
         ...
 
     def allow_compaction(self, since: Frontier) -> None:
@@ -145,7 +147,7 @@ class Index(Protocol):
 
 
 class IndexWriter(ExportWriter):
-    """An export to an index, which stays after it was dropped, while others read it.
+    """Export to an index, which outlives its drop while it has readers.
 
     By itself it writes nothing, for stores that the engine fills.
     """
@@ -178,7 +180,7 @@ class IndexWriter(ExportWriter):
 
 
 class MissingCollection(ExportWriter):
-    """The export of a dataflow that could not be built, to a missing collection. It never advances.
+    """Export of a dataflow that could not be built because its collection is missing. It never advances.
 
     report: called with the reason, for people.
     """
@@ -208,7 +210,7 @@ class MissingCollection(ExportWriter):
 
 
 class PendingChanges:
-    """Consolidated pending changes: each row once, added up as they come.
+    """Consolidated pending changes: each row once, with its total weight.
 
     False where there are none.
     """
@@ -233,7 +235,7 @@ class PendingChanges:
             total[row] = total.get(row, 0) + weight
 
     def take(self) -> tuple[Sequence[Counted], list[Row]]:
-        """Take all changes, and the rows that cancelled out."""
+        """Take all changes, and the rows whose changes cancelled out."""
         first, total = self._first, self._total
         self.clear()
         if first:
@@ -246,7 +248,7 @@ class PendingChanges:
 
 
 def add_up(total: dict[Row, int], changes: Sequence[Counted], sign: int = 1) -> None:
-    """Add changes to a total, or subtract them; rows with count 0 are removed."""
+    """Add changes to a total, or subtract them; rows whose count becomes 0 are removed."""
     for row, weight in changes:
         count = total.get(row, 0) + sign * weight
         if count:

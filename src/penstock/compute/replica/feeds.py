@@ -1,4 +1,4 @@
-"""Durable collections as dataflows read them: each change is read once, however many dataflows want it.
+"""Feeds of durable collections: each change is read once, however many dataflows consume it.
 
 A `Feed` buffers the last changes of a collection. A dataflow that is farther behind, as one is that was
 just hydrated, reads its way up to the buffer by itself.
@@ -31,7 +31,7 @@ _AT_A_TIME = 0.5
 
 
 class VersionAssembler:
-    """Updates that come by time, in chunks, as versions: all changes of a time together.
+    """Assembler of chunked updates, ordered by time, into versions: all changes of a time together.
 
     known:    the versions of times before it have been given.
     finished: all have been given; `known` is the upper.
@@ -46,7 +46,7 @@ class VersionAssembler:
         self._changes: list[Counted] = []
 
     def read(self) -> list[Version]:
-        """The versions that the next chunk completes, perhaps none."""
+        """Read the next chunk and return the versions it completes, perhaps none."""
         whole: list[Version] = []
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -68,7 +68,7 @@ class VersionAssembler:
 
 
 class Feed:
-    """One collection, read once.
+    """Shared reader of one collection.
 
     since, upper: of the collection, when it was last looked at.
     lost: it is not there any more.
@@ -91,14 +91,14 @@ class Feed:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of its rows. Raises what the store raises, and `BadPlan` for an invalid description."""
+        """Schema of the rows. Raises what the store raises, and `BadPlan` for an invalid description."""
         description = self.store.all().get(self.id)
         if description is None:
             raise UnknownName(f"there is no collection {self.id}", name=self.id)
         return schema_from_bytes(description)
 
     def look(self, bounds: Bounds) -> bool:
-        """Read the upper of the collection. Returns whether it has risen since the last call."""
+        """Take the collection's current bounds; return whether the upper has risen since the last call."""
         self.since, self.upper = bounds.since, bounds.upper
         risen = bounds.upper > self._looked
         self._looked = bounds.upper
@@ -133,8 +133,10 @@ class Feed:
             self.start = Frontier(oldest.time + 1)
 
     def _skip(self) -> bool:
-        """The collection was compacted beyond what was read: go on from there. Who needs what is skipped
-        reads alone, and meets the error. False where there is nothing to go on from."""
+        """Skip to the since after a compaction beyond what was read; False if nothing is left to read.
+
+        Cursors that need the skipped changes read alone, and meet the error.
+        """
         self.refresh()
         if self.since.time is None or self.known > self.since:
             return False
@@ -144,7 +146,7 @@ class Feed:
         return True
 
     def versions(self, lower: Frontier) -> list[Version]:
-        """The buffered versions from a time on, not before `start`."""
+        """Buffered versions from a time on, not before `start`."""
         found: list[Version] = []
         for version in reversed(self._buffer):
             if lower.passed(version.time):
@@ -154,12 +156,12 @@ class Feed:
         return found
 
     def cursor(self, lower: Frontier) -> Cursor:
-        """A reader of the changes from a time on."""
+        """Create a cursor on the changes from a time on."""
         return Cursor(self, lower)
 
 
 class Cursor:
-    """A reader of a feed. known: the versions of times before it have been given."""
+    """A reader of a feed. known: all versions before this time have been returned."""
 
     def __init__(self, feed: Feed, lower: Frontier) -> None:
         self.known = lower
@@ -168,14 +170,17 @@ class Cursor:
 
     @property
     def gone(self) -> bool:
-        """Whether the changes from `known` on have been merged, and are not in the buffer either."""
+        """Return whether the changes from `known` on have been compacted and are not buffered either."""
         feed = self._feed
         merged = feed.since > START and self.known <= feed.since
         return merged and (self.known < feed.start or feed.known <= feed.since)
 
     def read(self) -> list[Version]:
-        """Some more versions, perhaps none, for the price of one chunk. To be called while `known` is before
-        the upper of the feed. Raises what the store raises; then it may be called again."""
+        """Read more versions, perhaps none, at the cost of one chunk.
+
+        To be called while `known` is before the upper of the feed. Raises what the store raises; then it may
+        be called again.
+        """
         feed = self._feed
         if feed.lost is not None:
             raise feed.lost
@@ -201,14 +206,17 @@ class Cursor:
 
 
 class Feeds:
-    """The feeds of a store."""
+    """Feeds of a store."""
 
     def __init__(self, store: Collections) -> None:
         self.store = store
         self._feeds: dict[Id, Feed] = {}
 
     def feed(self, id: Id) -> Feed:
-        """The feed of a collection. Raises what the store raises: `UnknownName` where there is none."""
+        """Get or open the feed of a collection.
+
+        Raises what the store raises: `UnknownName` where there is none.
+        """
         feed = self._feeds.get(id)
         if feed is None:
             (bounds,) = self.store.bounds([id])
@@ -216,7 +224,7 @@ class Feeds:
         return feed
 
     def keep(self, ids: set[Id]) -> None:
-        """Forget the feeds of all others."""
+        """Forget the feeds of all other collections."""
         self._feeds = {id: feed for id, feed in self._feeds.items() if id in ids}
 
     def look(self) -> list[Id]:
@@ -235,7 +243,7 @@ class Feeds:
         return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].look(found)]
 
     def _find_lost(self) -> list[Id]:
-        """Some are not there any more: which."""
+        """Remove the feeds of collections that no longer exist, and return their ids."""
         lost: list[Id] = []
         for id in list(self._feeds):
             try:
@@ -247,7 +255,7 @@ class Feeds:
 
 
 class Watcher:
-    """A thread that calls `noticed` whenever a collection of a store may have changed, until it is stopped.
+    """Thread that calls `noticed` whenever a collection of a store may have changed, until stopped.
 
     It has a connection of its own to the store. It calls once that is open, too: changes before are unknown
     to it.
@@ -261,7 +269,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait until it has."""
+        """Stop the thread and wait for its end."""
         self._stopped.set()
         self._thread.join()
 

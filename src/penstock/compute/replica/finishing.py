@@ -20,7 +20,7 @@ RUN = 4096
 
 
 class Finish(ABC):
-    """The finishing of one peek: takes its rows and returns those to send.
+    """Finishing of one peek: takes candidate rows and returns those to send.
 
     held: the most rows that were kept at a time.
     """
@@ -33,11 +33,14 @@ class Finish(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[list[Counted]]:
-        """The rows to send, in parts, each a moment's work."""
+        """Rows to send, in parts, each a short piece of work."""
 
 
 def finish_of(finishing: Finishing, schema: Schema) -> Finish:
-    """The finishing of a peek at rows of a schema. Raises `BadMessage` for a column that is not there."""
+    """Create the finishing of a peek over rows of a schema.
+
+    Raises `BadMessage` for a column that is not there.
+    """
     for at in (*(at for at, _ in finishing.order_by), *(finishing.project or ())):
         if at >= len(schema.fields):
             raise BadMessage(
@@ -61,7 +64,7 @@ _Project = Callable[[Row], Row] | None
 
 
 class _Unordered(Finish):
-    """Any rows: it stops as soon as there are enough."""
+    """Finishing without an order, which stops as soon as it has enough rows."""
 
     def __init__(self, finishing: Finishing, project: _Project) -> None:
         self._skip = finishing.offset
@@ -94,7 +97,7 @@ class _Unordered(Finish):
                 yield row, count
 
     def give(self) -> list[Counted]:
-        """What it has taken, which it forgets."""
+        """Return the taken rows and forget them."""
         taken, self._taken = self._taken, []
         return taken
 
@@ -104,7 +107,7 @@ class _Unordered(Finish):
 
 
 class _Best(Finish):
-    """The first few in an order: at most twice as many are kept, and thinned out when there are more."""
+    """Finishing by order with a limit: keeps at most twice the wanted rows, pruning when there are more."""
 
     def __init__(self, finishing: Finishing, key: _Key, project: _Project, wanted: int) -> None:
         self._finishing = finishing
@@ -146,7 +149,7 @@ class _Best(Finish):
 
 
 class _Sorted(Finish):
-    """All in an order: sorted in runs as they come, and merged when they are sent."""
+    """Finishing by order without a limit: rows are sorted in runs on arrival and merged when sent."""
 
     def __init__(self, finishing: Finishing, key: _Key, project: _Project) -> None:
         self._finishing = finishing
@@ -177,7 +180,7 @@ class _Sorted(Finish):
 def _finished(
     finishing: Finishing, project: _Project, ordered: Iterable[tuple[Any, Row, int]]
 ) -> Iterator[list[Counted]]:
-    """Rows in order, without those before the offset and after the limit, of `RUN` rows a part."""
+    """Apply offset and limit to ordered rows, in parts of `RUN` rows."""
     ending = _Unordered(finishing, project)
     rows = iter(ordered)
     wants_more = True
@@ -187,7 +190,7 @@ def _finished(
 
 
 def _order(finishing: Finishing, schema: Schema) -> _Key:
-    """The requested order; ties by all columns, alike on every replica."""
+    """Compile the requested order, with ties broken by all columns for agreement across replicas."""
     parts: list[str] = []
     keys: dict[str, Any] = {}
     seen: set[int] = set()
@@ -199,7 +202,7 @@ def _order(finishing: Finishing, schema: Schema) -> _Key:
 
 
 def _part(field: Field, at: int, down: bool, keys: dict[str, Any]) -> str:
-    """Source of how a column takes part in an order. Functions that it calls are put into `keys`."""
+    """Source of a column's contribution to the sort key. Functions that it calls are put into `keys`."""
     key = order_key(field.type, field.nullable, down)
     if key is None:
         return f"row[{at}]"

@@ -1,4 +1,4 @@
-"""Stash of results that are too large for one message: files, fetched in parts."""
+"""Stash of results too large for one message: files, fetched in parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH = 8
 
 
 class PeekStash:
-    """Files of results in a folder of a replica. They do not outlive their process.
+    """Result files in a replica's folder. They do not outlive their process.
 
     clock: milliseconds.
     """
@@ -41,7 +41,7 @@ class PeekStash:
 
     @contextmanager
     def translated_errors(self) -> Generator[None]:
-        """Raise errors of the folder as `StoreUnavailable`."""
+        """Convert file-system errors to `StoreUnavailable`."""
         try:
             yield
         except OSError as error:
@@ -90,7 +90,7 @@ class PeekStash:
             path.unlink(missing_ok=True)
 
     def expire(self) -> None:
-        """Delete the results that were not fetched in time."""
+        """Delete results that were not fetched in time."""
         if not self._until:
             return
         now = self._clock()

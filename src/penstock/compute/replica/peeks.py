@@ -1,4 +1,4 @@
-"""Peeks: reading an index or a collection at a time. All checks and bookkeeping; a runtime does the reading.
+"""Peeks: reads of an index or a collection at a time. All checks and bookkeeping; a runtime does the reading.
 
 A peek waits until its time is settled, and holds what it reads meanwhile. It has one answer at most.
 """
@@ -43,7 +43,7 @@ class PendingPeek:
     over: bool = False
 
     def release(self) -> None:
-        """Release its holds."""
+        """Release the peek's holds."""
         if self.hold is not None:
             self.hold.release()
 
@@ -53,7 +53,7 @@ PendingT = TypeVar("PendingT", bound=PendingPeek)
 
 
 class Peeks(ABC, Generic[IndexT, PendingT]):
-    """The pending peeks of a replica. Several threads may end them."""
+    """Pending peeks of a replica. Several threads may end them."""
 
     def __init__(self, around: Surroundings[IndexT], stash: PeekStash) -> None:
         self._around = around
@@ -84,14 +84,14 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
         return True
 
     def forget(self) -> None:
-        """Drop all peeks without an answer: their connection is over."""
+        """Drop all peeks without answering: their connection has ended."""
         for uuid in list(self._pending):
             pending = self._take(uuid)
             if pending is not None:
                 self._stop(pending)
 
     def dropped(self, id: Id) -> None:
-        """Refuse the peeks that wait for a dropped index. Those that read it already go on."""
+        """Refuse the peeks waiting for a dropped index. Those that read it already go on."""
         with self._lock:
             found = [p for p in self._pending.values() if p.waiting and p.peek.target.id == id]
         for pending in found:
@@ -100,7 +100,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
                 self._end(pending, UnknownName(what, name=id))
 
     def _checked(self, peek: Peek) -> IndexT:
-        """The index that a peek reads. Raises what is wrong with the peek."""
+        """Validate a peek and return its index. Raises what is wrong with the peek."""
         id, time = peek.target.id, peek.time
         index = self._around.indexes.get(id)
         if index is None:
@@ -112,14 +112,14 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
 
     @abstractmethod
     def _ask_index(self, peek: Peek, index: IndexT) -> None:
-        """Take on a peek that is checked."""
+        """Accept a validated peek at an index."""
 
     @abstractmethod
     def _ask_collection(self, peek: Peek) -> None:
-        """Take on a peek at a collection, which may still raise what is wrong with it."""
+        """Accept a peek at a collection, or raise if it is invalid."""
 
     def _stop(self, pending: PendingT) -> None:
-        """Stop work on a peek that is not pending any more."""
+        """Stop work on a peek that is no longer pending."""
         return
 
     # -- reading and answering ------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
         return PeekRun(peek, parts, schema, predicate, self._around.settings, self._stash)
 
     def _take(self, uuid: bytes) -> PendingT | None:
-        """The pending peek, which then is no longer pending."""
+        """Remove and return a pending peek."""
         with self._lock:
             pending = self._pending.pop(uuid, None)
             if pending is None:
@@ -159,7 +159,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
 
 
 class PeekRun:
-    """A peek whose time is settled, in slices: each `next` of `slices` is a moment's work.
+    """Execution of a peek at a settled time: each `next` of `slices` is a short piece of work.
 
     answer: set when the slices are exhausted. Raises within a slice what becomes a `Problem`.
     """
@@ -190,7 +190,7 @@ class PeekRun:
         yield from self._send()
 
     def cancel(self) -> None:
-        """Release its resources."""
+        """Release resources."""
         if self._writer is not None:
             self._writer.cancel()
 
@@ -216,7 +216,7 @@ class PeekRun:
 
 
 def shown(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
-    """The rows that a peek wants, without those with negative multiplicity: their insertions may yet come."""
+    """Rows that pass a peek's predicate, without negative counts, whose insertions may yet arrive."""
     if predicate is None:
         return [counted for counted in rows if counted[1] > 0]
     return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
@@ -235,13 +235,13 @@ def check_size(size: int, settings: Parameters) -> None:
 
 
 def check_not_failed(failed: Failed | None, time: int) -> None:
-    """Raise the error that an index or collection has in place of contents at a time."""
+    """Raise the error that replaces the contents of an index or collection at a time."""
     if failed is not None and time >= failed.time:
         raise failed.error
 
 
 def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """Candidate rows of a collection for a peek: the given rows, or all."""
+    """Candidate rows of a collection for a peek: those with its keys, or all."""
     wanted = None if peek.keys is None else set(peek.keys)
     for part in store.snapshot(peek.target.id, peek.time, CHUNK):
         yield part if wanted is None else [counted for counted in part if counted[0] in wanted]

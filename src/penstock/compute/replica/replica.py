@@ -1,4 +1,4 @@
-"""A replica: connections, protocol stages, epochs, reconciliation, and the reporting of frontiers.
+"""Replica: connections, protocol stages, epochs, reconciliation, and frontier reporting.
 
 It has no sockets, threads or clocks of its own, and does not depend on the runtime of its dataflows.
 """
@@ -82,7 +82,7 @@ class Replica:
     # -- connections ----------------------------------------------------------------------------
 
     def connected(self, nonce: bytes) -> None:
-        """Begin a connection, which replaces an earlier one. Its first command is `CreateTimely`.
+        """Begin a connection, replacing an earlier one. Its first command is `CreateTimely`.
 
         nonce: of the connection. Responses that were made for another connection are discarded.
         """
@@ -99,7 +99,7 @@ class Replica:
             self._runtime.forget_answers()
 
     def receive(self, command: Command) -> None:
-        """Take a command of the present connection.
+        """Take a command from the current connection.
 
         Raises `ProtocolViolation`, `StaleEpoch`: then the connection is to be ended, and the command had no
         effect.
@@ -145,7 +145,7 @@ class Replica:
     # -- agreeing with a controller -------------------------------------------------------------
 
     def _begin(self, initial: list[Command]) -> None:
-        """Reconcile with the initial commands of a connection, once they are complete."""
+        """Reconcile with a connection's initial commands once they are complete."""
         timely = next(c.config for c in initial if isinstance(c, CreateTimely))
         instance = next(c.config for c in initial if isinstance(c, CreateInstance))
         if self._runtime is None:
@@ -165,7 +165,7 @@ class Replica:
         self._become(agreed, self._runtime)
 
     def _drop_broken(self, runtime: Runtime, history: History) -> None:
-        """Drop dataflows that cannot go on here, but could on a fresh replica."""
+        """Drop dataflows that cannot continue here but could on a fresh replica."""
         for id in runtime.broken():
             runtime.allow_compaction(id, END)
             runtime.forget(id)
@@ -235,7 +235,7 @@ class Replica:
         return busy
 
     def responses(self) -> list[Response]:
-        """Take the responses for the present connection, in order.
+        """Take the responses for the current connection, in order.
 
         Raises `ProtocolViolation` for a response that is not allowed, which is a bug of the replica.
         """

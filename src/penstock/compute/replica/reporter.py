@@ -1,4 +1,4 @@
-"""Responses of a replica to its controller: answers at once, frontiers as they rise.
+"""Responses of a replica to its controller: answers at once, frontiers as they advance.
 
 Each frontier rises, starts at the as-of or above, and ends once: a controller releases read holds by what is
 reported, so a frontier that goes back, or one of an export that was dropped, is worse than none.
@@ -19,7 +19,7 @@ from penstock.compute.replica.runtime import Reached
 
 @dataclass(frozen=True, slots=True)
 class NotReported:
-    """The guard before the first report, which is at `lower` or later.
+    """Guard before the first report, which must be at `lower` or later.
 
     >>> NotReported(Frontier(5)).allows(Frontier(4)), NotReported(Frontier(5)).allows(END)
     (False, True)
@@ -33,7 +33,7 @@ class NotReported:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The guard after a report of `frontier`: only a later one may follow, after END none.
+    """Guard after a report of `frontier`: only later ones may follow, and none after END.
 
     >>> Reported(Frontier(5)).allows(Frontier(5)), Reported(END).allows(END)
     (False, False)
@@ -49,7 +49,7 @@ Guard: TypeAlias = NotReported | Reported
 
 
 class HasReached(Protocol):
-    """The frontiers of an export (`replica.runtime.Reached`)."""
+    """Frontiers of an export (`replica.runtime.Reached`)."""
 
     @property
     def write(self) -> Frontier: ...
@@ -61,7 +61,7 @@ class HasReached(Protocol):
 
 @dataclass(slots=True)
 class ReportedFrontiers:
-    """The guards of one index or collection export.
+    """Guards of one index or collection export.
 
     >>> reported = ReportedFrontiers.since("u1", Frontier(5))
     >>> reported.advance(write=Frontier(7), input=Frontier(9), output=Frontier(4))
@@ -76,16 +76,16 @@ class ReportedFrontiers:
 
     @classmethod
     def since(cls, id: Id, as_of: Frontier) -> ReportedFrontiers:
-        """Guards of an export that was created or kept at `as_of`, before any report."""
+        """Create the guards of an export created or kept at `as_of`, before any report."""
         return cls(id, NotReported(as_of), NotReported(as_of), NotReported(as_of))
 
     @property
     def ended(self) -> bool:
-        """Whether END of each kind was reported: nothing more may follow."""
+        """Return whether END of each kind was reported, so that nothing may follow."""
         return self.write == self.input == self.output == Reported(END)
 
     def advance(self, *, write: Frontier, input: Frontier, output: Frontier) -> Frontiers | None:
-        """Report the frontiers that are allowed now; None if there are none."""
+        """Report the frontiers allowed now; None if there are none."""
         reported = Frontiers(
             self.id,
             write if self.write.allows(write) else None,
@@ -117,7 +117,7 @@ INTERVAL = 25
 
 
 class Reporter:
-    """The responses on the present connection. Silent until `begin`. clock: milliseconds."""
+    """Responses on the current connection. Silent until `begin`. clock: milliseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.silent = True
@@ -129,7 +129,7 @@ class Reporter:
         self._anew = False
 
     def silence(self) -> None:
-        """Discard unsent responses: the connection has ended."""
+        """Discard unsent responses because the connection has ended."""
         self.silent = True
         self._out.clear()
 
@@ -146,7 +146,7 @@ class Reporter:
         return dropped
 
     def exported(self, dataflow: Dataflow) -> None:
-        """Report the exports of a dataflow, from its as-of on."""
+        """Start reporting a dataflow's exports from its as-of on."""
         for export in dataflow.exports:
             if isinstance(export, IndexExport | CollectionExport):
                 self._guards[export.id] = ReportedFrontiers.since(export.id, dataflow.as_of)
@@ -164,7 +164,7 @@ class Reporter:
             self._out.extend(answers)
 
     def due(self, moved: bool, busy: bool, interval: int | None) -> bool:
-        """Whether frontiers are to be reported: at once, or now and then while there is other work.
+        """Return whether frontiers are due: always when idle, periodically while there is other work.
 
         moved: some may have risen. A new connection gets all of them.
         """
@@ -173,7 +173,7 @@ class Reporter:
         return not self.silent and (moved or self._anew) and idle
 
     def report(self, reached: Mapping[Id, Reached]) -> list[Id]:
-        """Report risen frontiers. Returns the dropped exports whose end is reported, to be forgotten."""
+        """Report advanced frontiers. Returns the dropped exports whose end is reported, to be forgotten."""
         self._reported_at = self._clock()
         self._anew = False
         for id, guard in self._guards.items():

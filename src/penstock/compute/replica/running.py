@@ -1,4 +1,4 @@
-"""A running dataflow, whatever it runs on: its frontiers, its exports, how it fails and ends."""
+"""Running dataflow, independent of its runtime: frontiers, exports, failure and end."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class DataflowRun(ABC):
 
     @property
     def read_upper(self) -> Frontier:
-        """The frontier up to which inputs have been read, and will not be read again."""
+        """Frontier up to which inputs have been read and will not be read again."""
         return END if self.ended or self.failed is not None else self.upper
 
     @property
     def broken(self) -> bool:
-        """Whether it fails, now or soon, where a rebuilt dataflow may succeed."""
+        """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
         return self.failed is not None and not self.failed.lasting
 
     def drop(self, export: ExportWriter) -> None:
@@ -62,7 +62,7 @@ class DataflowRun(ABC):
         self._fail(self.as_of if self.upper.time is None else self.upper.time, cause)
 
     def _pass_on(self, failure: Failed) -> None:
-        """Fail as what it reads has failed."""
+        """Fail because an input has failed."""
         self._fail(max(failure.time, self.as_of), failure.error)
 
     def _fail(self, time: int, cause: Exception) -> None:
@@ -75,7 +75,7 @@ class DataflowRun(ABC):
         self._end()
 
     def _finish(self) -> None:
-        """Its until is reached."""
+        """End because the until has been reached."""
         with self.exporting:
             for export in self.exports:
                 export.finish()
@@ -85,16 +85,16 @@ class DataflowRun(ABC):
         self._retry_at = self._timer() + RETRY
 
     def _fail_store(self, failure: Failed) -> None:
-        """Replace what its store keeps of it, beside the exports, by an error."""
+        """Replace stored contents, other than exports, by an error."""
         return
 
     @abstractmethod
     def _end(self) -> None:
-        """Compute nothing any more, and release what it reads."""
+        """Stop computing and release the inputs."""
 
 
 def weighted_rows(changes: Sequence[Counted], append: bool, source: str) -> list[tuple[Any, ...]]:
-    """Changes as an engine takes them: with the weight last, or each copy by itself.
+    """Convert changes to engine rows: with the weight last, or one copy per row.
 
     append: the source takes no retractions: raises `BadInput` for one.
     """

@@ -1,4 +1,4 @@
-"""Interface of the runtimes that run the dataflows of a replica: in process, on workers, or on Spark.
+"""Interface of a replica's runtimes: in process, on workers, or on Spark.
 
 The replica has checked the stage and order of commands, has reconciled, and guards which frontiers are
 reported. A runtime receives commands and is stepped; it returns its present frontiers, and each other answer
@@ -26,7 +26,7 @@ from penstock.compute.protocol.responses import (
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The frontiers of an export (see `Frontiers`), and its since."""
+    """Frontiers of an export (see `Frontiers`), and its since."""
 
     write: Frontier
     input: Frontier
@@ -38,7 +38,7 @@ Answer = PeekResponse | SubscribeResponse | CopyToResponse | Status
 
 
 class Runtime(ABC):
-    """A runtime: builds dataflows, maintains their exports, answers peeks. Used by one thread.
+    """Runtime of a replica: builds dataflows, maintains their exports, answers peeks. Used by one thread.
 
     config: of the instance. wake: called, from any thread, when there is something to `step` for without a
         command.
@@ -52,7 +52,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def configure(self, parameters: Parameters) -> None:
-        """Apply settings, all of them merged, to new and existing dataflows."""
+        """Apply merged settings to new and existing dataflows."""
 
     @abstractmethod
     def create_dataflow(self, dataflow: Dataflow) -> None:
@@ -63,11 +63,11 @@ class Runtime(ABC):
 
     @abstractmethod
     def schedule(self, id: Id) -> None:
-        """Let an export run."""
+        """Start the computation of an export."""
 
     @abstractmethod
     def allow_writes(self, id: Id) -> None:
-        """Let an export write its collection."""
+        """Allow an export to write its collection."""
 
     @abstractmethod
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
@@ -83,33 +83,33 @@ class Runtime(ABC):
 
     @abstractmethod
     def cancel_peek(self, uuid: bytes) -> None:
-        """Answer `Canceled` at once, if the peek is pending."""
+        """Answer `Canceled` at once if the peek is pending."""
 
     @abstractmethod
     def forget_answers(self) -> None:
-        """Drop pending peeks and pending answers: a new connection begins."""
+        """Drop pending peeks and answers because a new connection begins."""
 
     @abstractmethod
     def forget(self, id: Id) -> None:
-        """Forget a dropped export whose final frontiers were reported."""
+        """Forget a dropped export whose final frontiers have been reported."""
 
     @abstractmethod
     def step(self, seconds: float) -> bool:
-        """Work for about `seconds`, on peeks and inputs in turn.
+        """Work for about `seconds`, alternating between peeks and inputs.
 
         Returns whether there is more to do at once.
         """
 
     @abstractmethod
     def frontiers(self) -> Mapping[Id, Reached]:
-        """The frontiers of all indexes and collection exports."""
+        """Frontiers of all indexes and collection exports."""
 
     @abstractmethod
     def answers(self) -> list[Answer]:
-        """The answers since the last call, in order."""
+        """Take the answers since the last call, in order."""
 
     def moved(self) -> bool:
-        """Whether `frontiers` may have changed since the last call."""
+        """Return whether `frontiers` may have changed since the last call."""
         return True
 
     def broken(self) -> Sequence[Id]:
@@ -120,9 +120,9 @@ class Runtime(ABC):
         return ()
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         raise ResultGone("the rows of this result are not here any more", fix="ask again")
 
     @abstractmethod
     def close(self) -> None:
-        """Stop everything."""
+        """Stop the runtime."""

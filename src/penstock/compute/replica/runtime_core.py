@@ -1,4 +1,4 @@
-"""The core of the runtimes that run dataflows themselves: commands, exports, frontiers, peeks, responses.
+"""Core of the runtimes that execute dataflows: commands, exports, frontiers, peeks, responses.
 
 A subclass has the store of indexes, and runs the dataflows: in the replica's thread, or on Spark.
 """
@@ -30,12 +30,12 @@ _DROPPED = Reached(END, END, END, END)
 
 
 def milliseconds() -> int:
-    """The time of the wall clock."""
+    """Wall-clock time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class RuntimeCore(Runtime, Generic[IndexT, RunT]):
-    """The shared core of runtimes. Commands come from one thread, responses from any.
+    """Core shared by runtimes. Commands come from one thread, responses from any.
 
     folder: for copies (`copies/`) and large results (`stash/`). clock: milliseconds. timer: seconds.
     """
@@ -67,15 +67,15 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
 
     @abstractmethod
     def _build(self, dataflow: Dataflow) -> RunT:
-        """Build a dataflow, not yet started; a failed one if it cannot be built."""
+        """Build a dataflow without starting it; build a failed one if an error occurs."""
 
     @abstractmethod
     def _advance_soon(self, running: RunT) -> None:
-        """Give a dataflow a turn: it may have work."""
+        """Schedule a dataflow that may have work."""
 
     @abstractmethod
     def _end(self, running: RunT) -> None:
-        """End a dataflow whose exports are all dropped, once nobody reads them."""
+        """End a dataflow whose exports are all dropped, once it has no readers."""
 
     def _index_of(self, export: ExportWriter) -> IndexT | None:
         return export.index if isinstance(export, IndexWriter) else None  # type: ignore[return-value]
@@ -99,7 +99,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
             self._start_if_scheduled(running)
 
     def _start_if_scheduled(self, running: RunT) -> None:
-        """Start it, unless one of its exports is not scheduled yet."""
+        """Start a dataflow once all its exports are scheduled."""
         if not running.dataflow.export_ids & self._unscheduled.keys():
             running.started = True
             self._advance_soon(running)

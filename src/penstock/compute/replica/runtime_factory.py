@@ -1,4 +1,4 @@
-"""Choice of the runtime of a replica."""
+"""Choice of a replica's runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.compute.replica.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Options of the replica process."""
+    """Command-line options of the replica process."""
 
     state: Path
     allow_callables: bool
@@ -33,7 +33,7 @@ def make_runtime(
     collections: str | None = None,
     allow_callables: bool = False,
 ) -> Runtime:
-    """Make the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
+    """Create the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
 
     state:       a folder of this replica alone.
     collections: URI of the store, in place of the one of the controller.

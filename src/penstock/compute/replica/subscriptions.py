@@ -1,4 +1,4 @@
-"""Subscriptions: the changes of a sink, sent as they become settled."""
+"""Subscriptions: the changes of a sink, sent as they are settled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.compute.replica.exports import ExportWriter, Failed, PendingChange
 
 
 class SubscribeWriter(ExportWriter):
-    """The export to a subscription: batches that cover all times from 0 on, the first to beyond the as-of.
+    """Export to a subscription: batches cover all times from 0 on, the first one beyond the as-of.
 
     limit: how many bytes a batch may have; None: any number.
     """

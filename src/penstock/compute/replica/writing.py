@@ -1,4 +1,4 @@
-"""Materializations: a sink written to a durable collection.
+"""Materializations: sinks written to durable collections.
 
 All replicas that run the dataflow write, and all write the same: whoever appends first from an upper has
 written for all, and the others see by the upper what they need not write any more. At the start the
@@ -23,7 +23,7 @@ from penstock.errors import PenstockError
 
 
 class CollectionWriter(ExportWriter):
-    """The export to a collection: appends the changes of settled times, once it may.
+    """Export to a collection: appends the changes of settled times, once allowed.
 
     Invariant: `_pending` has the changes of settled times from `_written` on, which is an upper that the
     collection had. Of earlier times nothing is left to do where it `_agrees`; where it does not yet,
@@ -71,7 +71,7 @@ class CollectionWriter(ExportWriter):
         self._computed = upper
 
     def allow(self) -> None:
-        """Allow writing from now on."""
+        """Allow writes from now on."""
         self._allowed = True
 
     def fail(self, failed: Failed) -> None:
@@ -122,7 +122,7 @@ class CollectionWriter(ExportWriter):
         return True
 
     def _take_off(self, upper: int) -> Iterator[None]:
-        """Turn `_difference` into what is to be changed at `upper`, or at the as-of if that is later."""
+        """Turn `_difference` into the corrections to append at `upper`, or at the as-of if later."""
         there: dict[Row, int] = {}
         # One of which no time can be read is new: nothing was ever written to it.
         if upper and self.feed.since < Frontier(upper):
@@ -138,7 +138,7 @@ class CollectionWriter(ExportWriter):
         self._difference = {}
 
     def _before(self, upper: Frontier) -> list[Update]:
-        """Take the pending changes before an upper out: the collection has them."""
+        """Take out the pending changes before an upper, which the collection already has."""
         earlier = [update for update in self._pending if upper.passed(update[1])]
         if earlier:
             self._pending = [update for update in self._pending if not upper.passed(update[1])]

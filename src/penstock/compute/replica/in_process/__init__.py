@@ -1,1 +1,1 @@
-"""The runtime on the in-process engine: dataflows and indexes in memory, in one thread."""
+"""In-process runtime: dataflows and indexes in memory, on one thread."""

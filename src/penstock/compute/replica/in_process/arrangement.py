@@ -1,4 +1,4 @@
-"""An index in memory: rows by key, right at all times from `since` to before `upper`.
+"""In-memory index: rows by key, readable at all times from `since` to before `upper`.
 
 What is kept is the latest state and a way back. `_rows` files every row under its key, as after the last
 change; `_undo` has per key what changed and when, so that a reader at an earlier time takes back what came
@@ -38,7 +38,7 @@ SCANNED = 1024
 
 
 class Keying:
-    """The key columns by which rows of a schema are filed; without any, the whole row.
+    """Key columns by which rows of a schema are filed; the whole row if there are none.
 
     Rows that the engine groups together have one key.
     of_row: from a row to its key: the value of a single column, a tuple of several.
@@ -56,7 +56,7 @@ class Keying:
             self.of_row = _itself
 
     def of_values(self, values: tuple[Any, ...]) -> Any:
-        """The key of the values of the key columns."""
+        """Key with these values of the key columns."""
         return nested_key(values[0]) if self._single else nested_key(tuple(values))
 
 
@@ -88,7 +88,7 @@ class Hold:
 
 
 class Arrangement:
-    """Rows by key columns, and their changes since some time.
+    """Rows by key columns, with their changes since some time.
 
     upper:  times before it are settled; of an arrangement that `failed` at a time, the next time.
     since:  nobody may ask for times before it, whatever is still there. END: dropped.
@@ -115,13 +115,13 @@ class Arrangement:
 
     @property
     def key_width(self) -> int:
-        """The number of key columns."""
+        """Number of key columns."""
         return self.keying.width
 
     # -- written by one dataflow ----------------------------------------------------------------
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
-        """Apply some of the changes of a time, not before the upper. Readers do not see them yet."""
+        """Apply some of a time's changes, not before the upper. Readers do not see them yet."""
         if not changes:
             return
         self._last = time
@@ -164,7 +164,7 @@ class Arrangement:
         self.upper = Frontier(failed.time + 1)
 
     def clear(self) -> None:
-        """Start again, before any time is settled."""
+        """Start over, before any time is settled."""
         self._rows, self._undo, self.weight = IncrementalDict(), IncrementalDict(), 0
         self._open.clear()
 
@@ -183,7 +183,7 @@ class Arrangement:
             self._take_back(self.keying.of_row(row), time, row)
 
     def _take_back(self, key: _Key, time: int, row: Row) -> None:
-        """What cancelled out within a time is no part of the way back: the log has no entry for it either."""
+        """Remove the undo entries of changes that cancelled out within a time, as the log has none either."""
         bucket = self._undo.bucket(key)
         entries = bucket.get(key, [])  # none, where the since has passed the time meanwhile
         kept = [
@@ -200,7 +200,7 @@ class Arrangement:
     # -- read by many ---------------------------------------------------------------------------
 
     def at(self, key: _Key, time: int) -> Iterable[Counted]:
-        """The rows of a key at a time that is settled and held, in no order. Counts may be below zero."""
+        """Rows of a key at a settled, held time, in no order. Counts may be below zero."""
         there = self._rows.get(key)
         if there is None:
             return ()
@@ -209,7 +209,7 @@ class Arrangement:
         return there.items() if there.__class__ is dict else ((there, 1),)  # type: ignore[union-attr, return-value]
 
     def scan(self, time: int) -> Iterator[list[Counted]]:
-        """All rows at a time that is settled and held, in no order, in lists of about `SCANNED`.
+        """Scan all rows at a settled, held time, in no order, in lists of about `SCANNED`.
 
         Changes may be applied between two lists, and are not seen.
         """
@@ -228,7 +228,7 @@ class Arrangement:
         yield out
 
     def _latest(self, keys: list[_Key], out: list[Counted]) -> None:
-        """Add the rows of some keys of one bucket, as after the last change."""
+        """Append the latest rows of some keys in one bucket."""
         get = self._rows.bucket(keys[0]).get
         for key in keys:
             there = get(key)
@@ -238,7 +238,7 @@ class Arrangement:
                 out.append((there, 1))  # type: ignore[arg-type]
 
     def versions(self, after: int) -> list[Version]:
-        """The changes of the settled times after `after`, which is held, in order of time."""
+        """Changes of the settled times after `after`, which is held, ordered by time."""
         found: list[Version] = []
         for version in reversed(self._log):
             if version.time <= after:
@@ -249,21 +249,21 @@ class Arrangement:
 
     @property
     def remembered(self) -> int:
-        """The number of times that are still distinguished."""
+        """Number of times still distinguished."""
         return len(self._log)
 
     # -- compaction -----------------------------------------------------------------------------
 
     @property
     def least(self) -> Frontier:
-        """The earliest held time."""
+        """Earliest held time."""
         if self._least is None:
             self._least = min((Frontier(hold.time) for hold in self._holds), default=END)
             self._least = min(self._least, self.since)
         return self._least
 
     def hold(self, time: int) -> Hold:
-        """Hold it readable from `time` on, not before `least`."""
+        """Keep the arrangement readable from `time` on, not before `least`."""
         hold = Hold(self, time)
         self._holds.add(hold)
         self._least = None
@@ -278,7 +278,7 @@ class Arrangement:
 
     @property
     def held(self) -> bool:
-        """Whether a reader holds it."""
+        """Return whether a reader holds the arrangement."""
         return bool(self._holds)
 
     def allow_compaction(self, since: Frontier) -> None:
@@ -304,7 +304,7 @@ class Arrangement:
         return False
 
     def free(self) -> bool:
-        """Free a part of the memory of an unused arrangement. Returns whether there is more."""
+        """Free part of the memory of an unused arrangement. Returns whether there is more."""
         self._log.clear()
         for buckets in (self._rows.buckets, self._undo.buckets):
             if buckets:
@@ -313,7 +313,7 @@ class Arrangement:
         return False
 
     def _forget(self, key: _Key, least: Frontier) -> None:
-        """Cut off the way back of a key at what nobody needs."""
+        """Discard the undo entries of a key that no reader needs."""
         bucket = self._undo.bucket(key)
         entries = bucket.get(key)
         if entries is None:
@@ -334,7 +334,7 @@ class Arrangement:
 
 
 class ArrangementWriter(IndexWriter):
-    """The export to an arrangement."""
+    """Export to an arrangement."""
 
     index: Arrangement
 
@@ -355,7 +355,7 @@ class ArrangementWriter(IndexWriter):
 def _change(
     bucket: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
 ) -> None:
-    """Change the count of a row among those of a key."""
+    """Change a row's count among the rows of a key."""
     count = there.get(row, 0) + weight
     if count:
         there[row] = count
@@ -372,7 +372,7 @@ def _change(
 
 
 def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
-    """The rows of a key, without the changes after `time`."""
+    """Rows of a key with the changes after `time` undone."""
     counts = dict(there) if isinstance(there, dict) else {there: 1}
     at = len(entries) - 3
     while at >= 0 and entries[at] > time:
@@ -387,5 +387,5 @@ def _itself(row: tuple[Any, ...]) -> Any:
 
 
 def _has_spellings(field: Field) -> bool:
-    """Whether equal values may be written in several ways: NaN, and zero with its sign."""
+    """Return whether equal values may differ in representation: NaN, and signed zeros."""
     return key_of(field.type, field.nullable, "value", lambda source: (source, source)) != "value"

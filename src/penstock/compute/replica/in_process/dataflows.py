@@ -1,4 +1,4 @@
-"""A dataflow in this process: an engine, what it reads, and what becomes of its answers.
+"""Dataflow in this process: an engine, its inputs, and its exports.
 
 First it hydrates: the engine takes the snapshot of its inputs at the as-of. Then it takes their changes, one
 time after the other. Either is fed in ticks of bounded rows, a few milliseconds each; that the cut into
@@ -44,7 +44,7 @@ EngineRows: TypeAlias = list[tuple[Any, ...]]
 
 
 class Borders(Protocol):
-    """Names of sources and sinks, with whether they are append-only."""
+    """Names of sources and sinks, and whether each is append-only."""
 
     @property
     def source_append(self) -> Mapping[str, bool]: ...
@@ -66,12 +66,12 @@ ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTickExecutor | None]
 
 
 def whole(dataflow: Dataflow, flow: Flow) -> TickExecutor:
-    """An engine for the whole of a dataflow's rows."""
+    """Create an undivided engine for a dataflow."""
     return Engine(flow, columnar="never")
 
 
 class TickSizer:
-    """The number of rows that a tick takes in a few milliseconds, learnt from earlier ticks.
+    """Number of rows that a tick processes in a few milliseconds, learnt from earlier ticks.
 
     most: that number.
     """
@@ -80,7 +80,7 @@ class TickSizer:
         self.most = 512
 
     def parts(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Cut rows into parts of `most`, as it is when a part is asked for."""
+        """Split rows into parts of `most`, as it is when each part is requested."""
         at = 0
         while at < len(rows):
             part = rows[at : at + self.most]
@@ -100,7 +100,7 @@ SLICE = 0.004
 
 
 class RunningDataflow(DataflowRun):
-    """A dataflow on the in-process engine. alive: it has not been closed."""
+    """A dataflow on the in-process engine. alive: not closed yet."""
 
     def __init__(
         self,
@@ -125,29 +125,29 @@ class RunningDataflow(DataflowRun):
 
     @property
     def retry_at(self) -> float:
-        """The time of the next retry."""
+        """Time of the next retry."""
         return max(self._retry_at, *(export.retry_at for export in self.exports))
 
     @property
     def collections(self) -> tuple[Id, ...]:
-        """The collections that it reads or writes, each once."""
+        """Collections that the dataflow reads or writes, each once."""
         written = (e.feed.id for e in self.exports if isinstance(e, CollectionWriter))
         read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))
         return tuple(dict.fromkeys((*written, *read)))
 
     @property
     def reads(self) -> list[Arrangement]:
-        """The indexes that it reads."""
+        """Indexes that the dataflow reads."""
         return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
 
     @property
     def makes(self) -> list[Arrangement]:
-        """The indexes that it maintains."""
+        """Indexes that the dataflow maintains."""
         return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
     @property
     def broken(self) -> bool:
-        """Whether it fails, now or soon, where a rebuilt dataflow may succeed."""
+        """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
         gone = not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
         return gone or super().broken
 
@@ -223,12 +223,12 @@ class RunningDataflow(DataflowRun):
         return self.upper < self._bound() or self._behind() is not None
 
     def _behind(self) -> Inlet | None:
-        """The input that is to be read next: the one that holds the others up, if it can be read."""
+        """The slowest input, which holds up the others, if it can be read now."""
         slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
         return slowest if slowest is not None and slowest.known < slowest.upper else None
 
     def _bound(self) -> Frontier:
-        """Up to where it can be computed from what is known."""
+        """Upper to which the dataflow can be computed from its known input."""
         bound = min(meet(inlet.known for inlet in self._inlets), self.dataflow.until)
         failure = self._failed_input()
         return bound if failure is None else min(bound, Frontier(failure.time))
@@ -318,7 +318,7 @@ class RunningDataflow(DataflowRun):
 
 
 def _counted(rows: Sequence[tuple[Any, ...]], append: bool) -> list[Counted]:
-    """What an engine gives, as changes of plain rows: functions may have made rows of a class of theirs."""
+    """Convert engine output to counted plain rows, since user functions may return their own row classes."""
     if append:
         return [(row if row.__class__ is tuple else tuple(row), 1) for row in rows]
     return [(row[:-1], row[-1]) for row in rows]

@@ -1,4 +1,4 @@
-"""Garbage collection in a replica: never in the middle of work, and never through all of an index.
+"""Garbage collection in a replica, kept out of ongoing work and never scanning a whole index.
 
 By default the collector goes through all objects again and again while an index grows: at a million rows that
 takes a tenth of a second each time. Nearly all objects of a replica are freed without it. So young objects
@@ -21,7 +21,7 @@ SOON = 10.0
 
 
 class GcPolicy:
-    """The garbage-collection policy of this process, until it is closed. timer: seconds."""
+    """Garbage-collection policy of this process until closed. timer: seconds."""
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
@@ -30,7 +30,7 @@ class GcPolicy:
         gc.disable()
 
     def slice(self, busy: bool) -> None:
-        """Collect young objects; all of them when due and idle."""
+        """Collect young objects, or all if due and idle."""
         if gc.get_count()[0] > YOUNG:
             gc.collect(1)
         if not busy and self._timer() > self._due:
@@ -38,7 +38,7 @@ class GcPolicy:
             self._due = self._timer() + OLD
 
     def dropped(self) -> None:
-        """Schedule a full collection soon: a view was dropped."""
+        """Schedule a full collection soon, because a view was dropped."""
         self._due = min(self._due, self._timer() + SOON)
 
     def close(self) -> None:

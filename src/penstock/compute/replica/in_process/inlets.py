@@ -25,7 +25,7 @@ from penstock.flow.flow import Flow
 
 
 class Inlet(ABC):
-    """A source of a flow, and its input.
+    """A source of a flow with its input.
 
     First `snapshot` is read, once it is `ready`; then versions, whole times in order: `next_time` is that of
     the next one, if it is known, and all times before `known` are.
@@ -36,50 +36,50 @@ class Inlet(ABC):
     @property
     @abstractmethod
     def schema(self) -> Schema:
-        """The schema of its rows. Raises what the store raises."""
+        """Schema of the rows. Raises what the store raises."""
 
     @abstractmethod
     def ready(self, at: int) -> bool:
-        """Whether the snapshot at a time can be read."""
+        """Return whether the snapshot at a time can be read."""
 
     @abstractmethod
     def snapshot(self, at: int) -> Iterator[Sequence[Counted]]:
-        """The rows at a time, in parts. Changes after that time follow."""
+        """Read the rows at a time, in parts. Changes after that time follow."""
 
     @property
     @abstractmethod
     def known(self) -> Frontier:
-        """The frontier of known versions: all before it are taken, or ready to be."""
+        """Frontier of known versions: all versions before it have been taken or can be."""
 
     @property
     @abstractmethod
     def upper(self) -> Frontier:
-        """The upper of the input."""
+        """Upper of the input."""
 
     @property
     @abstractmethod
     def next_time(self) -> int | None:
-        """The time of the next known version."""
+        """Time of the next known version."""
 
     @abstractmethod
     def take(self) -> Version:
-        """The next version."""
+        """Take the next version."""
 
     @abstractmethod
     def read(self) -> None:
-        """Read more versions if `known` is before `upper`, for the price of a slice."""
+        """Read more versions if `known` is before `upper`, at the cost of a slice."""
 
     @abstractmethod
     def settled(self, upper: Frontier) -> None:
         """Release times before `upper`, which have been computed."""
 
     def gone(self, at: int) -> bool:
-        """Whether the next times have been compacted. at: where the snapshot is taken."""
+        """Return whether the next times have been compacted. at: time of the snapshot."""
         return False
 
     @property
     def failed(self) -> Failed | None:
-        """The failure of its input, if any."""
+        """Failure of the input, if any."""
         return None
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Inlet(ABC):
 
 
 class FromCollection(Inlet):
-    """An input from a durable collection. upper: its upper at the last look at the store."""
+    """Input from a durable collection. upper: as of the last look at the store."""
 
     def __init__(self, source: str, feed: Feed) -> None:
         self.source = source
@@ -144,7 +144,7 @@ class FromCollection(Inlet):
 
 
 class FromIndex(Inlet):
-    """An input from an index, read in place. It stays readable from the last time that was computed on."""
+    """Input from an index, read in place. It stays readable from the last time that was computed on."""
 
     def __init__(self, source: str, index: Arrangement, at: int) -> None:
         self.source = source
@@ -202,7 +202,7 @@ _NOTHING: Collection[Counted] = ()
 
 
 class _Window:
-    """An index as a side of a join sees it: at one time, which moves; before it is opened it is empty."""
+    """View of an index for one side of a join, at one movable time; empty before it is opened."""
 
     def __init__(self, index: Arrangement, columns: Sequence[str]) -> None:
         self._index = index
@@ -217,7 +217,7 @@ class _Window:
 
 
 class SharedArrangements:
-    """The sides of joins that a dataflow reads from indexes in place.
+    """Join sides that a dataflow reads in place from indexes.
 
     shared: sources that joins read in place, if not everybody does.
     filled: sources whose rows need not be fed at the beginning: whoever reads them finds them in the index.
@@ -233,7 +233,7 @@ class SharedArrangements:
         self._now: list[tuple[SharedSide, _Window]] = []
 
     def engine(self, dataflow: Dataflow, flow: Flow) -> Engine:
-        """Start a new engine with the rows at the as-of of its dataflow."""
+        """Create an engine with the rows at the dataflow's as-of."""
         assert dataflow.as_of.time is not None
         return Engine(flow, columnar="never", shared=self._begin(dataflow.as_of.time))
 
@@ -258,7 +258,7 @@ class SharedArrangements:
         self.filled = frozenset(filled)
 
     def _begin(self, as_of: int) -> dict[str, SharedSide]:
-        """New slots by name, for a new engine."""
+        """Create slots for a new engine, by name."""
         self._now = []
         slots: dict[str, SharedSide] = {}
         for side, index in self._sides:
@@ -278,12 +278,12 @@ class SharedArrangements:
 
 
 def _arranged(index: Arrangement, side: JoinSide) -> bool:
-    """Whether the keys of the index are those of the side, but for their order."""
+    """Return whether an index has the same key columns as a join side, in any order."""
     return sorted(index.key) == sorted(side.columns)
 
 
 def _in_order(columns: Sequence[str], key: Sequence[str]) -> Callable[[Any], Any] | None:
-    """From a key of the join to one of the index; None where they are the same."""
+    """Function from a join's key to the index's; None if they are the same."""
     if tuple(columns) == tuple(key):
         return None
     return itemgetter(*(columns.index(column) for column in key))

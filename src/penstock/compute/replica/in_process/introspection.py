@@ -1,4 +1,4 @@
-"""Metrics and states that a replica reports to its controller now and then (`Status`)."""
+"""Metrics and states that a replica periodically reports to its controller (`Status`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES = 1000
 
 
 class Introspection:
-    """Reports on the dataflows of a replica every `interval` milliseconds; 0: never.
+    """Reports on a replica's dataflows every `interval` milliseconds; 0 disables them.
 
     clock: milliseconds. memory: returns the bytes of the process, if they are to be reported.
     """
@@ -29,11 +29,11 @@ class Introspection:
         self._cancels: deque[float] = deque(maxlen=SAMPLES)
 
     def canceled(self, seconds: float) -> None:
-        """Record the time that a cancellation may have waited."""
+        """Record how long a cancellation may have waited."""
         self._cancels.append(seconds * 1000)
 
     def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:
-        """The statuses to report, if they are due."""
+        """Return the statuses to report, if they are due."""
         if not self._interval or self._clock() < self._due:
             return []
         self._due = self._clock() + self._interval
@@ -41,7 +41,7 @@ class Introspection:
         return [*self._news(running), Status(None, "replica", self._values(running, peeks))]
 
     def _news(self, running: list[RunningDataflow]) -> list[Status]:
-        """The new state of each dataflow whose state has changed."""
+        """New states of the dataflows whose state has changed."""
         found: list[Status] = []
         for each in running:
             text = _state(each)
@@ -77,7 +77,7 @@ def _state(running: RunningDataflow) -> str:
 
 
 def memory_of_process() -> int:
-    """The resident memory of this process in bytes; 0 where it is unknown."""
+    """Resident memory of this process in bytes; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""Peeks in the replica's own thread, in slices.
+"""Peeks served on the replica's own thread, in slices.
 
 A peek by key on what is settled is answered at once. Any other has its turn with the others once its time is
 settled, a few milliseconds each.
@@ -37,7 +37,7 @@ _PLAIN = Finishing()
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """A pending peek. slices: of its work, once its time is settled."""
+    """A pending peek. slices: its work, once its time is settled."""
 
     target: Arrangement | Feed = None  # type: ignore[assignment]
     run: PeekRun | None = None
@@ -55,7 +55,7 @@ class _Pending(PendingPeek):
 
 
 class InProcessPeeks(Peeks[Arrangement, _Pending]):
-    """The peeks at arrangements and at the feeds of collections."""
+    """Peeks at arrangements and at the feeds of collections."""
 
     def __init__(self, around: Surroundings[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
         super().__init__(around, stash)
@@ -80,7 +80,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
 
     @property
     def collections(self) -> set[Id]:
-        """The collections that pending peeks wait for."""
+        """Collections that pending peeks wait for."""
         return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
 
     def _ask_index(self, peek: Peek, index: Arrangement) -> None:
@@ -104,7 +104,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
             self._waiting.setdefault(peek.target.id, []).append(pending)
 
     def _read_now(self, peek: Peek, index: Arrangement) -> Rows | None:
-        """The answer, unless it may take longer than a moment, or must be stashed."""
+        """Answer at once, unless that may take long or the result must be stashed."""
         assert peek.keys is not None
         rows: list[Counted] = []
         of_values = index.keying.of_values
@@ -127,7 +127,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
     # -- at work --------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Make those ready whose time is settled now."""
+        """Mark peeks as ready whose time is now settled."""
         for id, waiting in list(self._waiting.items()):
             still = [p for p in waiting if p.peek.uuid in self._pending and not self._woken(p)]
             if still:

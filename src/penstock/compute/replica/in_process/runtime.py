@@ -1,4 +1,4 @@
-"""The runtime of the in-process engine: all dataflows of a replica in one thread, a slice at a time."""
+"""In-process runtime: all dataflows of a replica on one thread, a slice at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PEEK_SLICE = 0.002
 
 
 class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
-    """The construction of a dataflow over arrangements. choose_engine: see `InProcessRuntime`."""
+    """Construction of a dataflow over arrangements. choose_engine: see `InProcessRuntime`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
 
 
 class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
-    """The runtime on the in-process engine.
+    """Runtime on the in-process engine.
 
     collections: that they read and write; used by this thread only.
     folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one,
@@ -146,11 +146,11 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
     # -- work -----------------------------------------------------------------------------------
 
     def watch(self, watcher: Watcher) -> None:
-        """Let a thread call `noticed`, until this is closed."""
+        """Start a thread that calls `noticed`, until the runtime is closed."""
         self._watcher = watcher
 
     def collect(self, policy: GcPolicy) -> None:
-        """Apply a garbage-collection policy to the process, until this is closed."""
+        """Apply a garbage-collection policy to the process, until the runtime is closed."""
         self._gc = policy
 
     def noticed(self) -> None:

@@ -1,4 +1,4 @@
-"""Scheduler of dataflows in one thread: those with work take turns, a slice each.
+"""Scheduler of dataflows on one thread: those with work take turns of one slice.
 
 A dataflow has something to do when it is started, when a collection that it reads or writes has come
 farther, and when an index that it reads has. All others cost nothing.
@@ -15,7 +15,7 @@ from penstock.compute.replica.in_process.dataflows import RunningDataflow
 
 
 class DataflowScheduler:
-    """The dataflows of a replica, and their dependencies. timer: seconds.
+    """Dataflows of a replica, with their dependencies. timer: seconds.
 
     moved: something has come farther since this was set to False.
 
@@ -36,20 +36,20 @@ class DataflowScheduler:
         self._graves: list[Arrangement] = []
 
     def add(self, running: RunningDataflow) -> None:
-        """Add a dataflow, without a turn yet."""
+        """Add a dataflow without scheduling it yet."""
         for id in running.collections:
             self._readers.setdefault(id, {})[running] = None
         for index in running.reads:
             self._index_readers.setdefault(index, {})[running] = None
 
     def give(self, running: RunningDataflow) -> None:
-        """Give a dataflow a turn: it may have work."""
+        """Schedule a turn for a dataflow that may have work."""
         if running.alive and running not in self._has_turn:
             self._has_turn.add(running)
             self._turns.append(running)
 
     def risen(self, collections: Iterable[Id]) -> None:
-        """Give turns to the readers of collections whose uppers have risen."""
+        """Schedule the readers of collections whose uppers have risen."""
         for id in collections:
             self.moved = True  # it may be a written one, whose frontier is reported
             for running in self._readers.get(id, ()):
@@ -57,7 +57,7 @@ class DataflowScheduler:
 
     @property
     def collections(self) -> set[Id]:
-        """The collections that dataflows read or write."""
+        """Collections that dataflows read or write."""
         return set(self._readers)
 
     def slice(self) -> bool:
@@ -85,7 +85,7 @@ class DataflowScheduler:
         self._untidy[index] = None
 
     def tidy_slice(self) -> bool:
-        """Compact a part of the queued indexes. Returns whether there may be more."""
+        """Compact some of the queued indexes. Returns whether there may be more."""
         if self._dying:
             dying, self._dying = self._dying, []
             for running in dying:
@@ -104,7 +104,7 @@ class DataflowScheduler:
         return False
 
     def end(self, running: RunningDataflow) -> None:
-        """End a dataflow whose exports are dropped, once it has no readers; likewise its inputs."""
+        """End a dataflow with no exports or readers left, and likewise its inputs."""
         if not running.alive:
             return
         if any(index.held for index in running.makes):

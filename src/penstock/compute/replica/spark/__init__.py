@@ -1,1 +1,1 @@
-"""The runtime on Spark: dataflows as streaming queries, indexes in files."""
+"""Spark runtime: dataflows as streaming queries, indexes in files."""

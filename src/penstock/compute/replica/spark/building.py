@@ -1,4 +1,4 @@
-"""Dataflows on Spark that are being built: where they keep what, and which indexes they read."""
+"""Construction of dataflows on Spark: their folders, and the indexes they read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORM = 1
 
 @dataclass(slots=True)
 class SparkIndex:
-    """An index in files. key: positions of its key columns. own: the hold of the controller."""
+    """An index in files. key: positions of its key columns. own: the controller's hold."""
 
     schema: Schema
     versions: Versions
@@ -49,21 +49,21 @@ class SparkIndex:
 
     @property
     def key_width(self) -> int:
-        """The number of key columns."""
+        """Number of key columns."""
         return self.keying.width
 
     @property
     def upper(self) -> Frontier:
-        """Times before it are settled."""
+        """Frontier before which all times are settled."""
         return self.versions.upper
 
     @property
     def failed(self) -> Failed | None:
-        """The failure that replaces its contents from a time on, if any."""
+        """Failure that replaces the contents from a time on, if any."""
         return self.versions.failed
 
     def hold(self, time: int) -> Hold:
-        """Hold it readable from `time` on."""
+        """Keep the index readable from `time` on."""
         return self.versions.hold(time)
 
     def allow_compaction(self, since: Frontier) -> None:
@@ -73,7 +73,7 @@ class SparkIndex:
 
 
 class ResumableCollectionWriter(CollectionWriter):
-    """An export to a collection, which a later process resumes from the time it was last compacted to."""
+    """Export to a collection that a later process resumes from the last compaction."""
 
     hold: Hold | None = None
 
@@ -91,7 +91,7 @@ def move_hold(hold: Hold, since: Frontier) -> None:
 
 
 class LazyStore:
-    """A connection to the collections, opened at first use."""
+    """Connection to the collections, opened at first use."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -112,7 +112,7 @@ class LazyStore:
 
 
 class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
-    """The construction of a dataflow on Spark.
+    """Construction of a dataflow on Spark.
 
     folder: where each dataflow has one of its own. store: for the replica's thread.
     """

@@ -1,4 +1,4 @@
-"""A dataflow on Spark: it takes what is new in its inputs, a tick of several times after the other.
+"""Dataflow on Spark: consumes its inputs in ticks, each covering several times.
 
 Times are distinguished within a tick, so a peek at any time is right. A process that was killed goes on after
 the last commit, and nothing is computed twice. Used by one thread at a time; what others look at changes in
@@ -62,16 +62,16 @@ class SparkDataflow(DataflowRun):
 
     @property
     def _written(self) -> list[ExportWriter]:
-        """Exports that get changes, as indexes do not."""
+        """Exports that receive changes, unlike indexes."""
         return [export for export in self.exports if not isinstance(export, IndexWriter)]
 
     @property
     def versions_wanted(self) -> bool:
-        """Whether readers may still need the versions of its sinks."""
+        """Return whether readers may still need versions of the sinks."""
         return any(not versions.least.ended for versions in self.versions.values())
 
     def reads(self, other: SparkDataflow) -> bool:
-        """Whether it reads what another one makes."""
+        """Return whether this dataflow reads an export of another."""
         made = list(other.versions.values())
         return any(isinstance(one, FromVersions) and one.versions in made for one in self._inputs.imports)
 
@@ -170,7 +170,7 @@ class SparkDataflow(DataflowRun):
         self._settle(upper)
 
     def _settle(self, upper: Frontier) -> None:
-        """Everything before `upper` has been computed and is in the files."""
+        """Record that everything before `upper` has been computed and stored."""
         self._write(upper)
         for versions in self.versions.values():
             versions.upper = upper
@@ -195,7 +195,7 @@ class SparkDataflow(DataflowRun):
                     export.advance(upper)
 
     def work_exports(self) -> bool:
-        """Let exports do a slice of their own work, also after the end. Returns whether there is more.
+        """Do a slice of the exports' own work, also after the end. Returns whether there is more.
 
         Raises what the store raises.
         """
@@ -216,7 +216,7 @@ class SparkDataflow(DataflowRun):
     # -- how it ends ----------------------------------------------------------------------------
 
     def _narrow(self, error: Exception) -> bool:
-        """Something failed in a tick: find out at which of its times; whether there is more to try."""
+        """Retry a failed tick with fewer times, to find the failing one; return whether to go on."""
         times, self._times = self._times, 0
         if times > 1:
             self._most_times = max(1, times // 4)
@@ -235,7 +235,7 @@ class SparkDataflow(DataflowRun):
             self._state.close()
 
     def close(self, *, remove: bool) -> None:
-        """End the dataflow. remove: also its folder."""
+        """End the dataflow. remove: whether to delete its folder."""
         self._end()
         if remove and self._state is not None:
             self._state.remove()

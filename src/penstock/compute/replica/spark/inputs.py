@@ -25,8 +25,11 @@ MOST_CHANGES = 200_000
 
 
 class Seen(NamedTuple):
-    """What was read once: the changes from `lower` to before `upper`, or the rows just before it where
-    `lower` is None; how many (`rows`), and their weights in all."""
+    """Summary of what was read last.
+
+    It covers the changes from `lower` to before `upper`, or the rows just before `upper` if `lower` is None:
+    how many (`rows`), and their total `weight`.
+    """
 
     lower: int | None
     upper: int
@@ -35,7 +38,7 @@ class Seen(NamedTuple):
 
 
 class GoesOn(Enum):
-    """Whether reading can resume at a time."""
+    """Possibility of resuming to read at a time."""
 
     YES = 1
     NOT_YET = 2
@@ -45,7 +48,7 @@ class GoesOn(Enum):
 
 
 class Import(ABC):
-    """A source of a flow, and its input. Used by one thread at a time."""
+    """A source of a flow with its input. Used by one thread at a time."""
 
     def __init__(self, source: str, schema: Schema) -> None:
         self.source = source
@@ -53,23 +56,23 @@ class Import(ABC):
 
     @abstractmethod
     def upper(self, store: Collections) -> Frontier:
-        """The upper of the input."""
+        """Upper of the input."""
 
     @abstractmethod
     def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
-        """The rows at a time that is settled, in parts."""
+        """Read the rows at a settled time, in parts."""
 
     @abstractmethod
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
-        """The changes with times from `lower` to before `upper`, by time, in parts."""
+        """Read the changes with times from `lower` to before `upper`, ordered by time, in parts."""
 
     @abstractmethod
     def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
-        """Whether a later process that has read to `upper` can go on there. seen: at last."""
+        """Return whether a later process that has read to `upper` can resume there. seen: its last read."""
 
     @property
     def failed(self) -> Failed | None:
-        """The failure of its input, if any."""
+        """Failure of the input, if any."""
         return None
 
     def settled(self, upper: Frontier) -> None:
@@ -118,7 +121,7 @@ class FromCollection(Import):
 
 
 class FromVersions(Import):
-    """An input from an index in files.
+    """Input from an index in files.
 
     It stays readable from the last time that was computed on; `at` is the first one.
     """
@@ -157,7 +160,7 @@ class FromVersions(Import):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The changes of one source at one time."""
+    """Changes of one source at one time."""
 
     source: str
     time: int
@@ -165,7 +168,7 @@ class Version:
 
 
 class Inputs:
-    """The inputs of a dataflow. Used by one thread at a time.
+    """Inputs of a dataflow. Used by one thread at a time.
 
     seen: per source what the last tick that read something of it has read, by which it is known again.
     """
@@ -175,16 +178,16 @@ class Inputs:
         self.seen: dict[str, Seen] = {}
 
     def ready(self, store: Collections, at: int) -> bool:
-        """Whether snapshots at a time can be read."""
+        """Return whether all snapshots at a time can be read."""
         return all(one.upper(store).passed(at) for one in self.imports)
 
     def bound(self, store: Collections) -> Frontier:
-        """The upper of all inputs together."""
+        """Common upper of all inputs."""
         return meet(one.upper(store) for one in self.imports)
 
     @property
     def failed(self) -> Failed | None:
-        """Where what they read has failed first."""
+        """Earliest failure of an input, if any."""
         failures = [one.failed for one in self.imports if one.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
 
@@ -200,7 +203,7 @@ class Inputs:
     # -- for ticks ------------------------------------------------------------------------------
 
     def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[Given]:
-        """All rows at a time. `seen` is right when all have been taken. append: see `Driven`."""
+        """Read all rows at a time. `seen` is right when all have been taken. append: see `Driven`."""
         for one in self.imports:
             count = weight = 0
             for part in one.snapshot(store, at):
@@ -211,7 +214,7 @@ class Inputs:
     def news(
         self, store: Collections, lower: int, bound: Frontier, most_times: int
     ) -> tuple[Frontier, list[Version]]:
-        """What is new from `lower` on, whole times, and up to where that is everything."""
+        """Read new changes from `lower` on, in whole times; return them with their upper."""
         found: list[Version] = []
         for one in self.imports:
             versions, bound = _read(one, one.changes(store, lower, bound), bound)
@@ -224,7 +227,7 @@ class Inputs:
     def given(
         self, news: Iterable[Version], times: Sequence[int], append: Mapping[str, bool]
     ) -> Iterator[Given]:
-        """What a tick of these times takes."""
+        """Rows given to a tick that covers these times."""
         numbers = {time: number for number, time in enumerate(times)}
         for version in news:
             yield (
@@ -234,7 +237,7 @@ class Inputs:
             )
 
     def have_seen(self, news: Iterable[Version]) -> None:
-        """A tick takes these."""
+        """Record the versions consumed by a tick."""
         by_source: dict[str, list[Version]] = {}
         for version in news:
             by_source.setdefault(version.source, []).append(version)
@@ -248,7 +251,7 @@ class Inputs:
 
 
 def by_time(source: str, updates: Iterable[Update]) -> list[Version]:
-    """Updates in order of time as versions."""
+    """Group updates, ordered by time, into versions."""
     found: list[Version] = []
     changes: list[Counted] = []
     for row, time, weight in updates:

@@ -1,4 +1,4 @@
-"""Peeks on Spark: threads read the files of an index, or have Spark read them where they are large.
+"""Peeks on Spark: threads read an index's files, or have Spark read them if they are large.
 
 A peek at several keys, or at a small index, is read here. A scan of a large index is a job of Spark, in a
 group of its own by which it can be cancelled: tasks share the hashes, and send what the peek wants of their
@@ -52,13 +52,13 @@ _RANGES = 8
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """index: None for a collection. A thread reads for it unless it is `waiting`."""
+    """A pending peek. index: None for a collection. A thread reads for it unless it is `waiting`."""
 
     index: SparkIndex | None = None
 
     @property
     def group(self) -> str:
-        """The name of its jobs on Spark."""
+        """Job group of the peek on Spark."""
         return f"peek {self.peek.uuid.hex()}"
 
 
@@ -89,7 +89,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
         self._begin(pending)
 
     def wake(self) -> None:
-        """Begin with those whose time is settled now."""
+        """Start the peeks whose time is now settled."""
         with self._lock:
             waiting = [pending for pending in self._pending.values() if pending.waiting]
         for pending in waiting:
@@ -105,7 +105,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
         self._threads.do(partial(self._answer, pending))
 
     def _is_settled(self, pending: _Pending) -> bool:
-        """Whether there is something to do; of a collection a thread must look."""
+        """Return whether work can start; for a collection, only a thread can tell."""
         index, time = pending.index, pending.peek.time
         if index is None:
             return True
@@ -129,7 +129,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
             self._end(pending, answer)
 
     def _read(self, pending: _Pending, stores: Stores) -> Rows | Stashed | None:
-        """The answer; None where the time of the peek is not settled, or nobody wants it any more."""
+        """Compute the answer; None if the time is not settled or the peek was cancelled."""
         peek, index = pending.peek, pending.index
         if index is None:
             feed = Feeds(stores()).feed(peek.target.id)
@@ -183,15 +183,17 @@ def _unread(error: Exception) -> RuntimeLost:
 
 
 def _as_filed(value: Any, type: DataType) -> Any:
-    """A value of a key as the column has it: 1 is 1.0 where that holds floats, as it is in-process."""
+    """Convert a key value to its column's type: 1 becomes 1.0 in a float column, as in-process."""
     return float(value) if isinstance(type, Float64Type) and isinstance(value, int) else value
 
 
 def scan(
     spark: SparkSession, versions: Versions, peek: Peek, schema: Schema, settings: Parameters, group: str
 ) -> Iterator[Iterable[Counted]]:
-    """The rows at the time of the peek that pass its predicate, in parts as tasks send them; where it has a
-    limit, at least those that can be within it. No task sends more bytes than `settings` allow.
+    """Scan the rows at the peek's time that pass its predicate, in parts, as tasks send them.
+
+    With a limit, they are at least those that can be within it. No task sends more bytes than `settings`
+    allow.
 
     group: of the job, by which it can be cancelled. Raises what `PeekRun` raises.
     """
@@ -204,7 +206,7 @@ def scan(
 
 @dataclass(frozen=True, slots=True)
 class _ScanTask:
-    """What tasks do: each has its own of all hashes."""
+    """Task body of a scan; each task has its own share of the hashes."""
 
     paths: tuple[str, ...]
     peek: Peek
@@ -239,7 +241,7 @@ class _ScanTask:
 
 
 def _within_a_part(finishing: Finishing) -> Finishing:
-    """What a part must send so that the whole can be finished."""
+    """Finishing for one part, keeping all rows needed to finish the whole."""
     if finishing.limit is None:
         return Finishing()
     return replace(finishing, limit=finishing.limit + finishing.offset, offset=0, project=None)

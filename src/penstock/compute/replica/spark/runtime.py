@@ -1,4 +1,4 @@
-"""The Spark runtime of a replica: views kept by Spark, with state and versions in a folder.
+"""Spark runtime of a replica: views maintained by Spark, with state and versions in a folder.
 
 The replica's thread never waits here. A pool of threads advances dataflows, each by one thread at a time;
 others read for peeks; one watches the collections. `answers` and `frontiers` give what they find, after a
@@ -40,7 +40,7 @@ LOOK_EVERY = 0.2
 
 
 class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
-    """See the module's text.
+    """Runtime on Spark; see the module's text.
 
     state:  a folder that outlives the process; no other replica has it.
     spark:  the session to use, which is then left as it is; without one a session is started, and ended.
@@ -149,13 +149,13 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
             self._advance_soon(running)
 
     def _waits_for_folder(self, running: SparkDataflow) -> bool:
-        """Whether an earlier dataflow of the same exports, dropped by now, has still to remove the folder."""
+        """Return whether an earlier, dropped dataflow of the same exports must still remove the folder."""
         with self._lock:
             earlier = self._running[: self._running.index(running)]
         return any(other.folder == running.folder for other in earlier)
 
     def _advanced(self, running: SparkDataflow) -> None:
-        """Let those go on that wait for a dataflow."""
+        """Wake the peeks and dataflows that wait for a dataflow's progress."""
         self._spark_peeks.wake()
         with self._lock:
             others = [other for other in self._running if other is not running]
@@ -187,7 +187,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
                 self._forget_found()
 
     def _forget_found(self) -> None:
-        """Nobody has asked for these dataflows before the first step: they were dropped meanwhile."""
+        """Delete stored dataflows not requested before the first step: they were dropped meanwhile."""
         with self._lock:
             found, self._found = self._found, set[Path]()
         for folder in found:
@@ -214,7 +214,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
 
 
 class _Session:
-    """The Spark session: one that is given, or one of our own, which starts while others can work already."""
+    """The Spark session: a given one, or one started in the background by the runtime."""
 
     def __init__(self, given: SparkSession | None) -> None:
         self._given = given
@@ -230,7 +230,7 @@ class _Session:
             self.get()
 
     def get(self) -> SparkSession:
-        """It. Raises `SparkUnavailable`."""
+        """Return the session, waiting for its start."""
         if self._given is not None:
             return self._given
         with self._lock:
@@ -242,7 +242,7 @@ class _Session:
             return self._started
 
     def cancel_all(self) -> None:
-        """End the jobs of a session of our own."""
+        """Cancel the jobs of a session started by the runtime."""
         started: Any = self._started
         if started is not None:
             with _gone_already():
@@ -259,7 +259,7 @@ class _Session:
 
 @contextmanager
 def _gone_already() -> Generator[None]:
-    """What cannot be ended because it has died is ended."""
+    """Ignore errors from stopping a Spark session that has already died."""
     from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
     with suppress(Py4JError, OSError):

@@ -1,4 +1,4 @@
-"""What a dataflow on Spark keeps in its folder, and whether a later process can go on with it.
+"""Stored state of a dataflow on Spark, and whether a later process can resume from it.
 
     dataflow.json        what it is
     engine/              the checkpoint of its flow
@@ -57,7 +57,7 @@ class State:
 
     @property
     def append(self) -> Mapping[str, bool]:
-        """By source, whether it is append-only."""
+        """Append-only flag of each source, by name."""
         assert self._driven is not None
         return self._driven.append
 
@@ -149,7 +149,7 @@ class State:
 
 
 def passed_on(flow: Flow) -> dict[str, str] | None:
-    """By sink the source whose changes it gets as they are; None where there is more to the flow."""
+    """Source that each sink copies unchanged; None if the flow does anything else."""
     graph = flow.graph()
     found: dict[str, str] = {}
     for sink, node in graph.sinks.items():
@@ -162,7 +162,7 @@ def passed_on(flow: Flow) -> dict[str, str] | None:
 
 
 class PassedOn(Versions):
-    """The changes of the last tick, for exports that take them at once. Nothing else reads them."""
+    """Changes of the last tick, for exports that consume them at once. Nothing else reads them."""
 
     def __init__(self, as_of: int) -> None:
         super().__init__(Path(), (), as_of)
@@ -176,7 +176,7 @@ class PassedOn(Versions):
 
 
 class PassthroughState(State):
-    """Keeps nothing: subscriptions and copies begin anew with each connection."""
+    """State of pass-through dataflows, kept nowhere: their exports restart with each connection."""
 
     def __init__(
         self,

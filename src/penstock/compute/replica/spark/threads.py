@@ -1,4 +1,4 @@
-"""Threads of the Spark runtime: what waits for Spark or for a store does not hold up the replica."""
+"""Thread pool of the Spark runtime: waiting for Spark or a store never holds up the replica."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work: TypeAlias = Callable[[Stores], None]
 
 
 class SparkThreads:
-    """A pool of threads that run jobs in order as they become free."""
+    """Thread pool that runs jobs in order as threads become free."""
 
     def __init__(self, name: str, size: int, uri: str) -> None:
         self._uri = uri
@@ -31,7 +31,7 @@ class SparkThreads:
             thread.start()
 
     def do(self, work: Work) -> None:
-        """Run a job on one of the threads; not once the pool is closed. It must not raise."""
+        """Run a job on one of the threads, unless the pool is closed. It must not raise."""
         with self._changed:
             if not self._closed:
                 self._waiting.append(work)

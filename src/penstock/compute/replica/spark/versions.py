@@ -1,4 +1,4 @@
-"""What a sink was at any time that somebody may still ask for: files of changes.
+"""Content of a sink at all times that may still be read, as files of changes.
 
 The rows at a time are the sum of the changes up to it. Every tick adds a file, so some are merged from time
 to time: their changes at times that no reader distinguishes count as being at the last of these. Who
@@ -48,7 +48,7 @@ class Hold:
 
 
 class Versions:
-    """Changes in files of a folder, filed by the columns at `key`; by the whole row where it is empty.
+    """Changes in files of a folder, filed by the columns at `key`, or by the whole row if it is empty.
 
     upper:  times before it are settled; of what `failed` at a time, the next time.
     failed: the error that its contents are from some time on.
@@ -75,16 +75,16 @@ class Versions:
 
     @property
     def names(self) -> list[str]:
-        """The names of the present files, for a commit."""
+        """Names of the current files, for a commit."""
         return [file.name for file in self._files]
 
     @property
     def count(self) -> int:
-        """The number of stored changes."""
+        """Number of stored changes."""
         return sum(file.count for file in self._files)
 
     def restore(self, names: Iterable[str], merged_to: int) -> None:
-        """These files count, and no others are wanted. Raises `CheckpointDamaged`."""
+        """Restore the set of current files; all others are removed. Raises `CheckpointDamaged`."""
         kept = set(names)
         files = tuple(ChangeFile(self.folder, name) for name in sorted(kept))
         for file in files:
@@ -100,7 +100,7 @@ class Versions:
         self._remove_unwanted()
 
     def add(self, names: Iterable[str]) -> None:
-        """The files of a tick that was committed, together with `names` as they were."""
+        """Add the files written by a committed tick."""
         new = [ChangeFile(self.folder, name) for name in names]
         for file in new:
             # Readers that took it go on with it, also where it is merged and removed meanwhile.
@@ -144,7 +144,7 @@ class Versions:
     # -- read by many ---------------------------------------------------------------------------
 
     def at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
-        """The rows of a key at a time that is settled and held. Counts may be below zero."""
+        """Rows of a key at a settled, held time. Counts may be below zero."""
         filing = Filing(self.key)
         wanted = filing.of_values(values)
         hashed = hash_of(wanted)
@@ -152,12 +152,12 @@ class Versions:
         return [(row, count) for row, count in found if filing.of_row(row) == wanted]
 
     def scan(self, time: int, low: int = 0, high: int = LAST_HASH) -> list[Counted]:
-        """All rows at a time that is settled and held, with hashes from `low` to `high`."""
+        """Rows at a settled, held time, with hashes from `low` to `high`."""
         return summed(self._files, low, high, time)
 
     @contextmanager
     def reading(self) -> Generator[list[str]]:
-        """The paths of the files that count now; for other processes they stay meanwhile."""
+        """Paths of the current files, for other processes, kept in place meanwhile."""
         with self._lock:
             files = self._files
             self._pinned.update(file.name for file in files)
@@ -176,7 +176,10 @@ class Versions:
             path.unlink(missing_ok=True)
 
     def changes(self, lower: int, upper: Frontier) -> list[Update]:
-        """The changes with times from `lower` to before `upper`, by time. `lower` is above what is held."""
+        """Changes with times from `lower` to before `upper`, ordered by time.
+
+        `lower` is above what is held.
+        """
         found: list[Update] = []
         for file in self._files:
             if file.last < lower or (upper.time is not None and file.first >= upper.time):
@@ -193,12 +196,12 @@ class Versions:
 
     @property
     def least(self) -> Frontier:
-        """The earliest held time; END without holds."""
+        """Earliest held time; END without holds."""
         with self._lock:
             return meet(Frontier(hold.time) for hold in self._holds)
 
     def hold(self, time: int) -> Hold:
-        """Keep it readable from `time` on, which somebody else holds already, or at the beginning."""
+        """Keep the versions readable from `time` on, which must be held already, or be the beginning."""
         hold = Hold(self, time)
         with self._lock:
             self._holds.add(hold)
@@ -210,7 +213,7 @@ class Versions:
 
 
 def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
-    """The rows at a time whose hashes are from `low` to `high`, with counts that are not zero."""
+    """Rows at a time with hashes from `low` to `high` and non-zero counts."""
     total: Counter[bytes] = Counter()
     for file in files:
         if file.first <= time:
@@ -228,7 +231,10 @@ def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _Merging:
-    """Makes one file of several; gives its name, or nothing where nothing is left. There is one part."""
+    """Task that merges several files into one and returns its name, or nothing if no changes are left.
+
+    There is one part.
+    """
 
     folder: Path
     names: tuple[str, ...]
@@ -246,7 +252,7 @@ class _Merging:
 
 
 def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
-    """Sorted entries, those before `least` as being at it, without what cancels out."""
+    """Consolidate sorted entries, moving times before `least` up to it."""
     current: tuple[int, bytes] | None = None
     weights: dict[int, int] = {}
     for hashed, row, time, weight in entries:

@@ -1,1 +1,1 @@
-"""The runtime of several worker processes, each with its share of the rows."""
+"""Multi-worker runtime: several processes, each with its share of the rows."""

@@ -1,4 +1,4 @@
-"""The replica's end of a worker: its process, and the messages in both directions over a pipe of its own.
+"""Replica's end of a worker: its process, and the messages exchanged over a pipe.
 
 A worker receives the commands of the protocol and the calls of a runtime. Each is counted, and a worker
 reports how many it has received, so that a response can be ordered against the commands sent so far.
@@ -49,7 +49,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Create a dataflow. divided: it runs on all workers, and this one has its share of the rows."""
+    """Create a dataflow. divided: whether it runs on all workers, each with a share of the rows."""
 
     dataflow: Dataflow
     divided: bool
@@ -57,12 +57,12 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class ForgetAnswers:
-    """Drop pending answers: the replica has a new connection."""
+    """Drop pending answers because the replica has a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Forget a dropped export whose final frontiers were reported."""
+    """Forget a dropped export whose final frontiers have been reported."""
 
     id: Id
 
@@ -106,7 +106,7 @@ class WorkerResponse:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A part of the rows of a stashed result; None: the end, or `gone`: it does not exist."""
+    """Part of a stashed result's rows; None at the end, or if `gone` because it does not exist."""
 
     number: int
     rows: Sequence[Counted] | None
@@ -199,7 +199,7 @@ class WorkerLink:
             del self._fetching[number]
 
     def close(self) -> None:
-        """End the worker, and wait until it has ended."""
+        """End the worker and wait for its exit."""
         # The listening thread has a duplicate of the socket: only a shutdown reaches both ends.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

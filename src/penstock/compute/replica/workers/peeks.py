@@ -1,4 +1,4 @@
-"""Peeks that several workers answer: asked of each, and ended when the rows of all are together."""
+"""Peeks answered by several workers: sent to each, and finished when all rows have arrived."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STASHES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A pending peek. schema: of the rows, where several workers answer and they end here."""
+    """A pending peek. schema: of the rows, if several workers answer and the replica finishes."""
 
     workers: tuple[int, ...]
     finishing: Finishing
@@ -27,7 +27,7 @@ class _Asked:
 
 
 class WorkerPeeks:
-    """The peeks of a replica of several workers, and the large results that wait to be fetched.
+    """Peeks of a multi-worker replica, and large results waiting to be fetched.
 
     links: to the workers. merged: what they say, merged.
     """
@@ -39,7 +39,7 @@ class WorkerPeeks:
         self._stashes: dict[bytes, tuple[_Asked, MergedStash]] = {}
 
     def ask(self, peek: Peek, workers: tuple[int, ...], schema: Schema | None = None) -> None:
-        """Send a peek to the workers. schema: of the rows; None where one worker has all of them."""
+        """Send a peek to the workers. schema: of the rows; None if one worker has all of them."""
         self._asked[peek.uuid] = _Asked(workers, peek.finishing, schema)
         if schema is not None:
             peek = replace(peek, finishing=_of_a_part(peek.finishing))
@@ -47,18 +47,18 @@ class WorkerPeeks:
             self._links[worker].send(peek)
 
     def cancel(self, uuid: bytes) -> None:
-        """Cancel a peek on the workers, if it is pending."""
+        """Cancel a peek on the workers if it is pending."""
         if uuid in self._asked:
             for worker in self._asked[uuid].workers:
                 self._links[worker].send(CancelPeek(uuid))
 
     def forget(self) -> None:
-        """Drop all peeks: a new connection begins."""
+        """Drop all peeks because a new connection begins."""
         self._asked.clear()
         self._stashes.clear()
 
     def answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
-        """Take the answer of one worker. Returns the replica's answer, or None if there is none yet."""
+        """Take one worker's answer. Returns the replica's answer, or None if there is none yet."""
         asked = self._asked.get(answer.uuid)
         if asked is None:
             return None
@@ -116,17 +116,17 @@ class WorkerPeeks:
 
 
 def _ends_together(finishing: Finishing) -> bool:
-    """Whether which rows are sent, or their order, is known only when all of them are together."""
+    """Return whether the rows to send, or their order, depend on the rows of all workers."""
     return bool(finishing.order_by or finishing.offset) or finishing.limit is not None
 
 
 def _of_a_part(finishing: Finishing) -> Finishing:
-    """What each worker does of a peek's end: enough rows, to be ordered and cut when they are together."""
+    """Finishing for each worker, keeping enough rows to order and cut the whole."""
     limit = None if finishing.limit is None else finishing.limit + finishing.offset
     project = None if finishing.order_by else finishing.project
     return Finishing(finishing.order_by, limit, 0, project)
 
 
 def _of_the_whole(finishing: Finishing) -> Finishing:
-    """What is left to do then."""
+    """Finishing left for the combined rows of the workers."""
     return finishing if finishing.order_by else replace(finishing, project=None)

@@ -1,4 +1,4 @@
-"""A worker: a process with a runtime of its own, which runs its share of what its replica runs.
+"""Worker process: runs its share of a replica's dataflows on a runtime of its own.
 
 Started by `workers`, with a socket to the replica's process as its only argument. It ends when that is
 closed, also because the other process was killed.
@@ -76,12 +76,12 @@ class Worker:
         self._here.watch(Watcher(begin.config.collections, self._here.noticed))
 
     def hear(self, message: ToWorker) -> None:
-        """Apply a message of the replica."""
+        """Apply a message from the replica."""
         self._heard += 1
         self._do(message)
 
     def work(self) -> bool:
-        """Work for a moment, and send new responses. Returns whether there is more to do at once."""
+        """Work briefly and send new responses. Returns whether there is more to do at once."""
         here = self._here
         busy = here.step(SLICE)
         answers, frontiers = here.answers(), dict(here.frontiers())
@@ -96,7 +96,7 @@ class Worker:
         self._here.close()
 
     def _share(self, dataflow: Dataflow, flow: Flow) -> MakeTickExecutor | None:
-        """What runs a dataflow that is divided; None for one that is not."""
+        """Engine factory for a divided dataflow; None for an undivided one."""
         if dataflow.export_ids not in self._divided:
             return None
         division = division_of(flow, self._begin.workers)
@@ -158,7 +158,7 @@ class Worker:
 
 
 class PipeWakeup:
-    """A wakeup from any thread, visible to `multiprocessing.connection.wait`."""
+    """Wakeup callable from any thread, visible to `multiprocessing.connection.wait`."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe()
@@ -179,7 +179,7 @@ class PipeWakeup:
 
 
 def run(connection: Connection) -> None:
-    """Run a worker until the other end of the connection is closed."""
+    """Run a worker until the other end of its connection closes."""
     begin = connection.recv()
     assert isinstance(begin, Begin)
     bell = PipeWakeup()

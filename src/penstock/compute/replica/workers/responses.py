@@ -1,4 +1,4 @@
-"""Merging of the responses of several workers, each with a part of the rows, into those of one replica.
+"""Merging of responses from several workers, each with a part of the rows, into one replica's.
 
 State is derived from the responses alone: the first one about an export or peek begins it, the last one ends
 it. A worker's frontier counts as START until its first report.
@@ -39,7 +39,9 @@ from penstock.errors import Origin
 
 
 class PartitionedSubscription:
-    """Merges the batches of `parts` workers. A problem of one of them holds for all later batches.
+    """Merger of a subscription's batches from `parts` workers.
+
+    A problem of one of them holds for all later batches.
 
     size: bytes of a row.
     """
@@ -56,11 +58,11 @@ class PartitionedSubscription:
 
     @property
     def ended(self) -> bool:
-        """Whether every worker has sent its last event."""
+        """Return whether every worker has sent its last event."""
         return all(self._done)
 
     def absorb(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
-        """Take an event of one worker. Returns the merged event, or None if there is no progress.
+        """Take an event from one worker. Returns the merged event, or None if there is no progress.
 
         limit: bytes that the updates that wait for slower workers may have together.
         """
@@ -110,7 +112,7 @@ class PartitionedSubscription:
 
 
 def consolidated(updates: list[Update]) -> tuple[Update, ...]:
-    """Updates by time, each row once per time, without those that cancel out.
+    """Consolidate updates: ordered by time, each row once per time, zero weights dropped.
 
     >>> consolidated([("a", 2, 1), ("b", 1, 1), ("a", 2, 1), ("b", 1, -1)])
     (('a', 2, 2),)
@@ -137,13 +139,13 @@ def _too_large(size: int, limit: int) -> TotalResultTooLarge:
 
 
 def reading_worker(uuid: bytes, parts: int) -> int:
-    """The one worker that reads a durable collection for a peek; the others answer with no rows."""
+    """Choose the worker that reads a durable collection for a peek; the others answer without rows."""
     return zlib.crc32(uuid) % parts
 
 
 @dataclass(frozen=True, slots=True)
 class MergedStash:
-    """The rows of a peek of which some workers have stashed theirs.
+    """Rows of a peek partly stashed on workers.
 
     loose: rows of the others. tokens: by worker, of what is stashed there.
     """
@@ -153,7 +155,7 @@ class MergedStash:
 
 
 class Partitioned:
-    """Merges the responses of `parts` workers.
+    """Merger of the responses of `parts` workers.
 
     size:            bytes of a row, as `max_result_size` counts them.
     max_result_size: bytes that the rows of one answer may have together; None: any.
@@ -167,11 +169,11 @@ class Partitioned:
 
     @property
     def tracked(self) -> int:
-        """The number of exports and peeks under way."""
+        """Number of exports and peeks in progress."""
         return len(self._frontiers) + len(self._peeks) + len(self._subscriptions) + len(self._copies)
 
     def reset(self) -> None:
-        """Discard all state for a new connection, but the limit."""
+        """Discard all state except the limit, for a new connection."""
         self._frontiers: dict[Id, _Frontiers] = {}
         self._peeks: dict[bytes, dict[int, Rows | Stashed | Problem | Canceled]] = {}
         self._subscriptions: dict[Id, PartitionedSubscription] = {}
@@ -179,14 +181,14 @@ class Partitioned:
         self._stashes: dict[bytes, MergedStash] = {}
 
     def observe(self, command: Command) -> None:
-        """Observe a command to the workers: `CreateTimely` resets, settings change the limit."""
+        """Observe a command to the workers: `CreateTimely` resets; settings change the limit."""
         if isinstance(command, CreateTimely):
             self.reset()
         elif isinstance(command, UpdateConfiguration) and command.parameters.max_result_size is not None:
             self.max_result_size = command.parameters.max_result_size
 
     def absorb(self, part: int, response: Response) -> Response | None:
-        """Take a response of one worker. Returns the merged response, or None if there is none yet."""
+        """Take a response from one worker. Returns the merged response, or None if there is none yet."""
         match response:
             case Frontiers():
                 return self._absorb_frontiers(part, response)
@@ -248,7 +250,7 @@ class Partitioned:
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
-        """The problem to answer with: results too large first, then those that every replica would have.
+        """Problem to answer with: too large results first, then those that every replica would have.
 
         So the answer does not depend on the progress of workers.
         """
@@ -272,7 +274,7 @@ class Partitioned:
 
 
 def total_too_large(size: int, limit: int) -> TotalResultTooLarge:
-    """The error for answers that are too large only in total."""
+    """Create the error for answers that are too large only in total."""
     return TotalResultTooLarge(
         f"the answers of the workers together have {size} bytes, more than the {limit} that are allowed",
         fix="ask for less (keys, a predicate, a limit), or allow more with max_result_size",
@@ -304,7 +306,7 @@ def _union(rows: Iterable[Counted]) -> tuple[Counted, ...]:
 
 @dataclass(slots=True)
 class _Kind:
-    """One kind of frontier: of each worker, and merged."""
+    """Frontier of one kind: of each worker, and merged."""
 
     of_part: list[Frontier]
     reported: Frontier = START

@@ -1,4 +1,4 @@
-"""The runtime of several worker processes: each dataflow on one of them, or divided among all.
+"""Multi-worker runtime: each dataflow runs on one worker process, or divided among all.
 
 What the workers say is merged (`partition`), so nobody outside sees that there are several. If one of them
 ends, the replica ends: half of the rows are no answer.
@@ -54,7 +54,7 @@ from penstock.flow.flow import Flow
 
 @dataclass(frozen=True, slots=True)
 class _Export:
-    """An export and its dataflow. schema: of its rows, where the plan can be read.
+    """An export and its dataflow. schema: of its rows, if the plan can be decoded.
 
     since_heard: by worker, how many messages it has to have heard before what it says is about this export.
     """
@@ -66,14 +66,14 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class _Speaker:
-    """A subscription or a copy. speaking: the workers whose last event is outstanding."""
+    """A subscription or copy. speaking: the workers whose last event is outstanding."""
 
     divided: bool
     speaking: set[int]
 
 
 class Workers(Runtime):
-    """The runtime on worker processes, which it starts, and ends with `close`.
+    """Runtime on worker processes, started with it and ended by `close`.
 
     number: of workers. folder: for copies (`copies/`), and for what each keeps to itself (`worker-0/`, ...).
     """
@@ -110,7 +110,7 @@ class Workers(Runtime):
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers."""
+        """Process ids of the workers."""
         return [link.pid for link in self._links]
 
     # -- commands -------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Workers(Runtime):
                 self._hosted[export.id] = hosted
 
     def _flow(self, dataflow: Dataflow) -> Flow | None:
-        """None where the plan cannot be read: the worker that builds it says why."""
+        """Decode a dataflow's plan; None if invalid, which the building worker reports."""
         try:
             return self._plans.flow(dataflow.plan)
         except PenstockError:
@@ -152,7 +152,7 @@ class Workers(Runtime):
         self._send(hosted.workers, Schedule(id))
 
     def _schedule_copies(self, hosted: Hosted, id: Id) -> None:
-        """Let what a dataflow builds for itself run once it is not to wait for any export but this one."""
+        """Schedule a dataflow's internal copies once no export but this one is waiting."""
         waiting = self._unscheduled[hosted.dataflow.export_ids]
         if waiting == {id}:
             for copy in hosted.copied_ids:
@@ -283,7 +283,7 @@ class Workers(Runtime):
         return found
 
     def _reached(self, worker: int, id: Id, export: _Export) -> Reached | None:
-        """Where a worker is; None while it speaks of what had that id before, or of nothing."""
+        """Progress of an export on a worker; None if the worker has not heard of this export yet."""
         link = self._links[worker]
         return link.frontiers.get(id) if link.heard >= export.since_heard[worker] else None
 
@@ -307,7 +307,7 @@ class Workers(Runtime):
 
 
 def _is_last(answer: SubscribeResponse | CopyToResponse) -> bool:
-    """Whether nothing follows it."""
+    """Return whether an answer is the last of its export."""
     match answer:
         case SubscribeResponse(_, Batch() as batch):
             return batch.upper.ended
@@ -316,7 +316,7 @@ def _is_last(answer: SubscribeResponse | CopyToResponse) -> bool:
 
 
 def _seen_together(seen: Sequence[Mapping[str, float]]) -> tuple[tuple[str, float], ...]:
-    """What the workers see of themselves: durations of the slowest, sums of all else."""
+    """Combine the workers' metrics: the slowest duration, the sum of all others."""
     names = dict.fromkeys(name for values in seen for name in values)
     found = {name: [values[name] for values in seen if name in values] for name in names}
     return tuple((name, max(v) if "_ms" in name else sum(v)) for name, v in found.items())

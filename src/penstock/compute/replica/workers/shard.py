@@ -1,4 +1,4 @@
-"""Division of dataflows over the workers of a replica: on all of them, each with its share, or on one.
+"""Division of dataflows over a replica's workers: on all, each with its share, or on one.
 
 A dataflow is divided if it comes out right without rows travelling between workers: a flow without state
 over collections or divided indexes, or a flow over collections that needs one partitioning by keys. A
@@ -36,7 +36,7 @@ from penstock.spark.placing.stages import Exchange, cut
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The division of a flow.
+    """Division of a flow among workers.
 
     graphs:    what each worker runs: all of a flow that keeps nothing; or what comes before the exchanges
         and what comes after them.
@@ -49,12 +49,12 @@ class Division:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether it is stateless: it runs on any part of the rows."""
+        """Return whether the flow is stateless and so runs on any part of the rows."""
         return len(self.graphs) == 1
 
 
 def division_of(flow: Flow, workers: int) -> Division | None:
-    """The division of a flow among workers, or None if it cannot be divided."""
+    """Divide a flow among workers; None if it cannot be divided."""
     try:
         graph = flow.graph()
         program = compile_program(graph)
@@ -75,7 +75,7 @@ class _Borders:
 
 
 class WorkerShard:
-    """The share of worker `number`.
+    """Engine for worker `number`'s share of a dataflow.
 
     given: the sources whose rows are this worker's already; of the others it is given all rows. There are
         none where the division needs all rows.
@@ -122,7 +122,7 @@ class WorkerShard:
 
 
 class _Part:
-    """A graph with its state."""
+    """A part of the flow, with its state."""
 
     def __init__(self, graph: FlowGraph, *, owns_unkeyed: bool) -> None:
         program = compile_program(graph)
@@ -147,7 +147,7 @@ def _by_row(schema: Schema, workers: int, append: bool) -> Divide:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A dataflow and where it runs.
+    """A dataflow and the workers it runs on.
 
     dataflow: as it was asked for. built: as its workers build it, with the ids of copies that it reads.
     workers:  their numbers; all of them where it is `divided`.
@@ -166,7 +166,7 @@ class Hosted:
 
 
 def host(dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id, Hosted]) -> Hosted:
-    """Choose where a dataflow runs.
+    """Choose the workers of a dataflow.
 
     flow:  of its plan; None where that cannot be read.
     known: by their exports, the dataflows that are hosted already.
@@ -194,14 +194,14 @@ def _divides(dataflow: Dataflow, flow: Flow, workers: int, imported: list[Hosted
 
 
 def _spread(dataflow: Dataflow, workers: int) -> int:
-    """The worker of what could run on any."""
+    """Worker for a dataflow that could run on any."""
     return zlib.crc32(" ".join(sorted(dataflow.export_ids)).encode()) % workers
 
 
 def _on_one(
     dataflow: Dataflow, reader: Dataflow, worker: int, known: Mapping[Id, Hosted], copies: list[Dataflow]
 ) -> Dataflow:
-    """The dataflow as one worker can build it; adds to `copies` what has to be built there before."""
+    """Rewrite a dataflow for one worker, adding to `copies` the dataflows to build there first."""
     indexes = tuple(_there(i, reader, worker, known, copies) for i in dataflow.indexes)
     return replace(dataflow, indexes=indexes)
 
