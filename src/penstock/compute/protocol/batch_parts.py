@@ -21,7 +21,7 @@ from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, Subsc
 
 
 def divided(response: SubscribeResponse, most: int | None = None) -> Iterator[pb.Response]:
-    """Divide a response into messages of at most `most` bytes of updates, or of one larger update.
+    """Divide a response into messages with at most `most` bytes of updates, or one larger update.
 
     None: one message. Raises `BadMessage` if a value does not fit its field.
     """
@@ -59,7 +59,7 @@ def _chunks(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
 
 @dataclass
 class _Unfinished:
-    """A batch of which parts are missing."""
+    """A batch whose parts have not all arrived."""
 
     lower: Frontier
     upper: Frontier

@@ -1,4 +1,4 @@
-"""Commands: messages of a controller to a replica.
+"""Commands: messages from a controller to a replica.
 
 They are delivered in the order in which they were sent, and take effect eventually. A connection goes
 through three stages. Creation: `CreateTimely`, `CreateInstance`, nothing else, and the replica is
@@ -42,7 +42,7 @@ _SOME = Constraint(bool, "There is at least one, where it is set.")
 
 @dataclass(frozen=True, slots=True)
 class TimelyConfig:
-    """The runtime of a replica, for the life of its process.
+    """Configuration of a replica's runtime, fixed for the life of its process.
 
     runtime: "here", the in-process engine; or "spark".
     workers: parts that the work is divided into.
@@ -71,7 +71,7 @@ class CreateTimely:
 
 @dataclass(frozen=True, slots=True)
 class InstanceConfig:
-    """Configuration shared by all dataflows of a replica, for the life of its process.
+    """Configuration shared by all dataflows of a replica, fixed for the life of its process.
 
     collections:       where the durable collections are, a URI of `penstock.compute.collections`.
     expiration_offset: milliseconds after which the process ends itself; None: never.
@@ -97,7 +97,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Settings that may change at any time. None: as before.
+    """Settings that can be changed at any time. None: as before.
 
     max_result_size:        bytes of rows that one peek or one batch may have.
     peek_stash_size:        bytes above which the rows of a peek are stashed in a file instead of being
@@ -158,7 +158,7 @@ class CreateDataflow:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Let the computation of an export begin. After its `CreateDataflow`, before it is dropped, once.
+    """Start the computation of an export. After its `CreateDataflow`, before it is dropped, once.
 
     A dataflow begins when all of its exports are scheduled; one that is dropped is not waited for, whichever
     of the two comes first. History: kept while its dataflow is, before the compactions.
@@ -169,7 +169,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class AllowWrites:
-    """Let a dataflow write its collection. After its `CreateDataflow`; there is no way back.
+    """Allow a dataflow to write its collection. After its `CreateDataflow`; there is no way back.
 
     A replica may not change collections before it. History: kept while its dataflow is, after the
     compactions.
@@ -210,7 +210,7 @@ class CollectionTarget:
 
 @dataclass(frozen=True, slots=True)
 class Finishing:
-    """Order, limit, offset and projection of the rows of a peek.
+    """Order, limit, offset and projection of a peek's rows.
 
     order_by: positions of columns, each with whether it goes down; empty: in no order.
     limit:    how many rows at most, None: all; counted with their multiplicity, after `offset` rows.

@@ -1,4 +1,4 @@
-"""What a dataflow is to build, from what, and what of it others may use."""
+"""Descriptions of dataflows: their inputs, their plan, and their exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ controller's state."""
 
 
 def is_transient(id: Id) -> bool:
-    """Whether it names what somebody waits for and what goes with its connection: "t1".
+    """Return whether an id is transient ("t1"): used by one client request, and dropped with its connection.
 
     >>> is_transient("t1"), is_transient("u1")
     (True, False)
@@ -27,7 +27,7 @@ def is_transient(id: Id) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """A flow in its portable form (`penstock.compute.plans`), unread.
+    """A flow in portable form (`penstock.compute.plans`), not decoded.
 
     body:   the operators, expressions, schemas, and how they hang together. Equal flows have equal bodies.
     places: the user's lines, for errors; no part of what the flow is.
@@ -38,7 +38,7 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """The identity of the plan: a SHA-256 of its body, in hexadecimal."""
+        """Identity of the plan: the SHA-256 of its body, in hexadecimal."""
         return hashlib.sha256(self.body).hexdigest()
 
 
@@ -58,7 +58,7 @@ class CollectionImport:
 
 @dataclass(frozen=True, slots=True)
 class IndexImport:
-    """A source of the flow that reads an index of the same replica, which was created before.
+    """A source of the flow that reads an index created earlier on the same replica.
 
     The arrangement is shared: it is read where it stands, not built again.
     """
@@ -69,7 +69,7 @@ class IndexImport:
 
 @dataclass(frozen=True, slots=True)
 class IndexExport:
-    """A sink kept in memory by key, for peeks and for other dataflows.
+    """A sink kept in memory by key, for peeks and other dataflows.
 
     key: names of the columns that it is arranged by; empty: by the whole row.
     """
@@ -107,7 +107,7 @@ class CollectionExport:
 
 @dataclass(frozen=True, slots=True)
 class CopyToExport:
-    """A sink whose rows at the as-of are written once, to a file in a folder that the replica was given.
+    """A sink whose rows at the as-of are written once, to a file in the replica's folder for copies.
 
     file: a plain name, without folders. The format follows its ending: .jsonl or .parquet.
     """
@@ -122,7 +122,7 @@ Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExp
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """All that a replica must know to build and run a flow.
+    """Everything a replica must know to build and run a flow.
 
     name:    for people.
     plan:    the flow; its sources are the imports, its sinks the exports, by name.
@@ -149,5 +149,5 @@ class Dataflow:
         return frozenset(i.id for i in (*self.collections, *self.indexes))
 
     def at(self, as_of: Frontier) -> Dataflow:
-        """The same dataflow from another time on."""
+        """The same dataflow with another as-of."""
         return replace(self, as_of=as_of)

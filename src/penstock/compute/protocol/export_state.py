@@ -1,4 +1,4 @@
-"""Protocol state of the exports of one connection: which messages about them are allowed now.
+"""Protocol state of one connection's exports: the messages currently allowed for each.
 
 Methods return the reason why a message is not allowed, or None.
 """
@@ -44,7 +44,7 @@ _KINDS: tuple[Kind, ...] = ("write", "input", "output")
 
 @dataclass(slots=True)
 class ExportProtocolState:
-    """State of any export. since: the last compaction. ended: no more responses are allowed."""
+    """State of any export. since: last compaction. ended: whether all responses have been sent."""
 
     export: Export
     as_of: Frontier
@@ -72,7 +72,7 @@ class ExportProtocolState:
 
 @dataclass(slots=True)
 class FrontiersState(ExportProtocolState):
-    """State of an index or a collection export."""
+    """State of an index or collection export."""
 
     reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
 
@@ -102,7 +102,7 @@ class FrontiersState(ExportProtocolState):
 
 @dataclass(slots=True)
 class SubscriptionState(ExportProtocolState):
-    """State of a subscription. upper: of its last batch."""
+    """State of a subscription. upper: of the last batch."""
 
     upper: Frontier = START
     failed: bool = False
@@ -161,7 +161,7 @@ _UNKNOWN = "It was not created, or is dropped."
 
 
 class Exports:
-    """The exports of a connection about which messages are still allowed."""
+    """Exports of a connection for which messages are still allowed."""
 
     def __init__(self) -> None:
         self._known: dict[Id, ExportProtocolState] = {}

@@ -1,4 +1,4 @@
-"""Types of message fields that not every value of a plain type fits.
+"""Message field types with constraints beyond their plain types.
 
 A field says so in its type, `Annotated` with a constraint. The codec checks it when a message is read.
 """
@@ -14,7 +14,7 @@ from penstock.compute.frontier import LAST_TIME
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A condition on values from the network. why: one sentence for where it does not hold."""
+    """A condition on values from the network. why: one sentence, for violations."""
 
     holds: Callable[[Any], bool]
     why: str

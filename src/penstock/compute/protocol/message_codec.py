@@ -1,4 +1,4 @@
-"""Conversions between frozen dataclasses and protobuf messages, derived from both once, at import.
+"""Conversion between frozen dataclasses and protobuf messages, derived from both once, at import.
 
 Fields are matched by name, and the type of the dataclass's field decides:
 
@@ -47,7 +47,7 @@ Write: TypeAlias = Callable[[Any, Arguments], None]
 
 @dataclass(frozen=True, slots=True)
 class FieldCodec:
-    """The codec of a field that has a form of its own.
+    """Codec of a field with a custom form.
 
     encode:  a value as what the field of a message takes.
     decoder: of a field with that name, which goes into errors; the decoder raises `BadMessage`.
@@ -59,7 +59,7 @@ class FieldCodec:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """The codec of a value in one field of a message."""
+    """Codec of a value in one field of a message."""
 
     encode: Encode
     decode: Decode
@@ -67,14 +67,14 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The codec of a value in some fields of a message, or in all. read is given the message."""
+    """Codec of a value in some or all fields of a message; `read` takes the whole message."""
 
     write: Write
     read: Decode
 
 
 class MessageCodec(Generic[T, M]):
-    """The codec of a dataclass, or of a union of dataclasses, and its message."""
+    """Codec of a dataclass, or a union of dataclasses, and its message."""
 
     def __init__(self, message: type[M], part: _Part) -> None:
         self._message = message
@@ -82,7 +82,7 @@ class MessageCodec(Generic[T, M]):
         self._read = part.read
 
     def to_message(self, value: T) -> M:
-        """Raises `BadMessage` where a value does not fit its field."""
+        """Convert to a message, or raise `BadMessage` if a value does not fit its field."""
         arguments: Arguments = {}
         try:
             self._write(value, arguments)
@@ -93,20 +93,20 @@ class MessageCodec(Generic[T, M]):
             raise bad(type(value).__name__, str(error)) from error
 
     def from_message(self, message: M) -> T:
-        """Raises `BadMessage`, and `MessageTooLarge` for rows without end."""
+        """Convert from a message, or raise `BadMessage`, or `MessageTooLarge` for too many rows."""
         return self._read(message)
 
     def to_bytes(self, value: T) -> bytes:
-        """As `to_message`, serialised."""
+        """Serialise the message of a value."""
         return self.to_message(value).SerializeToString()
 
     def from_bytes(self, data: bytes) -> T:
-        """As `from_message`, of its bytes."""
+        """Parse and convert a message."""
         return self._read(parse(self._message, data))
 
 
 class MessageCodecs:
-    """Derives codecs.
+    """Derivation of codecs.
 
     by_type, by_field: fields that have a form of their own, by the type of the dataclass's, or as
         `Message.field`, which is looked for first.
@@ -124,7 +124,7 @@ class MessageCodecs:
         self._whole = whole
 
     def derive(self, wanted: Any, message: type[M]) -> MessageCodec[Any, M]:
-        """The codec of a dataclass, or of a union of dataclasses."""
+        """Derive the codec of a dataclass, or a union of dataclasses."""
         return MessageCodec(message, self._body(wanted, message.DESCRIPTOR))
 
     # --- values in several fields --------------------------------------------------------
@@ -199,7 +199,7 @@ class MessageCodecs:
         return _Part(write, read)
 
     def _member(self, wanted: type[Any], member: Any) -> _Value:
-        """A dataclass in a oneof: a message, or its only field."""
+        """Codec of a dataclass in a oneof: a message, or its only field."""
         if member.message_type is not None:
             return self._value(wanted, member)
         ((name, hint, _),) = _fields(wanted)
@@ -210,7 +210,7 @@ class MessageCodecs:
     # --- values in one field -------------------------------------------------------------
 
     def _field(self, hint: Any, default: object, field: Any) -> _Value:
-        """As `_value`, but decode is given the message."""
+        """Codec of a field, like `_value`, but decoding from the message."""
         name, get = field.name, attrgetter(field.name)
         if not _is_optional(field):
             value = self._value(hint, field)
@@ -296,7 +296,7 @@ def _each(value: _Value) -> _Value:
 
 
 def _record(names: Sequence[str]) -> _Value:
-    """A tuple as a message, by position."""
+    """Codec of a tuple as a message, by position."""
 
     def encode(values: Sequence[Any]) -> Arguments:
         return dict(zip(names, values, strict=True))
@@ -305,13 +305,13 @@ def _record(names: Sequence[str]) -> _Value:
 
 
 def _wrapped(value: _Value, name: str) -> _Value:
-    """A value as a message with one field."""
+    """Codec of a value as a message with one field."""
     encode, decode, get = value.encode, value.decode, attrgetter(name)
     return _Value(lambda inner: {name: encode(inner)}, lambda found: decode(get(found)))
 
 
 def _not_none(hint: Any) -> Any:
-    """A of `A | None`."""
+    """Type A of `A | None`."""
     found, *others = (arg for arg in typing.get_args(hint) if arg is not types.NoneType)
     for other in others:
         found = found | other
@@ -319,7 +319,7 @@ def _not_none(hint: Any) -> Any:
 
 
 def _fields(wanted: type[Any]) -> list[tuple[str, Any, object]]:
-    """The fields of a dataclass: names, types, defaults."""
+    """Fields of a dataclass: names, types, defaults."""
     hints = typing.get_type_hints(wanted, include_extras=True)
     return [(field.name, hints[field.name], field.default) for field in dataclasses.fields(wanted)]
 
@@ -338,7 +338,7 @@ def _stands_for(member: Any, wanted: type[Any]) -> bool:
 
 
 def _name(described: Any) -> str:
-    """A message or field as errors call it: `Peek.keys`."""
+    """Name of a message or field for errors, such as `Peek.keys`."""
     return described.full_name.removeprefix(f"{described.file.package}.")
 
 
@@ -346,7 +346,7 @@ def _name(described: Any) -> str:
 
 
 def parse(of: type[M], data: bytes, limit: int | None = None) -> M:
-    """The message. Raises `BadMessage`, or `MessageTooLarge` above `limit` bytes."""
+    """Parse a protobuf message. Raises `BadMessage`, or `MessageTooLarge` above `limit` bytes."""
     check_size(len(data), limit, of.__name__)
     try:
         return of.FromString(data)
@@ -355,7 +355,7 @@ def parse(of: type[M], data: bytes, limit: int | None = None) -> M:
 
 
 def check_size(size: int, limit: int | None, name: str) -> None:
-    """Raises `MessageTooLarge` above the limit; None: there is none."""
+    """Raise `MessageTooLarge` above the limit, if there is one."""
     if limit is not None and size > limit:
         raise MessageTooLarge(
             f"a {name} of {size:,} bytes is too large",

@@ -1,4 +1,4 @@
-"""The codecs of the messages of `compute.proto`, with the fields that have a form of their own."""
+"""Codecs of the messages of `compute.proto`, with fields of custom form."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from penstock.errors import Origin
 
 
 def _shown(text: str) -> str:
-    """The text for people; what UTF-8 does not have (half of a surrogate pair, from a row perhaps) as its
-    escape."""
+    """Text for display, with characters that UTF-8 cannot encode (lone surrogates) escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Responses: messages of a replica to its controller.
+"""Responses: messages from a replica to its controller.
 
 None in the creation stage. They say what was true when they were sent; a controller must be able to take
 any that crossed its own commands on the way.
@@ -24,7 +24,7 @@ Update: TypeAlias = tuple[Row, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error for programs: no text has to be parsed.
+    """An error in structured form, so that programs need not parse text.
 
     As an answer it counts by its origin. DATA: every replica would say the same, so it is the answer.
     PROCESS: it is about the health of the replica; others may answer, and the problem is the answer only
@@ -73,15 +73,14 @@ class Frontiers:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a peek, in the order asked for; multiplicities are above zero."""
+    """Rows of a peek, in the requested order, with positive multiplicities."""
 
     rows: tuple[Counted, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stashed:
-    """The rows of a peek that are too many for one message: they wait in the replica, to be fetched in
-    chunks.
+    """Rows of a peek too large for one message, kept on the replica to be fetched in chunks.
 
     token: names them; 16 bytes. The replica keeps them until they were fetched or ten minutes have passed.
     rows, size: how many distinct rows, and their bytes.
@@ -96,19 +95,19 @@ class Stashed:
 
 @dataclass(frozen=True, slots=True)
 class StashToken:
-    """A controller's request for the rows of a `Stashed`, in a call of its own."""
+    """A controller's request for the rows of a `Stashed`, in a separate call."""
 
     token: Key
 
 
 @dataclass(frozen=True, slots=True)
 class Canceled:
-    """The peek was cancelled before it was answered. Only after a `CancelPeek`."""
+    """A peek cancelled before it was answered. Only after a `CancelPeek`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeekResponse:
-    """The one answer to a `Peek`; never to one that was not asked."""
+    """The only answer to a `Peek`."""
 
     uuid: Key
     answer: Rows | Stashed | Problem | Canceled
@@ -131,14 +130,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DroppedAt:
-    """The subscription was dropped; `frontier` is the upper of its last batch. The last word of it."""
+    """A dropped subscription; `frontier` is the upper of its last batch. The last word of it."""
 
     frontier: Frontier
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeResponse:
-    """An event of a subscription, which ends with a batch up to END, or with `DroppedAt`, never with both."""
+    """An event of a subscription, ended by either a batch up to END or `DroppedAt`."""
 
     id: Id
     event: Batch | DroppedAt
@@ -146,19 +145,19 @@ class SubscribeResponse:
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """The number of rows of a complete copy."""
+    """Number of rows in a complete copy."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The copy was dropped before it was whole."""
+    """A copy dropped before it was complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyToResponse:
-    """The one answer of a copy."""
+    """The only answer of a copy."""
 
     id: Id
     result: RowCount | Problem | Dropped
@@ -166,7 +165,7 @@ class CopyToResponse:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A status of a replica, for users. Nothing may depend on it.
+    """Status of a replica, for users. Nothing may depend on it.
 
     id:     an export, None: the whole process.
     text:   a state, such as "hydrated".

@@ -1,4 +1,4 @@
-"""Rows as bytes: bags of rows, counted rows, updates, as they travel in messages and wait in stashes.
+"""Encoding of rows, counted rows and updates, for messages and stashes.
 
 The bytes are those of `penstock.state.codec`: plain data of any size; lists come back as tuples. What comes
 from the network is checked to be of the shape asked for, so no receiver meets a row that is no tuple.
@@ -28,7 +28,7 @@ _VARIABLE = 4
 
 
 class _Encoders(threading.local):
-    """An encoder keeps a buffer, which threads cannot share."""
+    """Per-thread encoders, because their buffers cannot be shared."""
 
     def __init__(self) -> None:
         self.encode: Callable[[object], bytes] = codec.value_encoder()
@@ -38,13 +38,15 @@ _encoders = _Encoders()
 
 
 def encode(rows: Sequence[Row] | Sequence[Counted] | Sequence[Update] | Mapping[str, Any]) -> bytes:
-    """The bytes of rows, counted rows, updates or named values. Raises `NotPlainData` for values that are
-    not plain."""
+    """Encode rows, counted rows, updates or named values.
+
+    Raises `NotPlainData` for values that are not plain.
+    """
     return _encoders.encode(rows if isinstance(rows, (tuple, dict)) else tuple(rows))
 
 
 def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
-    """The rows. Raises `BadMessage` for bytes that are none; `field` is what it names."""
+    """Decode rows. Raises `BadMessage` for bytes that are none; `field` is what it names."""
     rows = _sequence(data, field)
     if not all(type(row) is tuple for row in rows):
         raise _bad(field, "not all of it are rows")
@@ -52,7 +54,7 @@ def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
 
 
 def decode_keys(data: bytes, field: str = "keys") -> tuple[Row, ...]:
-    """Rows that something is looked up by: none holds a mapping or a signalling NaN. Raises `BadMessage`."""
+    """Decode lookup keys, which may hold neither mappings nor signalling NaNs. Raises `BadMessage`."""
     keys = decode(data, field)
     try:
         for key in keys:
@@ -63,7 +65,7 @@ def decode_keys(data: bytes, field: str = "keys") -> tuple[Row, ...]:
 
 
 def decode_counted(data: bytes, field: str = "rows") -> tuple[Counted, ...]:
-    """The rows with their counts, which are above zero. Raises `BadMessage`."""
+    """Decode rows with positive counts. Raises `BadMessage`."""
     rows = _sequence(data, field)
     for entry in rows:
         if type(entry) is not tuple or len(cast("tuple[Any, ...]", entry)) != 2:
@@ -75,7 +77,7 @@ def decode_counted(data: bytes, field: str = "rows") -> tuple[Counted, ...]:
 
 
 def decode_updates(data: bytes, field: str = "updates") -> tuple[Update, ...]:
-    """The updates: times are times, weights are not zero. Raises `BadMessage`."""
+    """Decode updates with valid times and non-zero weights. Raises `BadMessage`."""
     rows = _sequence(data, field)
     for entry in rows:
         if type(entry) is not tuple or len(cast("tuple[Any, ...]", entry)) != 3:
@@ -90,7 +92,7 @@ def decode_updates(data: bytes, field: str = "updates") -> tuple[Update, ...]:
 
 
 def decode_values(data: bytes, field: str = "values") -> dict[str, Any]:
-    """Named values. Raises `BadMessage`."""
+    """Decode named values. Raises `BadMessage`."""
     values = _value(data, field)
     if type(values) is not dict or not all(type(name) is str for name in cast("dict[Any, Any]", values)):
         raise _bad(field, "it is no mapping of names")
@@ -98,7 +100,7 @@ def decode_values(data: bytes, field: str = "values") -> dict[str, Any]:
 
 
 def declared_row_count(data: bytes) -> int:
-    """How many rows the bytes say they have, before anything of them is decoded; 0 where they are none."""
+    """Row count declared in encoded bytes, without decoding them; 0 if they are invalid."""
     if not data:
         return 0
     if 0x90 <= data[0] <= 0x9F:
@@ -133,7 +135,7 @@ def _bad(field: str, why: str) -> BadMessage:
 
 
 def row_size(row: Row) -> int:
-    """The bytes of a row with its count, about as in a message: for limits, alike on all replicas."""
+    """Approximate size of a row with its count in a message: for limits, the same on all replicas."""
     size = _OVERHEAD
     for value in row:
         size += _FIXED.get(value.__class__) or _size(value)
@@ -141,7 +143,7 @@ def row_size(row: Row) -> int:
 
 
 def rows_size(rows: Iterable[Counted]) -> int:
-    """The bytes of rows, each counted once."""
+    """Size of rows, each counted once."""
     return sum(row_size(row) for row, _ in rows)
 
 

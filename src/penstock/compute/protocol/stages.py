@@ -1,4 +1,4 @@
-"""Protocol state of one connection: which messages are allowed when, for both of its sides.
+"""Protocol state of one connection: the messages allowed at each stage, for both sides.
 
 Each side passes in what it sends and what it receives, in order. A message that is not allowed raises
 `ProtocolViolation` and ends the connection. Because messages cross each other, each side judges by what it
@@ -33,7 +33,7 @@ MOST_ANSWERED = 100_000
 
 
 class Peeks:
-    """Pending peeks, and answered ones whose `CancelPeek` may still come."""
+    """Pending peeks, and answered ones whose `CancelPeek` may still arrive."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, bool] = {}  # by uuid, whether it was cancelled
@@ -84,7 +84,7 @@ class Stage(Enum):
 
 
 class _Stages:
-    """What both sides have in common: one order of commands, and the responses that follow from them."""
+    """State common to both sides: the order of commands, and the responses that follow from them."""
 
     def __init__(self) -> None:
         self.stage = Stage.CREATION
@@ -94,7 +94,7 @@ class _Stages:
 
     @property
     def remembered(self) -> int:
-        """The number of remembered exports and peeks."""
+        """Number of remembered exports and peeks."""
         return len(self._exports) + len(self._peeks)
 
     def _command(self, command: Command) -> None:

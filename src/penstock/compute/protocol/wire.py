@@ -1,4 +1,4 @@
-"""Commands and responses as bytes: the form of `compute.proto`, checked field by field when read.
+"""Wire format of commands and responses, as in `compute.proto`, validated field by field on reading.
 
 What cannot be read raises `BadMessage` with the name of the field, what is above a limit
 `MessageTooLarge`; nothing that arrives is executed or believed.
@@ -34,13 +34,16 @@ problem_to_bytes, problem_from_bytes = PROBLEM.to_bytes, PROBLEM.from_bytes
 
 
 def response_to_bytes(response: Response) -> bytes:
-    """One response, a batch in one part. Raises `BadMessage`; `NotPlainData` where rows are not plain."""
+    """Encode one response, with a batch in one part.
+
+    Raises `BadMessage`; `NotPlainData` where rows are not plain.
+    """
     (message,) = _response_messages(response, None)
     return message
 
 
 def response_from_bytes(data: bytes) -> Response:
-    """One response. Raises `BadMessage`, `MessageTooLarge`."""
+    """Decode one response. Raises `BadMessage`, `MessageTooLarge`."""
     whole = ResponseReader().read_each([parse(pb.Response, data)])
     if not whole:
         raise bad("Batch.parts", "It is one of several parts.")
@@ -51,17 +54,17 @@ def response_from_bytes(data: bytes) -> Response:
 
 
 def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:
-    """Commands as messages of a stream, several in one. Raises `BadMessage`, `MessageTooLarge`."""
+    """Encode commands as stream messages, several in one. Raises `BadMessage`, `MessageTooLarge`."""
     return grouped(map(command_to_bytes, commands), limit, "Command")
 
 
 def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
-    """The commands of one message of a stream. Raises `BadMessage`, `MessageTooLarge`."""
+    """Decode the commands of one stream message. Raises `BadMessage`, `MessageTooLarge`."""
     return [COMMAND.from_message(each) for each in parse(pb.Commands, data, limit).commands]
 
 
 def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator[bytes]:
-    """Responses as messages of a stream, several in one, large batches in parts.
+    """Encode responses as stream messages, several in one, with large batches in parts.
 
     An answer or a batch that cannot travel (it is too large, or its rows are not plain) is replaced by the
     problem, so that who waits for it learns why. Raises `BadMessage`, `MessageTooLarge` for others.
@@ -71,7 +74,7 @@ def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator
 
 
 class ResponseReader:
-    """Reads the responses of one stream, in order; holds batches of which parts are missing.
+    """Decoder of one stream's responses, in order; assembles batches from parts.
 
     limit: bytes of one message; batch: bytes of one batch; None: any.
     """
@@ -81,11 +84,11 @@ class ResponseReader:
         self._parts = BatchAssembler(batch)
 
     def read(self, data: bytes) -> list[Response]:
-        """The responses that are whole with this message. Raises `BadMessage`, `MessageTooLarge`."""
+        """Decode a message and return the completed responses. Raises `BadMessage`, `MessageTooLarge`."""
         return self.read_each(parse(pb.Responses, data, self._limit).responses)
 
     def read_each(self, messages: Iterable[pb.Response]) -> list[Response]:
-        """As `read`, of messages that are parsed."""
+        """Decode parsed messages, as `read` does."""
         found: list[Response] = []
         for message in messages:
             if message.WhichOneof("kind") != "subscribe":
@@ -123,7 +126,7 @@ _FRAME = 1 + 5
 
 
 def grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
-    """`Commands` or `Responses`, made of what is serialised: each is field 1 of it, with its length."""
+    """Assemble `Commands` or `Responses` from serialised members: each is field 1, with its length."""
     group: list[bytes] = []
     size = 0
     for message in messages:
