@@ -1,4 +1,4 @@
-"""Rows with weights, as an engine takes and returns them."""
+"""Weighted rows, as an engine takes and returns them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Change(NamedTuple, Generic[T]):
 
 
 def insert(row: T) -> Change[T]:
-    """One more copy of `row`, for a table source."""
+    """Insertion of one copy of `row`, for a table source."""
     return Change(row, 1)
 
 
 def delete(row: T) -> Change[T]:
-    """One copy fewer of `row`, for a table source."""
+    """Deletion of one copy of `row`, for a table source."""
     return Change(row, -1)
 
 
 def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
-    """Internal rows in columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
+    """Convert internal rows to columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
     try:
         from penstock.engine.columnar.columns import Declined, can_hold, of_rows
     except ImportError as error:
@@ -55,7 +55,7 @@ def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
 
 
 class Changes(Sequence[Change[Any]]):
-    """The changes of one sink in one tick, consolidated.
+    """Consolidated changes of one sink in one tick.
 
     Of a table each row stands at most once, with a weight that is not 0. Of an
     append stream each copy of a row stands by itself, in the stream's order.
@@ -84,7 +84,7 @@ class Changes(Sequence[Change[Any]]):
         return made if isinstance(made, list) else made.rows()
 
     def frame(self) -> Any:
-        """The changes as a Polars `DataFrame`, with the weights in `weight` unless all are +1 by nature.
+        """Convert to a Polars `DataFrame`, with weights in `weight` unless the stream is append-only.
 
         (In `_weight`, where the rows have a column of that name, and so on.)
 
@@ -101,12 +101,12 @@ class Changes(Sequence[Change[Any]]):
 
     @property
     def is_append(self) -> bool:
-        """Whether rows are only ever added, so that every weight is +1."""
+        """Return whether the stream is append-only, so that every weight is +1."""
         return self._append
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of an append stream as plain tuples, without weights. Raises `BadInput` for a table's."""
+        """Rows of an append stream as plain tuples, without weights. Raises `BadInput` for a table's."""
         if not self._append:
             raise BadInput(
                 "the rows of a table come and go, so their weights cannot be left out",

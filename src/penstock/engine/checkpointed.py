@@ -1,4 +1,4 @@
-"""State of an in-process run with a checkpoint, under the slot names of its program."""
+"""State of a checkpointed in-process run, under the slot names of its program."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ POSITIONS = "positions"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedState:
-    """slots: by the names of the program's slots and of the sources' positions."""
+    """Slots stored in a checkpoint. slots: by the program's names, and those of the sources' positions."""
 
     directory: DirectoryState
     slots: Mapping[str, MutableMapping[Any, Any]]
 
     @property
     def tick(self) -> int:
-        """The last committed tick, 0 before the first."""
+        """Number of the last committed tick; 0 before the first."""
         return self.directory.tick
 
     @property
@@ -46,7 +46,7 @@ class CheckpointedState:
 
     @property
     def skipped(self) -> frozenset[str]:
-        """The absolute paths of the files that are left out."""
+        """Absolute paths of the skipped files."""
         return skipped_files(self.folder)
 
     def commit(self, positions: Mapping[str, Any]) -> int:
@@ -72,7 +72,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
     local = {slot.name: Form(slot.thaw, slot.divides) for slot in slots}
 
     def by_name(manifest: Manifest) -> dict[str, str]:
-        """From the program's names of slots to those of the checkpoint."""
+        """Map the program's slot names to those of the checkpoint."""
         names = names_of(manifest.description)
         found = {positions_slot(name): f"{names[node]}.{POSITIONS}" for name, node in graph.sources.items()}
         for slot in local:

@@ -1,4 +1,4 @@
-"""Endpoints of an in-process run as pull-streams: its sources and its sinks.
+"""Endpoints of an in-process run as pull-streams: its sources and sinks.
 
 Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
 (`penstock.io.pull.sinks`); whatever the user gave is made into one of these.
@@ -55,7 +55,7 @@ def ignore(_end: End | None, _value: Any = None, /) -> None:
 
 @dataclass(eq=False, slots=True)
 class Inlet:
-    """One source of a running flow.
+    """A source of a running flow.
 
     readers: the names of the given sinks that its rows can reach.
     came:    what the ask is answered by.
@@ -79,7 +79,7 @@ class Inlet:
 
 @dataclass(eq=False, slots=True)
 class Outlet:
-    """One given sink of a running flow.
+    """A given sink of a running flow.
 
     at_once: its two steps may be one. ask: what it asks with, while it waits. left: it has enough.
     rows:    what it is to be given when the tick is committed, where that is one step.
@@ -95,12 +95,12 @@ class Outlet:
 
 
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
-    """The sinks that rows of a source can reach."""
+    """Sinks reachable by a source's rows."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
 
 def table_sources(graph: FlowGraph, append: Mapping[str, bool], sink: str) -> tuple[str, ...]:
-    """The sources that reach a sink and may retract rows. append: per source, whether it never does."""
+    """Sources that reach a sink and may retract rows. append: per source, whether it never does."""
     upstream = _upstream(graph, graph.sinks[sink])
     return tuple(name for name, node in graph.sources.items() if node in upstream and not append[name])
 
@@ -124,17 +124,17 @@ TICK_ROWS = 1000
 
 
 def is_async(source: object) -> bool:
-    """Whether the rows of a source need an event loop."""
+    """Return whether a source's rows need an event loop."""
     return isinstance(source, AsyncIterable) or isasyncgenfunction(source)
 
 
 def positions_slot(source: str) -> str:
-    """Name of the state slot with the position of a source."""
+    """Name of the state slot for a source's position."""
     return f"source.{source}"
 
 
 def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
-    """Raise `BadInput` for unknown names and for missing sources.
+    """Raise `BadInput` for unknown names and missing sources.
 
     A sink may be left out: nobody reads those changes.
     """
@@ -169,7 +169,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
 
 
 def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:
-    """Raise `BadInput` for an iterator that two sources would draw from: each would get some of the rows."""
+    """Raise `BadInput` for an iterator given to two sources, which would split its rows."""
     drawn: dict[int, str] = {}
     for name, source in sources.items():
         if isinstance(source, Iterator | AsyncIterator):
@@ -214,7 +214,7 @@ def open_sources(
     resumed: bool = False,
     skip: frozenset[str] = frozenset(),
 ) -> list[OpenSource]:
-    """The sources of a run, closed by `closing`.
+    """Open the sources of a run, to be closed by `closing`.
 
     slots:   of the checkpoint, if there is one.
     resumed: the run goes on from a committed tick.
@@ -268,7 +268,7 @@ def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters 
 
 
 def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
-    """Raise `BadInput` for two sinks of one place."""
+    """Raise `BadInput` for two sinks with the same target."""
     taken: dict[object, str] = {}
     for name, sink in sinks.items():
         place = sink.destination if isinstance(sink, SinkTarget) else None
@@ -305,7 +305,7 @@ class OpenSink:
 def open_sinks(
     engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
 ) -> list[OpenSink]:
-    """The sinks of a run, not recovered yet. What is opened is closed by `closing`."""
+    """Open the sinks of a run, without recovering them yet. What is opened is closed by `closing`."""
     opened: list[OpenSink] = []
     for name, sink in sinks.items():
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
@@ -328,7 +328,7 @@ def open_sinks(
 
 
 def held_back_by(writers: Mapping[str, Writer]) -> dict[str, HeldBack]:
-    """Rows held back per table sink; sinks without any are left out."""
+    """Number of rows held back per table sink, if any."""
     found = {name: writer.held_back() for name, writer in writers.items()}
     return {name: held for name, held in found.items() if held is not None}
 

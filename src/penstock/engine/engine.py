@@ -147,17 +147,17 @@ class Engine(RunsSignals):
 
     @property
     def code(self) -> str:
-        """The generated source."""
+        """Generated source."""
         return self.program.source_code
 
     @property
     def ticks(self) -> int:
-        """The number of ticks that have ended; the next one has this number."""
+        """Number of finished ticks; the number of the next tick."""
         return self._ticks
 
     @property
     def activations(self) -> dict[str, int]:
-        """Activations per operator name: the ticks so far in which a row reached it.
+        """Activations per operator name: number of ticks in which a row reached it.
 
         Sources and delays count ticks in which they had rows. All are 0 without `count_activations`.
         Of signals: how often their function was called; of those without one, how often they fired.
@@ -169,7 +169,7 @@ class Engine(RunsSignals):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the slots in which operators keep their state: what `state=` must have.
+        """Names of the slots for operator state, which `state=` must provide.
 
         >>> import penstock as ps
         >>> flow = ps.Flow("total")
@@ -181,12 +181,12 @@ class Engine(RunsSignals):
 
     @property
     def spilled_slots(self) -> tuple[str, ...]:
-        """Names of the slots that went to a file because of the memory bound."""
+        """Names of the slots moved to a file because of the memory limit."""
         return () if self._memory is None else self._memory.spilled
 
     @property
     def pending(self) -> bool:
-        """Whether deferred rows are waiting that will start another tick.
+        """Return whether deferred rows are waiting that will start another tick.
 
         Those of a lazy delay start none.
         """
@@ -194,13 +194,13 @@ class Engine(RunsSignals):
 
     @property
     def queued(self) -> dict[str, int]:
-        """Per source, the rows that were fed and not yet taken by a tick."""
+        """Number of queued rows, per source, not taken by a tick yet."""
         return self._queues.lengths()
 
     # -- a tick with its rows ---------------------------------------------------------------
 
     def tick(self, /, **inputs: Iterable[Any]) -> TickOutput:
-        """Run one tick with these rows per source; the changes per sink, empty ones included.
+        """Run one tick with these rows per source; return the changes per sink, including empty ones.
 
         Rows that were fed are not part of it; they wait for `run_tick`.
         Append sources take rows; table sources take rows or `Change(row, weight)`. Either takes
@@ -216,7 +216,7 @@ class Engine(RunsSignals):
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
-        """Internal rows per source. in_columns: what is large may stand in columns instead."""
+        """Convert to internal rows per source. in_columns: whether large input may stay in columns."""
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
@@ -240,7 +240,7 @@ class Engine(RunsSignals):
         return rows
 
     def _in_columns(self, name: str, given: Any) -> Any:
-        """Convert input of a source to columns; None if it must be checked row by row."""
+        """Convert a source's input to columns; None if it must be validated row by row."""
         large = self._machine.large_ticks()
         if large is None or self._event_time.ended:
             return None
@@ -264,7 +264,7 @@ class Engine(RunsSignals):
         return outputs
 
     def end(self, *sources: str) -> TickOutput:
-        """Run one tick in which these sources end, or all: no rows of them will come any more.
+        """Run one tick in which these sources, or all, end: they take no more rows.
 
         The watermark of what they brought rises to the end of time, so windows close.
         Raises `BadInput` for a name that is no source, and while rows wait for a tick that
@@ -294,7 +294,7 @@ class Engine(RunsSignals):
     # -- rows that wait for ticks -------------------------------------------------------------
 
     def feed(self, /, **inputs: Iterable[Any]) -> None:
-        """Queue rows per source for the ticks to come. It starts none.
+        """Queue rows per source for later ticks. It starts none.
 
         Raises `QueueFull` where more rows would wait than `queue_rows` allows, and
         what `tick` raises for rows that it would not take; then nothing is queued.
@@ -302,7 +302,7 @@ class Engine(RunsSignals):
         self._queues.add(self._for_later(inputs))
 
     async def feed_when_free(self, /, **inputs: Iterable[Any]) -> None:
-        """`feed` that waits while there is no room, and queues a part of the rows as soon as there is.
+        """`feed` that waits for capacity, queueing rows in portions as it becomes available.
 
         Ticks make room: another task of the same event loop runs them. Where this is
         cancelled, what was queued stays queued. Raises what `feed` does except `QueueFull`,
@@ -316,7 +316,7 @@ class Engine(RunsSignals):
                 left = self._queues.add_some(name, left)
 
     def run_tick(self) -> TickOutput:
-        """Run exactly one tick, with what is queued up to the limits of `tick_rows`; also with nothing.
+        """Run exactly one tick on the queued rows, up to the limits of `tick_rows`, or on none.
 
         Raises what `tick` raises from within the tick.
         """
@@ -331,7 +331,7 @@ class Engine(RunsSignals):
     def run_available(
         self, on_tick: Callable[[int, TickOutput], object] | None = None, *, max_ticks: int | None = None
     ) -> list[TickOutput] | None:
-        """Run at least one tick, and go on while rows are queued or deferred rows start a next tick.
+        """Run at least one tick, and more while rows are queued or deferred rows start a tick.
 
         on_tick:   called after each tick with its number (as `ticks` counts, from 1) and its
                    changes; then none are collected. Without it: the changes of every tick.
@@ -364,11 +364,11 @@ class Engine(RunsSignals):
 
     @property
     def awaited_ends(self) -> set[str]:
-        """The sources that have not ended, and whose end would close windows."""
+        """Sources that have not ended and whose end would close windows."""
         return self._event_time.awaited
 
     def tick_rows(self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = ()) -> dict[str, Rows]:
-        """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append.
+        """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append-only.
 
         ended: the sources that end with this tick.
         """
@@ -376,7 +376,7 @@ class Engine(RunsSignals):
         return {name: rows if rows.__class__ is list else rows.rows() for name, rows in made.items()}
 
     def _run(self, inputs: Mapping[str, Any], *, ended: Iterable[str] = ()) -> dict[str, Any]:
-        """`tick_rows` with rows that may stand in columns, in and out."""
+        """`tick_rows` with rows or columns, in and out."""
         if self._failure is not None:
             self._check_alive()
         if self._ticks and self._bounded:
@@ -434,14 +434,17 @@ class Engine(RunsSignals):
                 )
 
     def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
-        """The function from user rows of a source to those that `tick_rows` takes.
+        """Function from a source's user rows to internal rows for `tick_rows`.
 
         It raises `BadRow` as `tick` does.
         """
         return self._intake[name]
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
-        """Rows as `tick` takes them, for `tick_rows`. Raises `BadInput` and `BadRow` as `tick` does."""
+        """Convert rows as taken by `tick` to those for `tick_rows`.
+
+        Raises `BadInput` and `BadRow` as `tick` does.
+        """
         intake = self._intake.get(name)
         if intake is None:
             raise self._unknown_source(name)
@@ -457,7 +460,7 @@ class Engine(RunsSignals):
 
 
 def _check_iterable(name: str, rows: object) -> None:
-    """Raise `BadInput` unless given a collection of rows; a text is one row, not a collection of letters."""
+    """Raise `BadInput` unless given a collection of rows; text is not a collection of letters."""
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         raise BadInput(
             f"source {name!r} takes an iterable of rows, got {type(rows).__name__} {rows!r}",
@@ -471,7 +474,7 @@ def _is_bounded(operator: object) -> bool:
 
 
 def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
-    """The function from user input to internal rows."""
+    """Create the function from user input to internal rows."""
     if isinstance(operator, SignalSource):
         return rows_of_signal(operator)
     assert isinstance(operator, Source)

@@ -1,4 +1,4 @@
-"""Event-time bookkeeping of an engine outside of ticks: ended sources, late rows, watermarks."""
+"""Event-time state of an engine between ticks: ended sources, late rows, watermarks."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Rows = list[tuple[Any, ...]]
 
 
 def ends_of(graph: FlowGraph) -> dict[str, int]:
-    """The nodes that receive a row when their sources have ended, by name."""
+    """Nodes that receive a row when their sources have ended, by name."""
     return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
 
 
 def awaited_ends(graph: FlowGraph) -> dict[str, int]:
-    """The nodes of `ends_of` that lead to a sink or null: an end that nothing shows starts no tick."""
+    """Nodes of `ends_of` that lead to a sink or null; other ends start no tick."""
     consumers = live_consumers(graph)
     return {name: node for name, node in ends_of(graph).items() if consumers[node]}
 
 
 def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """Per awaited end: () -> the names of those of its sources that have ended."""
+    """Slots of awaited ends: () -> names of the sources that have ended."""
     return tuple(Slot(f"{node}.ended") for node in awaited_ends(graph).values())
 
 
 class EventTime:
-    """Ends of sources and counts of late rows. Both are state: a run that goes on remembers them."""
+    """Ended sources and counts of late rows. Both are state: a run that goes on remembers them."""
 
     def __init__(self, graph: FlowGraph, state: Mapping[str, SlotMapping]) -> None:
         self._graph = graph
@@ -50,11 +50,11 @@ class EventTime:
 
     @property
     def awaited(self) -> set[str]:
-        """Sources that have not ended, and whose end some operator waits for."""
+        """Sources that have not ended and whose end some operator awaits."""
         return {source for name in self._slots for source in self._sources(name)} - self.ended
 
     def end(self, sources: Iterable[str]) -> dict[str, Rows]:
-        """Mark `sources` as ended. The rows that tell it, by name of the node that is given them."""
+        """Mark `sources` as ended; return the rows that signal it, by name of the receiving node."""
         rows: dict[str, Rows] = {}
         self.ended |= set(sources)
         for name, slot in self._slots.items():
@@ -67,7 +67,7 @@ class EventTime:
         return rows
 
     def check(self, inputs: Mapping[str, Rows]) -> None:
-        """Raise `BadInput` for rows of a source that has ended."""
+        """Raise `BadInput` for rows from a source that has ended."""
         for name, rows in inputs.items():
             if rows and name in self.ended:
                 raise more_after_the_end(self._graph, name)
@@ -89,7 +89,7 @@ class EventTime:
 
 
 def more_after_the_end(graph: FlowGraph, source: str) -> BadInput:
-    """The error for rows of a source that has ended."""
+    """Create the error for rows from a source that has ended."""
     return BadInput(
         f"source {source!r} has ended, and brings more rows",
         where=[graph.nodes[graph.sources[source]].location],

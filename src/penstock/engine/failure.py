@@ -1,4 +1,4 @@
-"""Explanation of exceptions in generated code: the user's line, the operator, its input and the tick."""
+"""Explanation of exceptions in generated code: the user's line, the operator, its input, and the tick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = tuple[Any, ...]
 
 
 def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -> Exception:
-    """Add operator, location and row to a failure; return errors from elsewhere unchanged."""
+    """Add operator, location and row to a failure; return foreign errors unchanged."""
     found = _failing_operator(error, nodes, purposes_of)
     if found is None:
         return error
@@ -37,7 +37,7 @@ def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -
 
 
 def explain_in_signals(error: Exception, nodes: Nodes, purposes_of: PurposesOf, tick: int) -> Exception:
-    """Add operator, location, values and tick to a failure; return errors from elsewhere unchanged.
+    """Add operator, location, values and tick to a failure; return foreign errors unchanged.
 
     tick: below 0 where a subscription runs operators on the current values.
     """
@@ -54,7 +54,7 @@ def explain_in_signals(error: Exception, nodes: Nodes, purposes_of: PurposesOf, 
 
 
 def raise_explained(explained: Exception, error: Exception) -> NoReturn:
-    """Raise `explained`, with `error` as its cause unless they are one: causes must not lead back to it."""
+    """Raise `explained` with `error` as its cause, unless they are the same."""
     if explained is error:
         raise error
     raise explained from error
@@ -79,7 +79,7 @@ def _of_user_function(error: Exception, node: Node, why: str, items: str, **fact
 
 
 def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
-    """The error with the edges of the loop that still carry new rows: each feedback and what closes it."""
+    """Add to an error the feedbacks of the loop that still carry new rows, and the nodes that close them."""
     edges: list[str] = []
     where: list[Step] = []
     closing: dict[int, int] = error.facts["closing"]
@@ -98,7 +98,7 @@ def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
 def _failing_operator(
     error: Exception, nodes: Nodes, purposes_of: PurposesOf
 ) -> tuple[Node, Values | None] | None:
-    """The operator whose line failed in the innermost generated frame, and what it worked on."""
+    """Operator of the failing line in the innermost generated frame, and its input."""
     found: tuple[FrameType, Purpose] | None = None
     traceback = error.__traceback__
     while traceback is not None:
@@ -113,7 +113,7 @@ def _failing_operator(
 
 
 def _values(frame: FrameType, sources: tuple[str, ...]) -> Values | None:
-    """Values that a line worked on: sources over the frame's variables."""
+    """Evaluate a line's input: sources over the frame's variables."""
     try:
         return tuple(eval(source, frame.f_globals, frame.f_locals) for source in sources) or None
     except NameError:

@@ -1,4 +1,4 @@
-"""Frames in user input and output: tables of Polars, pyarrow, or any library with the Arrow interface."""
+"""Frames as user input and output: tables of Polars, pyarrow, or any library with the Arrow interface."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class InColumns(Protocol):
     def __len__(self) -> int: ...
 
     def rows(self) -> Rows:
-        """The rows as tuples."""
+        """Rows as tuples."""
         ...
 
     def for_user(self) -> Any:
-        """The rows as a Polars frame with the names of their columns."""
+        """Rows as a Polars frame with column names."""
         ...
 
 
 def is_frame(given: object) -> bool:
-    """Whether the value is a table: a Polars `DataFrame`, a pyarrow `Table`, or a similar one."""
+    """Return whether a value is a table: a Polars `DataFrame`, a pyarrow `Table`, or similar."""
     return hasattr(given, "__arrow_c_stream__")
 
 
 def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
-    """Convert a frame to user rows, which are checked like any other.
+    """Convert a frame to user rows, which are validated like any others.
 
     change: the class of a row with its weight, for a table; the weights are in a column
             `weight`, where the rows themselves have none of that name.
@@ -100,7 +100,7 @@ def _polars_frame_class(frame: object) -> Any:
 
 @contextmanager
 def _read(frame: object) -> Generator[None]:
-    """Open a block whose errors are reported as invalid values or an invalid layout of a frame."""
+    """Convert read errors inside this block to invalid-value or invalid-layout errors of a frame."""
     try:
         yield
     except BaseException as error:

@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Context in which the first SIGINT or SIGTERM is recorded, and a second one has its usual effect.
+    """Context that records the first SIGINT or SIGTERM; a second one has its usual effect.
 
     Only the main thread can ask for signals: entered in another one, it records nothing.
     """
@@ -25,11 +25,11 @@ class Interrupt:
 
     @property
     def woken(self) -> int:
-        """A file descriptor that becomes readable when a signal arrives, for event loops."""
+        """File descriptor that becomes readable when a signal arrives, for event loops."""
         return self._woken
 
     def wait(self, seconds: float) -> None:
-        """Sleep until the time is over or a signal arrives."""
+        """Sleep until the timeout or a signal."""
         # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
         select.select([self._woken], [], [], seconds)
 

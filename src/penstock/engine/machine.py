@@ -34,7 +34,7 @@ _NOTHING: Rows = []
 
 
 class Machine:
-    """Runs a program's ticks over `state`: one mapping per slot name.
+    """Executor of a program's ticks over `state`: one mapping per slot name.
 
     columnar:    when a tick runs on Polars.
     at_home:     whether operators that act by themselves do so here; else only what is reached
@@ -82,17 +82,17 @@ class Machine:
         self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
-        """Replace the mapping of a slot by another one with the same values. Not for a delay's."""
+        """Replace a slot's mapping by another with the same values. Not for a delay's."""
         self._names.update(slot_names(slot, mapping))
 
     @property
     def pending(self) -> bool:
-        """Whether deferred rows are waiting that will start another tick."""
+        """Return whether deferred rows are waiting that will start another tick."""
         return any(slot.get(()) for slot in self._deferred)
 
     @property
     def waiting(self) -> bool:
-        """Whether any deferred rows are waiting for the next tick."""
+        """Return whether any deferred rows are waiting for the next tick."""
         return any(slot.get(()) for _, _, slot, _ in self._delayed)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -125,7 +125,7 @@ class Machine:
         return outputs
 
     def large_ticks(self) -> LargeTicks | None:
-        """The columnar form for large ticks; None if they run like all others."""
+        """Columnar form for large ticks; None if they run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
             self._large = self._columnar.ticks(self.program, self._names)
             if self._large is None:
@@ -133,7 +133,7 @@ class Machine:
         return self._large
 
     def settle(self) -> None:
-        """Move all state into slots: what large ticks left in frames is poured into them."""
+        """Move all state into slots, including what large ticks keep in frames."""
         if self._large is not None:
             self._large.settle()
         self._holding = False

@@ -1,4 +1,4 @@
-"""Generated code over one mapping, a slot or a dict of the tick: look up, append, count, add weights."""
+"""Generated code over one mapping, a slot or a dict of the tick: lookup, append, counts, weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class MappingCode:
-    """Writer of the code for a mapping.
+    """Writer of code over a mapping.
 
     name: the variable of it. get: source of its method `get`, which may have a variable of its own.
     """
@@ -21,13 +21,13 @@ class MappingCode:
         self._code = writer.code
 
     def get_or_add(self, variable: str, key: str, empty: str) -> None:
-        """Write code that assigns the value of a key to `variable`, adding `empty` if there was none."""
+        """Write code that assigns a key's value to `variable`, adding `empty` if there is none."""
         self._code.line(f"{variable} = {self.get}({key})")
         with self._code.block(f"if {variable} is None:"):
             self._code.line(f"{variable} = {self.name}[{key}] = {empty}")
 
     def append(self, key: str, item: str) -> None:
-        """Write code that appends `item` to the list of a key."""
+        """Write code that appends `item` to a key's list."""
         own = self._writer.fresh("own")
         self._code.line(f"{own} = {self.get}({key})")
         with self._code.block(f"if {own} is None:"):
@@ -36,7 +36,7 @@ class MappingCode:
             self._code.line(f"{own}.append({item})")
 
     def add_count(self, key: str, copies: str, before: str = "") -> tuple[str, str]:
-        """Write code that adds `copies` to the count of a key; return the variables of the old and new count.
+        """Write code that adds `copies` to a key's count; return the variables of the old and new count.
 
         No count of 0 is kept. before: a dict that gets the count of each key as it was at first.
         """
@@ -53,7 +53,7 @@ class MappingCode:
         return old, new
 
     def add_weight(self, key: str, row: Row) -> None:
-        """Write code that adds the weight of a row, a tuple in a variable, to the {row: weight} of a key.
+        """Write code that adds the weight of a row, a tuple in a variable, to a key's {row: weight}.
 
         No weight of 0 is kept, and no empty dict.
         """

@@ -1,4 +1,4 @@
-"""State in memory: large slots divided into shards, and slots beyond a bound spilled to a file.
+"""In-memory state: large slots are sharded, and slots beyond a limit spill to a file.
 
 A dict that grows is copied whole: 0.7 million keys stop a tick for some 20 ms, 3
 million for 100 ms. Sixty-four small ones are copied one at a time. A read costs one more
@@ -28,7 +28,7 @@ _LAST = SHARDS - 1
 
 
 class ShardedSlot(MutableMapping[Any, Any]):
-    """A slot over `SHARDS` dicts by the hash of the key. It takes over `values`, bit by bit.
+    """Slot over `SHARDS` dicts, by key hash. It takes over `values`, bit by bit.
 
     What was in `values` stays there until it is written or `move` takes it: so the
     change costs no tick more than a few entries.
@@ -97,7 +97,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
 
 
 def bytes_of(bound: int | str) -> int:
-    """A memory bound in bytes: a number, or text such as "512 MB" or "2 GiB". Raises `BadInput`."""
+    """Parse a memory limit: a number of bytes, or text such as "512 MB" or "2 GiB". Raises `BadInput`."""
     found = _SIZE.fullmatch(str(bound))
     size = int(float(found[1]) * _UNITS[(found[2] or "").upper()]) if found else 0
     if size <= 0 or isinstance(bound, bool):
@@ -110,7 +110,7 @@ def bytes_of(bound: int | str) -> int:
 
 
 class StateInMemory:
-    """The slots of an engine that has no store: dicts, until they grow.
+    """Slots of an engine without a store: dicts, until they grow.
 
     bound: bytes that the slots may take together, as estimated from samples; None for
            no bound. Above it the largest slots go to a scratch file, of which a part
@@ -141,16 +141,16 @@ class StateInMemory:
 
     @property
     def spilled(self) -> tuple[str, ...]:
-        """Names of the slots that are in a file."""
+        """Names of the slots spilled to a file."""
         return tuple(self._spilled)
 
     @property
     def sharded(self) -> tuple[str, ...]:
-        """Names of the slots that are divided."""
+        """Names of the sharded slots."""
         return tuple(self._sharded)
 
     def settle(self, came: int = 0) -> None:
-        """After a tick: divide what has become large, write out what is too much.
+        """At the end of a tick, shard large slots and spill what exceeds the limit.
 
         came: how many rows the tick took, which may have made values larger and no slot longer.
         """
@@ -214,7 +214,7 @@ class StateInMemory:
         self._rebind(name, spilled)
 
     def _share(self, bound: int) -> None:
-        """Divide a quarter of the bound among the slots in files, by the present size of their values."""
+        """Divide a quarter of the limit among the spilled slots, by the current size of their values."""
         each = bound // (4 * max(1, len(self._spilled)))
         for slot in self._spilled.values():
             count = slot.entries_in_memory
@@ -224,7 +224,7 @@ class StateInMemory:
 
 
 def estimated_bytes(mapping: Any) -> int:
-    """Estimate the memory of a mapping from a sample of its keys and values."""
+    """Estimate a mapping's memory from a sample of its keys and values."""
     count = len(mapping)
     if not count:
         return 0

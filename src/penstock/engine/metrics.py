@@ -1,4 +1,4 @@
-"""Prometheus metrics of a run's progress, served over HTTP while it lasts.
+"""Prometheus metrics of a run's progress, served over HTTP during the run.
 
 Names and units are by its conventions: seconds, bytes, `_total` for what only
 grows, times as seconds since 1970 (so that an age is `time() - x` where it is asked for).
@@ -26,7 +26,7 @@ Metrics: TypeAlias = "int | str | Any"
 
 
 class RunMetrics:
-    """The metrics of one run. `observe` is called after each tick, `phases` by engines that have some.
+    """Metrics of one run. `observe` is called after each tick, `phases` by engines that have some.
 
     registry: of `prometheus_client`. flow: the label `flow` of all of them.
     """
@@ -126,7 +126,7 @@ class RunMetrics:
 
 @contextmanager
 def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
-    """Serve the metrics of a run of `flow` until the block ends; None if none are wanted.
+    """Serve the metrics of a run of `flow` inside this block; None if none are wanted.
 
     Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
     """
@@ -156,7 +156,7 @@ def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]
 def combine_observers(
     on_tick: Callable[[Progress], object] | None, metrics: RunMetrics | None
 ) -> Callable[[Progress], object] | None:
-    """Combine two observers of ticks into one."""
+    """Combine two tick observers into one."""
     if metrics is None:
         return on_tick
     if on_tick is None:
@@ -191,7 +191,7 @@ def _checked(registry: Any) -> Any:
 
 
 def address_of(metrics: int | str) -> tuple[str, int]:
-    """Host and port. A port alone is of this machine only. Raises `BadInput`.
+    """Parse a host and port. A port alone is of this machine only. Raises `BadInput`.
 
     >>> address_of(9108), address_of("9108"), address_of("0.0.0.0:9108")
     (('127.0.0.1', 9108), ('127.0.0.1', 9108), ('0.0.0.0', 9108))

@@ -1,4 +1,4 @@
-"""Operators that an engine substitutes to aggregate rows before they travel, and to merge the results.
+"""Operators substituted by an engine to aggregate rows before sending them, and to merge the results.
 
 Nobody writes them: an engine whose rows lie in several places puts a partial
 operator before its exchange. It answers each piece of a tick for itself and
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Division(Operator):
-    """Base of the operators that an engine substitutes for one of the user's."""
+    """Base of operators that an engine substitutes for one of the user's."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class Division(Operator):
 
 @dataclass(frozen=True, slots=True)
 class PartialAggregate(Division):
-    """One row per group of a chunk of a tick: its keys, its rows, and what its aggregates sum up.
+    """Partial aggregate of a chunk of a tick, with one row per group: keys, row count, partial sums.
 
     of:   the aggregate that this is a part of, over the columns of what this reads.
     said: what that one describes itself as.
@@ -63,7 +63,7 @@ class PartialAggregate(Division):
 
     @property
     def keys(self) -> tuple[tuple[str, Expr], ...]:
-        """The keys under their names in the output, with their input expressions: both are columns."""
+        """Keys under their output names, with their input columns."""
         return tuple((expr.name, expr) for _, expr in self.of.keys if isinstance(expr, Column))
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
@@ -123,7 +123,7 @@ class MergedAggregate(Division):
 
 @dataclass(frozen=True, slots=True)
 class PartialTopK(Division):
-    """Top k of each group over a chunk of a tick's rows: no other can be among its first.
+    """Top-k of each group over a chunk of a tick's rows, the only candidates for the final result.
 
     Right only of rows that are never retracted.
     """
@@ -161,13 +161,13 @@ PANE = "pane"
 
 
 def panes_of(grid: Grid) -> Grid:
-    """The panes of windows on a grid, as tumbling windows."""
+    """Panes of grid windows, as tumbling windows."""
     return Grid(grid.every, grid.every, grid.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialWindow(Division):
-    """One row per group and pane of a chunk of a tick: keys, pane, rows, and what the aggregates sum up."""
+    """Partial window aggregate of a chunk of a tick: one row per group and pane, with partial sums."""
 
     kind: ClassVar[str] = "partial window"
     of: Window
@@ -202,7 +202,7 @@ class MergedWindow(Division):
 
     @property
     def over_panes(self) -> Window:
-        """The window whose rows are those of partial ones; its aggregates are still over the first rows."""
+        """The window over partial rows; its aggregates still refer to the original rows."""
         return replace(self.of, keys=self.keys, time=Column(PANE))
 
     def ports(self) -> tuple[Port, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Schedule(Enum):
-    """Granularity of the parts of a flow, and the choice of those that a tick runs.
+    """Granularity of a flow's parts, and the choice of those that a tick runs.
 
     HYBRID:  a part per region; those with input run.
     DYNAMIC: a part per operator; those with input run.
@@ -49,7 +49,7 @@ Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Operators that become one function, with one activation condition.
+    """Operators compiled to one function, with one activation condition.
 
     nodes:   in the order in which they run.
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
@@ -69,24 +69,24 @@ class Part:
 
 
 def is_given(node: Node) -> bool:
-    """Whether a node's rows are known when the tick begins: a source's, and what a delay kept."""
+    """Return whether a node's rows are known at the start of a tick: those of a source or a delay."""
     return isinstance(node.operator, Source | SignalSource | EndOfInput) or is_delay(node)
 
 
 def is_delay(node: Node) -> bool:
-    """Whether a node hands out in a tick what reached it in the one before."""
+    """Return whether a node emits in a tick the rows that reached it in the previous one."""
     return any(port.delay is not Delay.NONE for port in node.operator.ports())
 
 
 def is_lazy(node: Node) -> bool:
-    """Whether rows held by a delay do not start a tick."""
+    """Return whether rows held by a delay do not start a tick by themselves."""
     return any(port.delay is Delay.LAZY for port in node.operator.ports())
 
 
 def plan_parts(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: Schedule = Schedule.HYBRID
 ) -> tuple[Part, ...]:
-    """The parts of a flow in an order in which all of one may run before all of the next.
+    """Divide a flow into parts, ordered so that each can run completely before the next.
 
     consumers: what `live_consumers` gives.
 
@@ -111,7 +111,7 @@ def plan_parts(
 def _part_from_signals(
     graph: FlowGraph, analysis: Analysis, level: Sequence[int], head_of: dict[int, int]
 ) -> None:
-    """Make one part of the signals of each level, and separate parts of their readers."""
+    """Make one part of each level's signals, and separate parts of their readers."""
     parts: dict[int, int] = {}
     shores: dict[tuple[int, int], int] = {}
     for node in sorted(head_of, key=analysis.ranks.__getitem__):
@@ -123,7 +123,7 @@ def _part_from_signals(
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
-    """Edges that leave each node towards a sink or null."""
+    """Edges from each node towards a sink or null."""
     live = {*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams)}
     waiting = list(live)
     while waiting:
@@ -135,7 +135,7 @@ def live_consumers(graph: FlowGraph) -> Consumers:
 
 
 def _region_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Head of the region that each node is compiled into."""
+    """Head of each node's region."""
     head_of: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
@@ -156,7 +156,7 @@ def _region_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) ->
 
 
 def _single_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Head of each node's own part; the nodes of a loop share one."""
+    """Head of each node's own part, shared by the nodes of a loop."""
     loop_of = {node: loop[0] for loop in analysis.loops for node in loop}
     return {n.id: loop_of.get(n.id, n.id) for n in graph.nodes if _is_compiled(n, consumers)}
 
@@ -189,7 +189,7 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
 
 
 def is_among_signals(graph: FlowGraph, node: Node) -> bool:
-    """Whether an operator is run by the machine of signals: signals, and where their values leave."""
+    """Return whether an operator runs on the signal machine: signals, and the exits of their values."""
     if isinstance(node.operator, SignalOperator | ValueRows):
         return True
     return isinstance(node.operator, Sink) and isinstance(
@@ -198,7 +198,7 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
 
 
 def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
-    """Level of each node. order: the nodes in order of execution."""
+    """Level of each node. order: the nodes in execution order."""
     among = [is_among_signals(graph, node) for node in graph.nodes]
     found = [0] * len(among)
     if not any(among):

@@ -1,4 +1,4 @@
-"""A flow compiled: generated source, the slots it keeps, and what flows between its functions."""
+"""Compiled flow: generated source, its slots, and the values passed between its functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """A delay: it keeps the rows of node `source` for the next tick, in a slot under the key `()`.
+    """A delay, which keeps the rows of node `source` for the next tick in a slot under the key `()`.
 
     lazy:   its rows wait for a tick that starts for another reason.
     append: its rows come without weights.
@@ -70,7 +70,7 @@ class Program:
     bytecode: CodeType = field(repr=False)
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
-        """The purpose of each line of the generated source, if that is what `file` names."""
+        """Purpose of each line of the generated source, if `file` names it."""
         return self.purposes if file == self.file else None
 
     def signal_parts(self, context: TickContext) -> dict[str, SignalPart]:
@@ -84,7 +84,7 @@ class Program:
         }
 
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
-        """Bind the generated functions to these slots (one mapping per slot name)."""
+        """Bind the generated functions to slots (one mapping per slot name)."""
         namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
         for slot in (*self.slots, *self.transient):
             namespace.update(slot_names(slot.name, state[slot.name]))
@@ -96,7 +96,7 @@ class Program:
 def compile_program(
     graph: FlowGraph, *, schedule: Schedule = Schedule.HYBRID, counting: bool = False
 ) -> Program:
-    """Compile a flow, divided as `schedule` says.
+    """Compile a flow, divided according to `schedule`.
 
     counting: the functions count activations in `x_activations`, which `bind` makes.
 
@@ -166,13 +166,13 @@ def _compiled(source_code: str, file: str) -> CodeType:
 
 
 def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
-    """The names of a slot's mapping and its `get` in generated code."""
+    """Names of a slot's mapping and its `get` in generated code."""
     name = slot.replace(".", "_")
     return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
 
 def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
-    """Names of sources and sinks by node, for a flow that is one part between them; else None."""
+    """Names of sources and sinks by node, for a single-part flow; else None."""
     if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
         return None
     (part,) = parts
@@ -187,7 +187,7 @@ __all__ = ["Delayed", "Program", "compile_program"]
 
 
 def bound_loops(graph: FlowGraph, max_iterations: int | None) -> FlowGraph:
-    """Limit the feedbacks of a flow to so many rounds per tick; None leaves them unchanged.
+    """Limit the rounds of a flow's feedbacks per tick; None leaves them unchanged.
 
     Raises `BadInput` for a bound below 1.
     """

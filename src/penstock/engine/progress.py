@@ -17,7 +17,7 @@ Time: TypeAlias = datetime | int | float
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """Input that a tick took from a source, and the known backlog.
+    """Rows that a tick took from a source, and its known backlog.
 
     rows:    taken in this tick.
     waiting: files, or batches of given rows, that were found and not taken yet; None if unknown.
@@ -34,7 +34,7 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Report of a tick, and the state of the run after it.
+    """Report on a tick, and the state of the run after it.
 
     tick:        its number, from 1, counting on after a restart.
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
@@ -62,12 +62,12 @@ class Progress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows taken, by the seconds of this tick."""
+        """Rows taken per second of this tick."""
         return self.rows_in / self.seconds if self.seconds else 0.0
 
     @property
     def waiting(self) -> int | None:
-        """Backlog of all sources that report one; None if none does."""
+        """Total backlog of the sources that report one; None if none does."""
         known = [source.waiting for source in self.sources.values() if source.waiting is not None]
         return sum(known) if known else None
 

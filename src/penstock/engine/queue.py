@@ -1,4 +1,4 @@
-"""Queues of rows fed to sources, waiting for a tick."""
+"""Queues of rows fed to sources that wait for a tick."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SourceQueue:
         return None if self.limit is None else self.limit - len(self._rows)
 
     def check_room(self, rows: Rows) -> None:
-        """Raise `QueueFull` if these rows exceed the capacity."""
+        """Raise `QueueFull` if these rows exceed the free capacity."""
         if self.limit is not None and len(self._rows) + len(rows) > self.limit:
             raise QueueFull(
                 f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
@@ -73,12 +73,12 @@ class SourceQueue:
 
 
 def limit_of(given: PerSource, source: str) -> int | None:
-    """The number set for a source; None if unset."""
+    """Limit set for a source; None if unset."""
     return given.get(source) if isinstance(given, Mapping) else given
 
 
 def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> None:
-    """Raise `BadInput` for a number below 1 and for an unknown source. what: the argument's name."""
+    """Raise `BadInput` for a limit below 1 or an unknown source. what: the argument's name."""
     numbers = given if isinstance(given, Mapping) else {} if given is None else {"": given}
     for name, number in numbers.items():
         at = f"{what}[{name!r}]" if name else what
@@ -93,7 +93,7 @@ def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> 
 
 
 class Queues:
-    """The queues of an engine, by source. One thread uses them, and the event loop that runs in it.
+    """Queues of an engine, by source. One thread uses them, and the event loop that runs in it.
 
     sources: their places, by name. bounded: those whose rows belong to one tick: no limit holds for them.
     tick_rows, queue_rows: how many rows a tick takes, and how many may wait.
@@ -120,14 +120,14 @@ class Queues:
         self._waiting: list[asyncio.Future[None]] = []
 
     def __bool__(self) -> bool:
-        """Whether any row waits."""
+        """Return whether any row is queued."""
         return any(self._queues.values())
 
     def lengths(self) -> dict[str, int]:
         return {name: len(queue) for name, queue in self._queues.items()}
 
     def add(self, inputs: Mapping[str, Rows]) -> None:
-        """Queue all of these rows or, raising `QueueFull`, none."""
+        """Queue all of these rows, or none if raising `QueueFull`."""
         for name, rows in inputs.items():
             self._queues[name].check_room(rows)
         for name, rows in inputs.items():
@@ -141,13 +141,13 @@ class Queues:
         return rows[now:]
 
     def take(self) -> dict[str, Rows]:
-        """Remove and return the rows of a tick, waking those that wait for capacity."""
+        """Remove and return the rows of a tick, and wake those waiting for capacity."""
         taken = {name: queue.take(self._tick_rows[name]) for name, queue in self._queues.items() if queue}
         self.wake()
         return taken
 
     async def until_taken(self) -> None:
-        """Wait until rows have been taken, or `wake` was called."""
+        """Wait until rows have been taken or `wake` is called."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         await future

@@ -1,4 +1,4 @@
-"""Writer of one region of a flow as a straight-line Python function.
+"""Writer of a region of a flow as one straight-line Python function.
 
 Rows are pushed: a loop over a buffer carries the code of all that follows it,
 up to where something must be remembered. A buffer is made only where a stream
@@ -33,7 +33,7 @@ _LONGEST_RUN = 12
 
 
 class RegionWriter(StepWriter):
-    """Writer that composes the steps of a part. slots: state of the operators in it."""
+    """Writer that composes the steps of a part. slots: state of its operators."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class RegionWriter(StepWriter):
             self.code.line(f"return {tuple_source(results) if results else '()'}")
 
     def write_tick(self, sources: Mapping[int, str], sinks: Mapping[int, str]) -> None:
-        """Write the region, which is the whole flow, as `tick(inputs)`: rows by source to rows by sink."""
+        """Write a region that is the whole flow as `tick(inputs)`: rows by source to rows by sink."""
         with self.code.block("def tick(inputs):"):
             for node in self.part.inputs:
                 self.code.line(f"{self.buffer(node)} = inputs.get({sources[node]!r}, ())")
@@ -134,7 +134,7 @@ class RegionWriter(StepWriter):
                     self._steps[node].write_start()
 
     def _in_turn(self) -> Iterator[tuple[int, ...]]:
-        """Nodes one by one, the nodes of a loop together."""
+        """Nodes in order, with the nodes of a loop grouped."""
         done: set[int] = set()
         for node in self.part.nodes:
             if node not in done:
@@ -145,7 +145,7 @@ class RegionWriter(StepWriter):
     # -- what is inlined ---------------------------------------------------------------------------
 
     def _find_inlined(self) -> dict[int, Edge]:
-        """Nodes whose only consumer's code is written where their rows are made, with the edge to it."""
+        """Nodes whose only consumer is inlined at their output, with the edge to it."""
         inlined: dict[int, Edge] = {}
         ends_heavy: dict[int, bool] = {}
         run: dict[int, int] = {}
@@ -169,7 +169,7 @@ class RegionWriter(StepWriter):
         return inlined
 
     def _handed_on(self, node: int) -> Sequence[Edge]:
-        """Edges whose reader's code is written where a node's rows are made."""
+        """Edges to readers that are inlined at a node's output."""
         step = self._steps[node]
         if isinstance(step, NestedStep) and step.makes_set:
             # Outside of the loop its change is known when the last round is over.

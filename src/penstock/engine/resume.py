@@ -1,4 +1,4 @@
-"""Resume compatibility of a flow with a checkpoint, and the layout of its state.
+"""Compatibility of a flow with a checkpoint to resume from, and the layout of its state.
 
 Both engines ask here. What is compared is what operators are and read
 (`penstock.analysis.state_compatibility`); so parts without state, other names, and another
@@ -103,7 +103,7 @@ class ResumeBinding:
 
 
 def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
-    """State of each node, from the slots of a program."""
+    """State of each node, derived from a program's slots."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")
@@ -112,12 +112,12 @@ def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
 
 
 def in_one_process(names: Mapping[int, str]) -> dict[str, Any]:
-    """The layout of a run in one process: all state is in one shard."""
+    """Layout of a single-process run, with all state in one shard."""
     return {"on": IN_ONE_PROCESS, "places": dict.fromkeys(names.values(), 0)}
 
 
 def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
-    """The names of state by node, from a description of a manifest."""
+    """State names by node, from a manifest's description."""
     return {at: node["state"] for at, node in enumerate(description) if node["state"] is not None}
 
 
@@ -125,7 +125,7 @@ def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def check_engine(folder: Path, last: Manifest, layout: Mapping[str, Any]) -> None:
-    """Raise `FlowChanged` for a checkpoint of another engine."""
+    """Raise `FlowChanged` for a checkpoint of a different engine."""
     was_on, is_on = last.layout["on"], layout["on"]
     if was_on != is_on:
         raise FlowChanged(
@@ -138,7 +138,7 @@ def check_engine(folder: Path, last: Manifest, layout: Mapping[str, Any]) -> Non
 
 
 def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
-    """Raise `FlowChanged` if existing state would be sought in another location."""
+    """Raise `FlowChanged` if existing state would be looked up in a different location."""
     then: dict[str, Any] = last.layout["places"]
     places: dict[str, Any] = now.layout["places"]
     moved = [name for name, location in places.items() if then.get(name, location) != location]
@@ -161,7 +161,7 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
 def kept_sinks(
     graph: FlowGraph, description: list[dict[str, Any]], sinks: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Sinks that accumulate their input: name, where it is, and what they read."""
+    """Sinks that accumulate their input: name, target, and inputs."""
     known = identities(description)
     found: list[dict[str, Any]] = []
     for name, sink in sinks.items():

@@ -1,4 +1,4 @@
-"""Joins in which retractions must be applied before insertions.
+"""Joins that must apply retractions before insertions.
 
 A join meets changes one after the other. If a row comes on one side while its
 old partner leaves on the other, the two may be paired and parted again: nothing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def must_take_back_first(
     graph: FlowGraph, consumers: Consumers, appends: tuple[bool, ...], node: Node
 ) -> bool:
-    """Whether a pair that never existed could be observed behind a join of `node`.
+    """Return whether pairs that never existed could be observed downstream of a join.
 
     appends: whether its inputs never take rows back.
     """
@@ -52,7 +52,7 @@ def must_take_back_first(
 
 
 def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
-    """The columns of both sides of a join, under the names that its residual uses."""
+    """Columns of both sides of a join, under the names used by its residual."""
     assert isinstance(operator, Join)
     fields = [f for source in node.inputs for f in graph.nodes[source].schema.fields]
     named = zip(fields, operator.pair_names, strict=True)
@@ -60,7 +60,7 @@ def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
 
 
 def looks_closely(graph: FlowGraph, node: Node) -> bool:
-    """Whether a node evaluates on each row something that may fail."""
+    """Return whether a node evaluates anything on each row that may fail."""
     if isinstance(node.operator, Partition) or next(node.operator.callables(), None) is not None:
         # A row whose port is none of a partition's fails, however the port is found.
         return True
@@ -69,7 +69,7 @@ def looks_closely(graph: FlowGraph, node: Node) -> bool:
 
 @singledispatch
 def _computed(operator: Operator, graph: FlowGraph, node: Node) -> list[tuple[Expr, Schema]]:
-    """The expressions of a node, with the schema of each. Default: one input, whose columns they are over."""
+    """Expressions of a node, each with its schema. Default: one input, whose columns they are over."""
     return [(expr, graph.nodes[node.inputs[0]].schema) for _, expr in operator.expressions()]
 
 

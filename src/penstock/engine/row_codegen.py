@@ -1,4 +1,4 @@
-"""Rows in generated code: Python source of each column and of the weight."""
+"""Rows in generated code: Python sources of the columns and of the weight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """columns: source of each column, cheap to repeat (a name, a subscript, a constant).
+    """A row in generated code.
+
+    columns: source of each column, cheap to repeat (a name, a subscript, a constant).
     whole:   name of a variable that holds exactly this row as a tuple, if there is one.
     weight:  source of the weight; None on an append edge, where it is +1.
     """
@@ -19,11 +21,11 @@ class Row:
 
     @property
     def source(self) -> str:
-        """The row as a tuple."""
+        """Source of the row as a tuple."""
         return self.whole if self.whole is not None else tuple_source(self.columns)
 
     def flat(self, *, append: bool) -> str:
-        """The row as edges carry it: a tuple, with the weight last unless `append`."""
+        """Source of the row as carried by edges: a tuple, with the weight last unless `append`."""
         if append:
             assert self.weight in (None, "1"), "an append edge carries weights of +1 only"
             return self.source
@@ -34,12 +36,12 @@ class Row:
 
     @property
     def copies(self) -> str:
-        """Source of the weight, also where it is known to be 1."""
+        """Source of the weight, even if it is known to be 1."""
         return self.weight or "1"
 
 
 def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
-    """Source of a tuple of the given sources."""
+    """Source of a tuple of these sources."""
     if len(parts) == 1:
         return f"({parts[0]},)"
     return "(" + ", ".join(parts) + ")"
@@ -51,12 +53,12 @@ def items_of(source: str, count: int) -> tuple[str, ...]:
 
 
 def key_columns(key: str, count: int) -> tuple[str, ...]:
-    """Sources of the columns of a key of `count` expressions: one is the key itself."""
+    """Column sources of a key of `count` expressions; a single one is the key itself."""
     return (key,) if count == 1 else items_of(key, count)
 
 
 def times(one: str | None, other: str | None) -> str | None:
-    """Source of the product of two weights; None is +1."""
+    """Source of the product of two weights, with None for +1."""
     if one in (None, "1"):
         return other
     if other in (None, "1"):
@@ -65,7 +67,7 @@ def times(one: str | None, other: str | None) -> str | None:
 
 
 def negated(weight: str | None) -> str:
-    """Source of minus a weight."""
+    """Source of the negated weight."""
     if weight in (None, "1"):
         return "-1"
     return "1" if weight == "-1" else f"-({weight})"

@@ -36,7 +36,7 @@ def run(
     confirm_within: float | None = CONFIRM_WITHIN,
     metrics: Metrics | None = None,
 ) -> RunResult:
-    """Run `flow` in this process until its sources are done and nothing is deferred that starts a tick.
+    """Run `flow` in this process until its sources end and no deferred rows start another tick.
 
     sources:    per name a source of `penstock.io` or of `penstock.pull`, or any iterable of rows,
                 or an async one (also the async generator function that makes it). An async source
@@ -110,7 +110,7 @@ async def arun(
     confirm_within: float | None = CONFIRM_WITHIN,
     metrics: Metrics | None = None,
 ) -> RunResult:
-    """`run` in the event loop that is running, beside its other tasks.
+    """Run `flow` like `run`, in the running event loop.
 
     Ticks and reads of files hold the loop while they last; between them the others have their
     turn. Signals are the program's own affair: cancel the task to end it early. It

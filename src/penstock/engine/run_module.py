@@ -1,4 +1,4 @@
-"""A running flow as a pull-stream module: it reads from its sources, and its sinks read from it.
+"""Running flow as a pull-stream module: it reads from its sources, and its sinks read from it.
 
 A tick begins when every sink has asked for more. It is, in this order: ask the
 sources; compute; have the sinks prepare the output; commit; have them publish it. So
@@ -33,7 +33,7 @@ _NONE: AbstractSet[str] = frozenset()
 
 
 class RunModule:
-    """See the module's text.
+    """Pull-stream module of a running flow; see the module's text.
 
     ticks, rows_in, set_aside, changes_out: so far, as in `RunResult`.
     """
@@ -74,7 +74,7 @@ class RunModule:
         self._began: float | None = None
 
     def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
-        """Called once, before anything asks. Without sinks the flow asks by itself."""
+        """Connect the endpoints; called once, before any ask. Without sinks the flow asks by itself."""
         self._inlets = inlets
         for inlet in inlets:
             inlet.came = partial(self._came, inlet)
@@ -89,7 +89,7 @@ class RunModule:
     # -- sinks ----------------------------------------------------------------------------------
 
     def read(self, outlet: Outlet, abort: End | None, answer: AnswerTo) -> None:
-        """Answer an ask of a sink."""
+        """Answer a sink's ask."""
         if isinstance(abort, Exception):
             self._module.crash(abort)
         elif abort:
@@ -103,7 +103,7 @@ class RunModule:
                 then()
 
     def _leave(self, outlet: Outlet, answer: AnswerTo) -> None:
-        """Handle the abort of a sink: stop the sources that nobody else reads."""
+        """Handle a sink's abort: stop the sources without other readers."""
         outlet.left = True
         if outlet.ask is None:
             self._busy -= 1
@@ -146,7 +146,7 @@ class RunModule:
             self._look_at_rest()
 
     def _came(self, inlet: Inlet, end: End | None, batch: Any = None, /) -> None:
-        """Handle the answer of a source."""
+        """Handle a source's answer."""
         inlet.asked = False
         self._waits -= 1
         if end is None:
@@ -172,7 +172,7 @@ class RunModule:
         self._look()
 
     def _look(self) -> None:
-        """Run a tick if there is input or something deferred, or if the run has had no tick."""
+        """Run a tick if there is input or deferred rows, or if the run has had no tick."""
         if not self._gathering:
             return
         if self._waits and any(i.bounded and i.asked for i in self._inlets):
@@ -191,11 +191,11 @@ class RunModule:
 
     @property
     def _must_begin(self) -> bool:
-        """Whether the run ends before its first tick, in which an operator has something to say."""
+        """Return whether the run ends before its first tick although an operator must emit in it."""
         return self._begins and not self._waits and self._engine.ticks == 0
 
     def _ended(self) -> set[str]:
-        """The sources that end with this tick, for operators that wait for it."""
+        """Sources that end with this tick, for operators that await their end."""
         if self._engine.pending:
             return set()
         done = {i.name for i in self._inlets if i.ended and not i.unwanted and i.batch is None}
@@ -233,7 +233,7 @@ class RunModule:
             self._go_on()
 
     def _note(self, taken: Sequence[Inlet]) -> None:
-        """Record the batches taken: note positions, and what was set aside."""
+        """Record the positions and rejected rows of the batches taken."""
         for inlet in taken:
             batch, inlet.batch = inlet.batch, None
             assert batch is not None
@@ -297,7 +297,7 @@ class RunModule:
     # -- the end --------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the run after the current tick, or at once if it waits for sources."""
+        """End the run after the current tick, or at once if it is waiting for sources."""
         self._ending = True
         if self._gathering:
             self._stop()
@@ -332,7 +332,7 @@ class RunModule:
         self._module.done()
 
     def _watch_interrupt(self) -> None:
-        """React to a signal while the event loop waits."""
+        """Handle a signal while the event loop waits."""
         if self._interrupt is not None and self._runtime.has_loop and not self._watched:
             self._watched = True
             self._runtime.loop.add_reader(self._interrupt.woken, self._woken)

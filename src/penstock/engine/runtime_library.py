@@ -1,4 +1,4 @@
-"""Runtime library of generated ticks: functions over state that is more than one plain value."""
+"""Runtime library of generated ticks: functions over compound state values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OrderKey = Callable[[Any], Any] | None
 
 
 def consolidate(rows: Rows) -> Rows:
-    """Sum the weights (last field) of equal rows; rows of weight 0 go. First seen, first out."""
+    """Sum the weights (last field) of equal rows and drop rows of weight 0. First seen, first out."""
     if len(rows) < 2:
         return rows
     weights: dict[tuple[Any, ...], int] = {}
@@ -31,7 +31,7 @@ def consolidate(rows: Rows) -> Rows:
 
 
 def int64_overflow() -> int:
-    """Raise for a sum of integers beyond the range of its type."""
+    """Raise the error for an integer sum beyond the range of its type."""
     raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
 
 
@@ -61,7 +61,7 @@ def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
 def float_merge(
     group: list[Any], at: int, numerator: int, denominator: int, nan: int, up: int, down: int
 ) -> None:
-    """Merge another such sum into the one at `group[at:]`."""
+    """Merge an exact float sum (as kept by `float_add`) into the one at `group[at:]`."""
     common = group[at + 1]
     if denominator > common:
         total = group[at] * (denominator // common) + numerator
@@ -96,12 +96,12 @@ _WIDE = Context(prec=200, traps=[Inexact])
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """`value * 10**scale`, which is whole."""
+    """Integer `value * 10**scale`."""
     return int(value.scaleb(scale, _WIDE))
 
 
 def decimal_of(total: int, precision: int, scale: int) -> Decimal:
-    """The decimal of an unscaled integer. Raises `EvaluationError` beyond `precision` digits."""
+    """Decimal of an unscaled integer. Raises `EvaluationError` beyond `precision` digits."""
     if abs(total) >= 10**precision:
         raise EvaluationError(
             f"a sum of decimals leaves decimal({precision},{scale})", fix="cast the argument to fewer digits"
@@ -110,7 +110,7 @@ def decimal_of(total: int, precision: int, scale: int) -> Decimal:
 
 
 def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: int) -> Decimal:
-    """`total / count` of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
+    """Mean `total / count` of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
     numerator = abs(total) * 10 ** (to_scale - scale)
     rounded = (2 * numerator + count) // (2 * count)
     return decimal_of(rounded if total >= 0 else -rounded, precision, to_scale)
@@ -120,7 +120,7 @@ def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: i
 
 
 def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
-    """Add `weight` copies of `value`; return +1 if it became present, -1 if it ceased to be, else 0."""
+    """Add `weight` copies of `value`; return +1 if it becomes present, -1 if absent, else 0."""
     before = counts.get(value, 0)
     after = before + weight
     if after:
@@ -174,7 +174,7 @@ def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
 
 
 def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
-    """All present values, ascending, each as often as it is there."""
+    """All present values in ascending order, with repetitions."""
     values = sorted((v for v, n in counts.items() if n > 0), key=order_key)
     return tuple(v for v in values for _ in range(counts[v]))
 
@@ -183,7 +183,7 @@ def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
 
 
 def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict[tuple[Any, ...], int]:
-    """The first `k` copies of `rows` in order: row -> number of copies taken."""
+    """First `k` copies of ordered `rows`: row -> number of copies taken."""
     top: dict[tuple[Any, ...], int] = {}
     for row in islice(rows, k):
         taken = min(counts[row], k)
@@ -195,7 +195,7 @@ def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict
 
 
 def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
-    """Drop rows that can never be among the first `k` again, given that no row is ever retracted."""
+    """Drop rows that can never be among the first `k` again, if no row is ever retracted."""
     kept = 0
     for at, row in enumerate(rows):
         if kept >= k:
@@ -207,7 +207,7 @@ def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
 
 
 def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
-    """Changes that lead from one top to another: first what leaves, then what comes."""
+    """Changes from one top to another: retractions first, then insertions."""
     gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
@@ -216,7 +216,7 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 
 
 def items(value: Any) -> Any:
-    """The items of a value of any type. Raises `EvaluationError` for what holds none."""
+    """Items of a value of any type. Raises `EvaluationError` for what holds none."""
     if isinstance(value, tuple | list):
         return cast("Any", value)
     if isinstance(value, frozenset):
@@ -229,7 +229,7 @@ def items(value: Any) -> Any:
 
 
 def _in_order(members: frozenset[Any]) -> Any:
-    """The members of a set in the order of values: its own is another one in each process."""
+    """Members of a set in value order, since its own order differs between processes."""
     try:
         return sorted(members, key=any_key)
     except EvaluationError:  # of a class without an order
@@ -237,7 +237,7 @@ def _in_order(members: frozenset[Any]) -> Any:
 
 
 def unknown_port(tag: object, ports: dict[Any, int]) -> None:
-    """Raise for a row of a partition that belongs to none of its ports."""
+    """Raise the error for a partitioned row whose tag is not among the ports."""
     raise UnknownPort(
         f"{tag!r:.100} is no port of this partition",
         fix=f"its ports are {', '.join(map(repr, ports))}",
@@ -246,7 +246,7 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
 
 
 def no_pair(made: object) -> None:
-    """Raise if the result of a scan's function is no pair. A NamedTuple or a list may be one, too."""
+    """Raise if the result of a scan's function is not a pair. A NamedTuple or a list may be one, too."""
     given: Any = made
     if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
         return
@@ -261,7 +261,7 @@ def no_pair(made: object) -> None:
 
 
 def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None:
-    """Raise for a loop that has exceeded its limit of rounds.
+    """Raise the error for a loop that exceeds its limit of rounds.
 
     growth:  how many new rows each of the last rounds made, the latest last.
     closing: per feedback of the loop (its node) how many of the latest it got; `failure.explained`
@@ -281,7 +281,7 @@ def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None
 
 
 def sort(pending: list[tuple[Any, Any]]) -> None:
-    """Sort pairs of sort key and row by key; the sort is stable."""
+    """Sort pairs of sort key and row by key, stably."""
     try:
         pending.sort(key=itemgetter(0))
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Runtime library of session windows: the session of a row, and the sessions that have ended.
+"""Runtime library of session windows: assignment of rows to sessions, and closing of ended ones.
 
 A session is [start, last time, number, group]; it ends `gap` after its last time. Its
 number tells in which order sessions were first seen. The calendar holds each under the
@@ -26,7 +26,7 @@ Session = list[Any]
 
 
 class SessionRule:
-    """Rule that divides the rows of a key into sessions.
+    """Rule that divides a key's rows into sessions.
 
     empty: makes the list of a group without rows. merge: adds the second list to the first.
     """
@@ -82,7 +82,7 @@ class SessionRule:
         return session
 
     def _join(self, session: Session, after: Session) -> Session:
-        """Merge a session with its successor, under the lesser number. The other, under the greater."""
+        """Merge a session with its successor under the lower number; return the absorbed one."""
         self._merge(session[GROUP], after[GROUP])
         session[LAST] = after[LAST]
         numbers = session[NUMBER], after[NUMBER]
@@ -92,7 +92,7 @@ class SessionRule:
     def closing(
         self, sessions: SlotMapping, calendar: SlotMapping, due: SlotMapping, mark: Any
     ) -> Iterator[tuple[Any, Any, Session]]:
-        """Remove and yield (key, end, session) of all that end by `mark`, ordered by end, then by first row.
+        """Remove and yield (key, end, session) for sessions that end by `mark`, by end, then by first row.
 
         mark: None is the end of time.
         """

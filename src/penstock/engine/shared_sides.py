@@ -1,4 +1,4 @@
-"""Sides of joins stored elsewhere: an index that a join reads in place, instead of a copy.
+"""Externally stored join sides: a join reads an index in place instead of keeping a copy.
 
 A side of an inner join is a slot, key -> rows. Where the side is a source, read as it is and joined on some
 of its columns, and somebody keeps these rows by just those columns, the slot can be a window on them. Who
@@ -29,7 +29,7 @@ There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """A side of an inner join that is a source.
+    """A side of an inner join whose input is a source.
 
     slot:    of the program, that keeps it.
     source:  by name. columns: that it is joined on, in order. A key is their values, in a tuple unless
@@ -47,7 +47,7 @@ class JoinSide:
 
 
 def join_sides(program: Program) -> list[JoinSide]:
-    """The join sides that can be stored elsewhere."""
+    """Find the join sides that can be stored externally."""
     graph = program.graph
     looping = {node for loop in find_loops(graph) for node in loop}
     slots = {slot.name for slot in program.slots}
@@ -76,7 +76,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide
 
 
 def _plain_column(key: Expr, source: Source) -> str | None:
-    """The column that is the key, if its values serve as dict keys unchanged."""
+    """Column that is the key, if its values are dict keys as they are."""
     if not isinstance(key, Column):
         return None
     field = next(f for f in source.schema.fields if f.name == key.name)
@@ -85,7 +85,7 @@ def _plain_column(key: Expr, source: Source) -> str | None:
 
 
 def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | None:
-    """The readers of a source as (node, port), if all of them are joins; else None."""
+    """Readers of a source as (node, port) if all are joins; else None."""
     graph = program.graph
     edges = graph.consumers()[graph.sources[source]]
     joins = all(isinstance(graph.nodes[edge.target].operator, Join) for edge in edges)
@@ -93,7 +93,7 @@ def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | N
 
 
 class SharedSide:
-    """Slot of a side that is stored elsewhere: what was there before the time at hand, and what came since.
+    """Slot of an externally stored side: rows from before the current time, plus its changes.
 
     It is what the code of an inner join asks of a slot, and no other mapping. there: what was there before.
     """
@@ -104,12 +104,12 @@ class SharedSide:
         self._news: dict[Hashable, Any] = {}
 
     def settle(self) -> None:
-        """End the current time: from now on `there` tells its changes, too."""
+        """End the current time: from now on `there` includes its changes."""
         if self._news:
             self._news = {}
 
     def get(self, key: Hashable) -> Any:
-        """The rows of a key, which may be changed; None if there are none."""
+        """Mutable view of a key's rows; None if there are none."""
         there, news = self._there(key), self._news.get(key)
         if not there and news is None:
             return None
@@ -123,7 +123,7 @@ class SharedSide:
 
 
 class _Rows:
-    """Rows of a key, without retractions: those that were there, then the news."""
+    """View of a key's rows without retractions: stored ones, then new ones."""
 
     __slots__ = ("_all_news", "_key", "_news", "_there")
 
@@ -145,8 +145,10 @@ class _Rows:
 
 
 class _Weights:
-    """The rows of a key with their weights. As the join changes them, it sees and changes the news alone:
-    it adds weights, and the sum is told by `items`."""
+    """View of a key's rows with their weights.
+
+    The join reads and changes the new weights only; `items` returns the sums.
+    """
 
     __slots__ = ("_all_news", "_key", "_news", "_there")
 
@@ -157,7 +159,7 @@ class _Weights:
         self._news: dict[Row, int] | None = news
 
     def items(self) -> Collection[tuple[Row, int]]:
-        """All rows with their summed weights, none of which is 0."""
+        """All rows with their non-zero total weights."""
         if not self._news:
             return self._there
         weights = dict(self._there)

@@ -1,4 +1,4 @@
-"""Slots: the named mappings that hold an operator's state."""
+"""Slots: named mappings that hold an operator's state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Divides = Literal["nothing", "value", "fields"]
 
 
 def as_it_is(value: Any) -> Any:
-    """Thaw of values that are never mutated in place, or are stored in their mutable form."""
+    """Thaw of values that are never mutated in place, or stored in their mutable form."""
     return value
 
 
@@ -27,7 +27,7 @@ def as_dict(value: Any) -> dict[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A named mapping from key to value in an operator's state.
+    """Named mapping from keys to values in an operator's state.
 
     name: "<node id>.<what>", stable for a given flow.
     thaw: makes the mutable form of a stored value, if a store returns tuples for lists.

@@ -1,4 +1,4 @@
-"""Generated Python source, with the operator that each line belongs to, and the constants it needs."""
+"""Generated Python source, with the operator of each line and the constants it uses."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class SourceCode:
         self.purposes.append(self._purpose)
 
     def extend(self, other: SourceCode) -> None:
-        """Add the lines of `other`, this much deeper, with what each is for."""
+        """Add the lines of `other`, indented by this much, with their purposes."""
         self.lines.extend(INDENT * self._depth + line for line in other.lines)
         self.purposes.extend(other.purposes)
 
     def drop_unused(self, at: int, name: str, header: str) -> None:
-        """Replace the header of the loop at line `at`, if `name` is used in the first line of its body alone.
+        """Replace the loop header at line `at` if `name` is used only in the body's first line.
 
         That line, which unpacks `name` as the header then does, goes.
         """
@@ -76,14 +76,14 @@ class SourceCode:
 
     @contextmanager
     def working_for(self, node: int, row: tuple[str, ...] = ()) -> Generator[None]:
-        """Attribute the lines written inside to `node`, and to the row with these column sources."""
+        """Attribute the lines written inside to `node` and the row with these column sources."""
         before, self._purpose = self._purpose, Purpose(node, row)
         yield
         self._purpose = before
 
 
 class Constants:
-    """Names for values; the same object gets the same name. Lowering adds to `values` too."""
+    """Names of constants; the same object always has the same name. Lowering adds to `values` too."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}

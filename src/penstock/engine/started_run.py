@@ -1,4 +1,4 @@
-"""A started run: endpoints, checkpoint and flow, connected."""
+"""Started run: endpoints, checkpoint and flow, connected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of `penstock.run`, where they are documented."""
+    """Options of `penstock.run`, documented there."""
 
     tick_rows: PerSource
     checkpoint: str | PathLike[str] | None
@@ -57,7 +57,7 @@ class RunOptions:
 
 
 class StartedRun:
-    """A run with open endpoints and recovered sinks, under way. `closing` closes what it opens.
+    """A run in progress, with open endpoints and recovered sinks. `closing` closes what it opens.
 
     Raises what `run` does before its first tick.
     """
@@ -129,7 +129,7 @@ class StartedRun:
         return outlet
 
     def _named(self, end: str, open: Callable[[], Any]) -> Any:
-        """Open modules whose errors name their endpoint."""
+        """Open modules so that their errors name the endpoint."""
         before = set(self._run.modules)
         opened = open()
         for module in self._run.modules:
@@ -145,7 +145,7 @@ class StartedRun:
         return self._result()
 
     async def finished(self) -> RunResult:
-        """`wait` in the event loop that is running. Cancelled, the run ends after the tick at work."""
+        """Wait like `wait`, in the running event loop. Cancelled, the run ends after the tick at work."""
         await self._run
         return self._result()
 

@@ -37,7 +37,7 @@ _NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count"
 
 
 class StepWriter(ABC):
-    """Writer of the code of one part, and queries about a step's surroundings in it.
+    """Writer of a part's code, with queries about a step's context in it.
 
     code: what has been written. functions: module-level functions that it calls.
     at: source of the round in which the rows are there that are worked on, in a loop whose rows may
@@ -74,80 +74,80 @@ class StepWriter(ABC):
 
     @abstractmethod
     def emit(self, node: int, row: Row) -> None:
-        """Write the code for one row of a node's output: its consumer's code, or a buffer."""
+        """Write the code for one row of a node's output: the consumer's code, or an append to a buffer."""
 
     @abstractmethod
     def handed_on(self, node: int) -> Edge | None:
-        """The edge to the node whose code is written where a node's rows are made, if there is one."""
+        """Edge to the reader inlined at a node's output, if there is one."""
 
     @abstractmethod
     def is_consolidated(self, node: int) -> bool:
-        """Whether a node's rows of a tick are known to differ from each other already."""
+        """Return whether a node's rows of a tick are known to be distinct."""
 
     @abstractmethod
     def merges(self, node: int) -> bool:
-        """Whether a node merges equal rows of its inputs, even if none is retracted."""
+        """Return whether a node merges equal input rows even if none is retracted."""
 
     # -- the place of a node -----------------------------------------------------------------------
 
     def is_append(self, node: int) -> bool:
-        """Whether the stream of a node carries plain rows, without weights."""
+        """Return whether a node's stream carries plain rows, without weights."""
         return self.analysis.facts[node].append
 
     def is_in_loop(self, node: int) -> bool:
-        """Whether a node's rows may come back to it within a tick."""
+        """Return whether a node's rows may come back to it within a tick."""
         return node in self._loop_of
 
     def loop(self, node: int) -> tuple[int, ...]:
-        """The loop that a node is in."""
+        """Loop that contains a node."""
         return self._loop_of[node]
 
     def loops_apart(self, one: int, other: int) -> bool:
-        """Whether two nodes, of which at least one is in a loop, are not in the same."""
+        """Return whether two nodes, at least one of them in a loop, are not in the same loop."""
         return self._loop_of.get(one) != self._loop_of.get(other)
 
     def reads_buffer(self, edge: Edge) -> bool:
-        """Whether an edge's rows are buffered: its target's code is not written where they are made."""
+        """Return whether an edge's rows are buffered because its target is not inlined."""
         return self.handed_on(edge.source) != edge
 
     def has_buffer(self, node: int) -> bool:
-        """Whether a node's rows are buffered for other readers."""
+        """Return whether a node's rows are buffered for other readers."""
         return any(self.reads_buffer(edge) for edge in self._consumers[node])
 
     def entries(self, node: int) -> tuple[Edge, ...]:
-        """The edges that enter a node, in the order of its ports."""
+        """Edges that enter a node, in port order."""
         return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
 
     def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
-        """The edges that leave a node for one of some others."""
+        """Edges from a node to any of some others."""
         return [e for e in self._consumers[node] if e.target in among]
 
     def leaves(self, node: int, loop: Sequence[int]) -> bool:
-        """Whether a node's rows are read outside of `loop`."""
+        """Return whether a node's rows are read outside `loop`."""
         return any(e.target not in loop for e in self._consumers[node])
 
     def round(self, node: int) -> str:
-        """The variable with the number of the round, from 0, of the loop that a node is in."""
+        """Variable with the current round, from 0, of a node's loop."""
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:
-        """The variable with the number of the next round, in a loop whose rows may be retracted."""
+        """Variable with the next round, in a loop with retractions."""
         return f"next_{self._loop_of[node][0]}"
 
     def times(self, node: int) -> str:
-        """The variable with the heap of future rounds, in such a loop."""
+        """Variable with the heap of future rounds, in such a loop."""
         return f"times_{self._loop_of[node][0]}"
 
     @contextmanager
     def at_round(self, source: str) -> Generator[None]:
-        """Open a block that works on rows that are there in the round `source`: `at` tells it."""
+        """Open a block for rows of the round given by `source`, which becomes `at`."""
         before, self.at = self.at, source
         yield
         self.at = before
 
     @contextmanager
     def at_later(self, one: str, other: str) -> Generator[None]:
-        """Open a block that works on rows that are there from the later of two rounds on."""
+        """Open a block for rows of the later of two rounds."""
         at = self.fresh("at")
         self.code.line(f"{at} = {one} if {one} > {other} else {other}")
         with self.at_round(at):
@@ -155,7 +155,7 @@ class StepWriter(ABC):
 
     @contextmanager
     def in_first_round(self, node: int) -> Generator[None]:
-        """Open a block that runs once per tick, also where the node is in a loop."""
+        """Open a block that runs once per tick, even if the node is in a loop."""
         if not self.is_in_loop(node):
             yield
             return
@@ -166,11 +166,11 @@ class StepWriter(ABC):
         return self.graph.nodes[node.inputs[port]].schema
 
     def constant(self, name: str, value: object) -> str:
-        """A name for a value that generated code needs."""
+        """Name of a constant used by generated code."""
         return self._constants.name(name, value)
 
     def fresh(self, name: str) -> str:
-        """A variable name that is used nowhere else in the region."""
+        """New variable name, unique in the region."""
         self._fresh += 1
         # Letters of other scripts: not all that count as letters may stand in a name of Python.
         clean = re.sub(r"\W", "_", name, flags=re.ASCII)
@@ -179,7 +179,7 @@ class StepWriter(ABC):
         return f"{clean}_{self._fresh}"
 
     def named(self, what: str, node: int) -> str:
-        """The variable of a node for `what`."""
+        """Variable of a node for `what`."""
         return f"{what}_of_{node}"
 
     def function(self, header: str, *body: str) -> None:
@@ -198,15 +198,15 @@ class StepWriter(ABC):
         return f"get_{node}_{what}"
 
     def buffer(self, node: int) -> str:
-        """The variable with a node's rows of this tick (in a loop: of this round)."""
+        """Variable with a node's rows of this tick or, in a loop, of this round."""
         return f"rows_{node}"
 
     def result(self, node: int) -> str:
-        """The variable with what leaves the region at a node."""
+        """Variable with the rows that leave the region at a node."""
         return f"out_{node}"
 
     def news(self, node: int) -> str:
-        """The variable with a feedback's rows for the next round."""
+        """Variable with a feedback's rows for the next round."""
         return f"news_{node}"
 
     # -- expressions -------------------------------------------------------------------------------
@@ -221,17 +221,17 @@ class StepWriter(ABC):
         return predicate(expr, self._scope(schema, columns))
 
     def key_source(self, dtype: DataType, source: str) -> str:
-        """`source`, which is not null, in the form in which it is a dict key."""
+        """Source of a non-null value as a dict key."""
         return key_of(dtype, False, source)
 
     def is_own_key(self, dtype: DataType) -> bool:
-        """Whether a value of a type, as it stands in a row, is a dict key: no two that are equal differ."""
+        """Return whether values of a type are dict keys as they are, with equal values interchangeable."""
         return key_of(dtype, False, "value") == "value"
 
     def assign_key(
         self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]
     ) -> list[int]:
-        """Assign the key of a row to `name`; positions of the parts that may be null.
+        """Assign the key of a row to `name`; return the positions of the nullable parts.
 
         One expression: its value. None: `()`. Several: a tuple.
         """
@@ -242,7 +242,7 @@ class StepWriter(ABC):
         return [i for i, t in enumerate(typed) if t.nullable]
 
     def key(self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]) -> str:
-        """A variable with the key of a row: that of a column which is the key as it stands, or a new one."""
+        """Variable with the key of a row: a column that is the key as it is, or a new variable."""
         if len(exprs) == 1:
             typed, source = check(exprs[0], schema), self.value(exprs[0], schema, columns)
             if source.isidentifier() and self.key_source(typed.type, source) == source and not typed.nullable:
@@ -254,19 +254,19 @@ class StepWriter(ABC):
     def null_key_test(
         self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
     ) -> str | None:
-        """Source of whether a part of the key is null; None if none can be."""
+        """Test for a null part of the key; None if none can be null."""
         schema = self.input_schema(node, port)
         scope = self._scope(schema, columns)
         tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
         return " or ".join(tests) if tests else None
 
     def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:
-        """Source of the row as a tuple in the form in which it is a dict key."""
+        """Source of the row as a tuple usable as a dict key."""
         pairs = zip(schema.fields, columns, strict=True)
         return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
 
     def entry(self, schema: Schema, columns: tuple[str, ...]) -> str:
-        """Source of the row as a dict key where nothing else is one: of one column, its value."""
+        """Source of the row as a dict key among rows of one schema: a single column stands for the row."""
         if len(columns) == 1:
             (field,) = schema.fields
             return key_of(field.type, field.nullable, columns[0])
@@ -281,19 +281,19 @@ class StepWriter(ABC):
         return names
 
     def must_take_back_first(self, node: Node) -> bool:
-        """Whether retractions must be applied before insertions (see `retraction_order`)."""
+        """Return whether retractions must be applied before insertions (see `retraction_order`)."""
         appends = tuple(self.is_append(source) for source in node.inputs)
         return must_take_back_first(self.graph, self._consumers, appends, node)
 
     def consolidate_inputs(self, node: Node) -> None:
-        """Write the consolidation of the buffers of an operator's table inputs."""
+        """Write code that consolidates the buffers of an operator's table inputs."""
         for source in dict.fromkeys(node.inputs):
             if not self.is_append(source) and not self.is_consolidated(source):
                 self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
 
     @contextmanager
     def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
-        """Open a loop over the buffer of an input, or over its insertions or retractions."""
+        """Open a loop over an input's buffer, or over its insertions or retractions."""
         source = node.inputs[port]
         edge = Edge(source, node.id, port)
         schema = self.graph.nodes[source].schema
@@ -328,7 +328,7 @@ class StepWriter(ABC):
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
 
     def is_as_given(self, node: int) -> bool:
-        """Whether rows of a node come straight from a table source, unseen by any step."""
+        """Return whether a node's rows come directly from a table source, unprocessed."""
         if not self.graph.nodes[node].inputs:
             return node in self.analysis.zeros.made
         return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
@@ -343,7 +343,7 @@ class StepWriter(ABC):
         return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
 
     def as_whole(self, row: Row) -> Row:
-        """Assign a row to a variable as a tuple as well."""
+        """Assign a row to a variable as a tuple too."""
         if row.whole is not None:
             return row
         name = self.fresh("row")
@@ -351,7 +351,7 @@ class StepWriter(ABC):
         return Row(row.columns, name, row.weight)
 
     def emit_copies(self, node: int, row: Row) -> None:
-        """Emit a row whose weight is a variable; on an append edge as so many plain rows."""
+        """Emit a row with a variable weight; on an append edge, as that many plain rows."""
         if not self.is_append(node) or row.weight is None:
             self.emit(node, row)
             return
@@ -361,7 +361,7 @@ class StepWriter(ABC):
     # -- activations -------------------------------------------------------------------------------
 
     def count_activations(self, node: int, sources: Sequence[int]) -> None:
-        """Write code that counts an activation of a node if a buffer that it reads has rows."""
+        """Write code that counts an activation of a node if any buffer it reads has rows."""
         if self._counting and sources:
             with self.code.block(f"if {' or '.join(map(self.buffer, sources))}:"):
                 self.count_activation(node)

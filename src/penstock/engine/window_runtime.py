@@ -1,4 +1,4 @@
-"""Runtime library of windows: the windows of a time, and those that have ended.
+"""Runtime library of windows: the windows of a time, and the closing of ended ones.
 
 Nothing iterates a slot, so what is to be dropped is found in a calendar: the ends of open
 windows in a heap, and under each end the windows in chunks, so that a window more
@@ -30,7 +30,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def before_all(type: DataType) -> Any:
-    """A lower bound of all times of this type."""
+    """Lower bound of all times of this type."""
     return EARLIEST if type == TIMESTAMP else -inf
 
 
@@ -38,7 +38,7 @@ def before_all(type: DataType) -> Any:
 
 
 def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
-    """The function from the greatest time seen to the watermark."""
+    """Function from the maximum time seen to the watermark."""
     lateness: Any = clock.lateness
     every: Any = clock.every
     least, origin = before_all(type), EPOCH if type == TIMESTAMP else 0
@@ -57,7 +57,7 @@ def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
 
 
 def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
-    """The function from a time to the windows that it is in, the latest first."""
+    """Function from a time to its windows, the latest first."""
     if type == FLOAT64:
         return _float_windows(grid)
     size: Any = grid.size
@@ -83,7 +83,7 @@ def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
 
 
 def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
-    """Borders are computed from a window's number, so that all rows find the same ones."""
+    """Windows over floats, with bounds computed from the window's number so that all rows agree."""
     size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
 
     def windows(time: float) -> list[Window]:
@@ -108,7 +108,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
 
 
 def bucket_of(width: Any, type: DataType) -> Callable[[Any], int]:
-    """The function from a time to the number of the piece of time, as long as `width`, that it is in."""
+    """Function from a time to the number of its bucket of length `width`."""
     origin: Any = EPOCH if type == TIMESTAMP else 0
 
     def bucket(time: Any) -> int:
@@ -168,7 +168,7 @@ def closing(
 
 
 def is_first(kept: list[Any], time: Any, within: Any) -> bool:
-    """Whether no time in `kept`, which is sorted, is nearer than `within`. Then it is put there."""
+    """Return whether all times in sorted `kept` are at least `within` away. Then it is put there."""
     at = bisect_left(kept, time)
     if at < len(kept) and kept[at] - time < within:
         return False
@@ -179,5 +179,5 @@ def is_first(kept: list[Any], time: Any, within: Any) -> bool:
 
 
 def still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
-    """The times that a future row may be near. mark: None is the end of time."""
+    """Times that a future row may still be near. mark: None is the end of time."""
     return [] if mark is None else [time for time in kept if time + within > mark]

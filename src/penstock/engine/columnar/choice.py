@@ -1,4 +1,4 @@
-"""When ticks run on Polars, and what `explain` says about it.
+"""Choice of ticks to run on Polars, and its explanation.
 
 Polars is not imported before a first tick is large enough, or a flow is explained.
 """
@@ -34,7 +34,7 @@ NEVER = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class Columnar:
-    """When to run on Polars.
+    """Condition for running ticks on Polars.
 
     least:  a tick in which no source brings so many rows runs in rows.
     always: run on frames even where that gains nothing, for tests.
@@ -70,7 +70,7 @@ def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Colu
 
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
-    """Lines about large ticks, one per part and operator, for `penstock.analysis.explain`."""
+    """Explain large ticks, one line per part and operator, for `penstock.analysis.explain`."""
     if find_spec("polars") is None:
         yield "none: Polars is not installed, every tick runs in rows"
         return

@@ -24,12 +24,12 @@ from penstock.expr.types import (
 
 
 class NotLowered(Exception):
-    """Raised for an expression or a type without a columnar form. The message is for `explain`."""
+    """Exception for an expression or type without a columnar form. The message is for `explain`."""
 
 
 @singledispatch
 def polars_type(type: DataType) -> pl.DataType | None:
-    """The Polars type of a column; None for those that stay in rows (nested values, any value)."""
+    """Polars type of a column; None for types that stay in rows (nested values, any value)."""
     return None
 
 
@@ -80,7 +80,7 @@ def _timestamp(type: TimestampType) -> pl.DataType:
 
 
 def dtype_of(type: DataType) -> pl.DataType:
-    """The Polars type. Raises `NotLowered` where there is none."""
+    """Polars type of a column that has one. Raises `NotLowered` where there is none."""
     found = polars_type(type)
     if found is None:
         raise NotLowered(f"values of type {type} stay in rows")
@@ -89,7 +89,10 @@ def dtype_of(type: DataType) -> pl.DataType:
 
 @singledispatch
 def to_series(type: DataType, values: list[Any]) -> pl.Series:
-    """A column of internal values. Raises what Polars raises for one it cannot hold (half a surrogate)."""
+    """Convert internal values to a column.
+
+    Raises what Polars raises for one it cannot hold (half a surrogate).
+    """
     return pl.Series(values=values, dtype=dtype_of(type), strict=True)
 
 
@@ -100,7 +103,7 @@ def _timestamps(type: TimestampType, values: list[Any]) -> pl.Series:
 
 @singledispatch
 def from_series(type: DataType, series: pl.Series) -> list[Any]:
-    """The internal values of a column."""
+    """Convert a column to internal values."""
     return series.to_list()
 
 

@@ -1,4 +1,4 @@
-"""Choice of the operators that run on frames in a large tick, with a reason for each that does not.
+"""Choice of the operators that run on frames in a large tick, with a reason for each exclusion.
 
 Those that do are closed upwards: what they read comes from outside the part or
 from others of them. What they make for the rest of the part is given to it as
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Input of the row-wise rest of a part: the rows of `source`, reduced if there is a `reduction`."""
+    """Input to the row-wise rest of a part: the rows of `source`, reduced if there is a `reduction`."""
 
     source: int
     reduction: Reduction | None
@@ -50,17 +50,17 @@ class ColumnarPlan:
 
     @property
     def pays(self) -> bool:
-        """Whether the conversion pays: rows are reduced or joined before they become rows again."""
+        """Return whether conversion pays off: rows are reduced or joined before becoming rows again."""
         return bool(self.joins) or any(feed.reduction is not None for feed in self.feeds)
 
     @property
     def does_something(self) -> bool:
-        """Whether anything at all runs on frames."""
+        """Return whether any operator runs on frames."""
         return bool(self.columnar) or self.pays
 
 
 def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
-    """Divide a part into columnar nodes and the rest."""
+    """Divide a part into columnar nodes and the row-wise rest."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
     joins: dict[int, JoinPlan] = {}

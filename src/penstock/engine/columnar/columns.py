@@ -1,4 +1,4 @@
-"""Rows of a stream in columns."""
+"""Columnar representation of a stream's rows."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Columns:
         return self.frame.height
 
     def rows(self) -> Rows:
-        """The internal rows: tuples, with the weight last unless they are append."""
+        """Internal rows: tuples, with the weight last unless append-only."""
         if self._rows is None:
             self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
         return self._rows
 
     def for_user(self) -> pl.DataFrame:
-        """The rows under their column names, with a column of weights unless append."""
+        """Rows under their column names, with a weight column unless append-only."""
         taken: dict[str, pl.Series] = {}
         for at, field in enumerate(self.schema.fields):
             series = self.frame[str(at)]
@@ -73,7 +73,7 @@ class Columns:
 
 
 class Declined(Exception):
-    """Raised for a tick that must run row by row: something in it fails, or Polars cannot decide."""
+    """Exception for a tick that must run row by row: it has a failure, or Polars cannot decide."""
 
 
 def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
@@ -88,12 +88,12 @@ def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
 
 
 def can_hold(schema: Schema) -> bool:
-    """Whether Polars has a type for every column of the schema."""
+    """Return whether every column of the schema has a Polars type."""
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 
 def known_columns(schema: Schema, frame: pl.DataFrame) -> list[Lowered]:
-    """The columns of a frame of `schema`, with the bounds that the integers in it have."""
+    """Columns of a frame of `schema`, with the bounds of their integers."""
     columns: list[Lowered] = []
     for at, field in enumerate(schema.fields):
         name = str(at)

@@ -1,4 +1,4 @@
-"""Row expressions as Polars expressions, with the meaning that generated Python gives them.
+"""Row expressions as Polars expressions, with the semantics of generated Python.
 
 Polars wraps where an integer leaves its type and has its own answers for a
 division by zero. So a lowered expression carries, beside its value, an
@@ -42,17 +42,17 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 
 def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
-    """`expr` over rows of `schema` whose columns are `columns`. Raises `NotLowered`."""
+    """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
     return _lowered(elaborate(expr, schema), columns)
 
 
 def reads_columns(expr: Expr) -> bool:
-    """Whether the value depends on the row. Polars gives a constant one value, not one per row."""
+    """Return whether an expression depends on the row. Polars gives a constant one value, not one per row."""
     return any(isinstance(part, Column) for part in expr.walk())
 
 
 def unknown_columns(schema: Schema) -> list[Lowered]:
-    """Columns without known bounds, to test whether an expression can be lowered."""
+    """Columns without known bounds, for testing whether an expression can be lowered."""
     return [Lowered(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
 

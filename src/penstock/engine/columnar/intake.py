@@ -1,4 +1,4 @@
-"""Fast conversion of user input to columns, where every value is plainly valid.
+"""Fast conversion of user input to columns, if every value is plainly valid.
 
 Rows are checked one by one, with a message for each mistake. Here whole columns
 are asked whether they hold what their type says. If one does not, or might not,
@@ -55,7 +55,7 @@ _CLASSES: dict[type[DataType], type] = {
 def columns_of_list(
     schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]
 ) -> Columns | None:
-    """Convert a list of rows or changes to columns; None unless every one is plainly valid.
+    """Convert a list of rows or changes to columns; None unless every value is plainly valid.
 
     checked: makes the internal rows of the list, should they be needed.
     """
@@ -90,7 +90,7 @@ def columns_of_list(
 
 
 def _values(schema: Schema, given: list[Any]) -> list[list[Any]] | None:
-    """Transpose the rows; None if one is not an instance of the row class or a tuple of its length."""
+    """Transpose the rows; None unless all are instances of the row class or tuples of its length."""
     if schema.scalar:
         return [given]
     wanted = schema.row_class
@@ -150,7 +150,7 @@ def _columns_of(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns | 
 
 @singledispatch
 def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
-    """The column as it is inside; None if its Polars type says that some value might not be right."""
+    """Convert a column to its internal form; None if its Polars type admits invalid values."""
     return series if series.dtype == dtype_of(type) else None
 
 
@@ -193,7 +193,7 @@ def _timestamps(type: TimestampType, series: pl.Series) -> pl.Series | None:
 
 
 def _in_years(days: pl.Series) -> bool:
-    """Whether Python has all of these dates or moments."""
+    """Return whether Python can represent all of these dates or timestamps."""
     years = days.dt.year()
     # Polars has no year for some, and gives null.
     return years.null_count() == days.null_count() and bool(years.is_between(1, 9999).all())

@@ -1,4 +1,4 @@
-"""Inner joins in large ticks, and their state.
+"""Inner joins in large ticks, with their state.
 
 With L, R before a tick of new rows l, r the answer is  l x R  +  (L + l) x r.
 Between large ticks both sides stand in frames as they came. A small tick looks
@@ -47,7 +47,7 @@ _SCANNED_PER_ROW = 64
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A join that can run on frames.
+    """Plan of a join on frames.
 
     schemas, appends: of the two inputs. pairs: the columns of both, as the residual names them.
     schema, append: of the output.
@@ -66,7 +66,7 @@ class JoinPlan:
         return self.operator.left_keys, self.operator.right_keys
 
     def keyed(self, port: int, stream: Stream) -> Stream:
-        """Add the keys of a side as "k0", ..., and drop rows with a null key."""
+        """Add a side's keys as "k0", ..., dropping rows with a null key."""
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
         keyed = noted.frame.with_columns(*(one.value.alias(f"k{at}") for at, one in enumerate(lowered)))
@@ -80,7 +80,7 @@ class JoinPlan:
         return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
 
     def pair(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
-        """Pair the rows of two sides. driver: the side whose order they have."""
+        """Pair the rows of two sides. driver: the side that determines the order."""
         width = len(self.schemas[0].fields)
         moved = {str(at): str(width + at) for at in range(len(self.schemas[1].fields))}
         right = right.rename({**moved, **({} if self.appends[1] else {WEIGHT: "w2"})})
@@ -96,7 +96,7 @@ class JoinPlan:
         )
 
     def output(self, pairs: Stream) -> Stream:
-        """Make the output rows from pairs."""
+        """Convert pairs to output rows."""
         residual = self.operator.residual
         if residual is not None:
             lowered = pairs.lower(residual)
@@ -139,7 +139,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
 
 
 class HeldJoin:
-    """A join's state in a large tick: its two sides in frames, with their keys.
+    """State of a join during large ticks: both sides in frames, with their keys.
 
     slot: gives the mapping of a slot, by side, as it is at the time.
     """
@@ -151,11 +151,11 @@ class HeldJoin:
 
     @property
     def is_held(self) -> bool:
-        """Whether the state is held in frames rather than in slots."""
+        """Return whether the state is in frames rather than in slots."""
         return self._held is not None
 
     def take(self, rows: int, *, lazily: bool) -> bool:
-        """Move the state into frames, for a tick of so many rows. False where that is not worth it.
+        """Move the state into frames, for a tick with this many rows; return False if that does not pay.
 
         lazily: the state may stay in frames; else none is brought there that is in the slots.
         """
@@ -187,7 +187,7 @@ class HeldJoin:
         return [self.plan.keyed(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
 
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
-        """Output rows caused by new rows on either side; call before `add`.
+        """Output rows caused by new rows on either side; to be called before `add`.
 
         computed_on: whether expressions follow, which want to know the bounds of integers.
         """
@@ -218,7 +218,7 @@ class HeldJoin:
         return plan.output(replace(unknown, frame=frame.lazy(), most=frame.height))
 
     def add(self, news: Sequence[pl.DataFrame | None]) -> None:
-        """Add the new rows of a successful tick to the state."""
+        """Add a successful tick's new rows to the state."""
         assert self._held is not None
         for held, frame in zip(self._held, news, strict=True):
             if frame is not None:

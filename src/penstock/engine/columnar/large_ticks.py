@@ -1,4 +1,4 @@
-"""Large ticks of a whole flow, and the generated code for the operators that stay in rows."""
+"""Large ticks of a whole flow, with generated code for the operators that stay row-wise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ReducedAggregateStep(AggregateStep):
-    """Aggregate over reduced input: per group a key, a number of rows, and partial values."""
+    """Aggregate over reduced input: key, row count and partial values of each group."""
 
     takes_rows = False
 
@@ -98,7 +98,7 @@ PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
 class LargeTicks:
-    """The parts of a program, in the form in which they run in large ticks.
+    """Parts of a program in the form for large ticks.
 
     names: of the generated code: functions and slots. The code that large ticks need is added to it.
     least: with fewer rows a part runs in rows.
@@ -167,7 +167,7 @@ class LargeTicks:
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
 
     def columns(self, name: str, given: object, checked: Callable[[], Rows]) -> Columns | None:
-        """Convert user input of a source to columns; None if it must be checked row by row.
+        """Convert a source's user input to columns; None if it must be validated row by row.
 
         checked: makes the internal rows of it.
         """
@@ -181,7 +181,7 @@ class LargeTicks:
 
     @property
     def is_holding(self) -> bool:
-        """Whether any state is held in frames rather than in slots."""
+        """Return whether any state is in frames rather than in slots."""
         return any(join.is_held for runner in self._runners for join in runner.joins.values())
 
     def settle(self) -> None:
@@ -190,7 +190,7 @@ class LargeTicks:
             runner.settle()
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
-        """Input of a tick per source, as rows where a delay keeps them."""
+        """Input of a tick per source, as rows if a delay keeps them."""
         return {
             name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
             for name, rows in given.items()
@@ -198,12 +198,12 @@ class LargeTicks:
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a part that takes rows only."""
+    """Wrap a part that only takes rows."""
     return lambda *inputs: function(*[as_rows(given) for given in inputs])
 
 
 def _whole(program: Program, tick: Callable[[dict[str, Rows]], dict[str, Rows]]) -> Callable[..., Any]:
-    """The one part of a flow whose tick is generated, as a function from inputs to outputs."""
+    """Generated tick of a single-part flow, as a function from inputs to outputs."""
     (part,) = program.parts
     sources = {node: name for name, node in program.graph.sources.items()}
     sinks = {node: name for name, node in program.graph.sinks.items()}

@@ -1,4 +1,4 @@
-"""Lowered row expressions: a Polars expression, and a condition under which the row path would raise."""
+"""Lowered row expressions: a Polars expression, and the condition under which the row path would raise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bounds: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """An expression over the columns of a frame.
+    """A lowered expression over the columns of a frame.
 
     bounds: of an integer, else None.
     fails:  true on each row on which the row path might raise; None if it cannot.
@@ -45,34 +45,34 @@ def either(*conditions: pl.Expr | None) -> pl.Expr | None:
 
 
 def where(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
-    """Failures that count only on rows where `condition` is true."""
+    """Restrict a failure condition to rows where `condition` is true."""
     return None if fails is None else condition & fails
 
 
 def one_zero(value: pl.Expr) -> pl.Expr:
-    """A float, with 0.0 for -0.0. (Polars adds no 0.0: it hands the column on as it is.)"""
+    """Replace -0.0 by 0.0 in a float column. (Polars adds no 0.0: it hands the column on as it is.)"""
     return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
 
 
 def constant(term: Term) -> object:
-    """The value of a constant term; None for any other term."""
+    """Value of a constant term; None for any other term."""
     return term.value if isinstance(term, LiteralTerm) else None
 
 
 def bounds_of(lowered: Lowered) -> Bounds:
-    """The bounds of an integer."""
+    """Bounds of a lowered integer."""
     assert lowered.bounds is not None
     return lowered.bounds
 
 
 def hull(lowered: Sequence[Lowered]) -> Bounds | None:
-    """Smallest bounds that enclose those of all; None for anything but integers."""
+    """Smallest bounds that contain all of these; None for non-integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
 def fitted(value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]) -> Lowered:
-    """An integer of `type` whose exact value lies within `bounds`.
+    """Lower an integer of `type` whose exact value lies within `bounds`.
 
     might_leave: true on each row where the exact value leaves the type; asked
     only where the bounds do not rule it out.

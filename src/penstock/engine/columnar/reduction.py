@@ -1,4 +1,4 @@
-"""Reduction of a large tick before a stateful operator: to groups, or to distinct rows.
+"""Reduction of a large tick's input to a stateful operator: to groups, or to distinct rows.
 
 An accumulator keeps the same fields however rows arrive. In a large tick Polars aggregates each
 group's rows first; generated code then adds these few partial values to the fields, so that a small
@@ -43,29 +43,29 @@ _ROOM = 2**62
 
 @dataclass(frozen=True)
 class Partial:
-    """Base of the partial aggregates of one accumulator."""
+    """Base of partial aggregates, one per kind of accumulator."""
 
     accumulator: Accumulator
 
     @property
     def types(self) -> tuple[DataType, ...]:
-        """The types of the partial values."""
+        """Types of the partial values."""
         return ()
 
     def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
-        """The partial values of a group, as aggregations.
+        """Partial values of a group, as Polars aggregations.
 
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
         return ()
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
-        """Write code that adds the partial values in these variables to the group's fields."""
+        """Write code that merges the partial values in these variables into the group's fields."""
 
 
 @singledispatch
 def partial_of(accumulator: Accumulator) -> Partial | None:
-    """The partial form of an accumulator; None if it has none."""
+    """Partial form of an accumulator; None if it has none."""
     return None
 
 
@@ -83,7 +83,7 @@ class _Counted(Partial):
 
 
 class _Total(Partial):
-    """[total] or [total, values that are not null]."""
+    """Partial of totals: [total], or [total, number of non-null values]."""
 
     @property
     def types(self) -> tuple[DataType, ...]:
@@ -158,26 +158,26 @@ _HEIGHT = "rows"
 
 
 class Reduction:
-    """Base: fewer rows with the same effect on an operator's state as all rows of a tick."""
+    """Base of reductions: fewer rows with the same effect on an operator's state."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
-        """The reduced rows. Raises `NotLowered`."""
+        """Reduce the rows lazily. Raises `NotLowered`."""
         raise NotImplementedError
 
     def rows(self, stream: Stream) -> Rows:
-        """The reduced rows, as the operator's step reads them. Raises `Declined`."""
+        """Reduce the rows, in the form that the operator's step reads. Raises `Declined`."""
         raise NotImplementedError
 
 
 @singledispatch
 def reduction_of(operator: Operator, schema: Schema, append: bool) -> Reduction:
-    """The reduction of an operator's input, rows of `schema`. Raises `NotLowered`."""
+    """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
     raise NotLowered
 
 
 @dataclass(frozen=True)
 class Copies(Reduction):
-    """Each row once; on a table with the sum of its weights."""
+    """Reduction to distinct rows; on a table, with summed weights."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         if not stream.append:
@@ -202,7 +202,7 @@ def _distinct(operator: Distinct, schema: Schema, append: bool) -> Reduction:
 
 @dataclass(frozen=True)
 class Groups(Reduction):
-    """Per group one row: the key, the number of rows, the partial values of the accumulators."""
+    """Reduction to one row per group: key, row count, partial values of the accumulators."""
 
     keys: tuple[Expr, ...]
     key_types: tuple[DataType, ...]
@@ -210,7 +210,7 @@ class Groups(Reduction):
 
     @property
     def types(self) -> tuple[DataType, ...]:
-        """The types of the reduced row."""
+        """Types of the reduced row."""
         return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:

@@ -1,4 +1,4 @@
-"""Run of one part in a large tick: columnar nodes on frames, then the rest in rows."""
+"""Execution of one part in a large tick: columnar nodes on frames, then the row-wise rest."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class PartRunner:
         return as_rows(left[source])
 
     def _read_often(self) -> frozenset[int]:
-        """Columnar nodes that several others of the part read, or the outside too."""
+        """Columnar nodes with several readers, in the part or outside."""
         readers = dict.fromkeys(self._shape.columnar, 0)
         for node_id in self._shape.columnar:
             for source in self._graph.nodes[node_id].inputs:

@@ -27,7 +27,7 @@ _MOST_COPIES = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless they are append.
+    """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
 
     columns: the columns as expressions, with what is known of their values.
     most:    it has no more rows than this.
@@ -44,16 +44,16 @@ class Stream:
 
     @property
     def names(self) -> list[str]:
-        """The columns of the frame, those of the rows first."""
+        """Columns of the frame, those of the rows first."""
         own = [str(at) for at in range(len(self.schema.fields))]
         return own + [WEIGHT] * (not self.append) + [FAILS] * self.checked
 
     def lower(self, expr: Expr) -> Lowered:
-        """An expression over its rows. Raises `NotLowered`."""
+        """Lower an expression over the rows. Raises `NotLowered`."""
         return lower(expr, self.schema, self.columns)
 
     def noting(self, *failures: pl.Expr | None) -> Stream:
-        """Mark the rows for which one of `failures` is true."""
+        """Mark the rows for which any of `failures` is true."""
         fails = either(*failures)
         if fails is None:
             return self
@@ -76,20 +76,20 @@ class Stream:
 
 
 def refuse_marked(frame: pl.DataFrame) -> None:
-    """Raise `Declined` where a row is marked."""
+    """Raise `Declined` if any row is marked."""
     if frame[FAILS].any():
         raise Declined
 
 
 def heaviest(frame: pl.DataFrame) -> int:
-    """The largest weight of a frame, whatever its sign; 0 where it has no rows."""
+    """Largest absolute weight in a frame; 0 without rows."""
     low: Any = frame[WEIGHT].min()
     high: Any = frame[WEIGHT].max()
     return max(-(low or 0), high or 0)
 
 
 def decline_weight_overflow(frame: pl.DataFrame) -> None:
-    """Raise `Declined` where the weights of a frame might sum to more than 64 bits hold."""
+    """Raise `Declined` if the weights of a frame might sum to more than 64 bits."""
     if heaviest(frame) * frame.height >= _MOST_COPIES:
         raise Declined
 
@@ -103,7 +103,7 @@ def stream_of(columns: Columns) -> Stream:
 
 
 def unknown_stream(schema: Schema, append: bool) -> Stream:
-    """An empty stream, to test which operators can be lowered.
+    """Empty stream, for testing which operators can be lowered.
 
     Raises `NotLowered` for a type that stays in rows.
     """
@@ -115,7 +115,7 @@ def unknown_stream(schema: Schema, append: bool) -> Stream:
 
 @singledispatch
 def apply(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
-    """The output of an operator that works on each row by itself. Raises `NotLowered`.
+    """Apply a row-by-row operator to a stream. Raises `NotLowered`.
 
     schema, append: of the output.
     """
@@ -183,7 +183,7 @@ def with_one_zero(stream: Stream) -> Stream:
 
 
 def summed(stream: Stream) -> Stream:
-    """Each row once: the weights of equal rows summed, rows of weight 0 gone, first seen first."""
+    """Consolidate rows: sum the weights of equal ones and drop weight 0, first seen first."""
     keys = [pl.col(str(at)) for at in range(len(stream.schema.fields))]
     sums = [pl.col(WEIGHT).sum(), *[pl.col(FAILS).any()] * stream.checked]
     stays = pl.col(WEIGHT) != 0

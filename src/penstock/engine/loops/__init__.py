@@ -1,4 +1,4 @@
-"""Loops within a tick: evaluation of the operators of a cycle up to a fixpoint."""
+"""Loops within a tick: evaluation of cyclic operators to a fixpoint."""
 
 from penstock.engine.loops import feedback, presence, semi_naive, union
 

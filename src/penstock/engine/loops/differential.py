@@ -1,4 +1,4 @@
-"""Differential evaluation of loops whose rows may be retracted: differences by tick and round.
+"""Differential evaluation of loops with retractions: differences by tick and round.
 
 Each stream of the loop is a sequence of bags, one per round: what enters is the same
 in all of them, a feedback is empty in round 0 and then what closed it in the round
@@ -28,7 +28,10 @@ _SHOWN_ROUNDS = 10
 
 
 def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
-    """Write the loop. Afterwards the buffers of its nodes hold the rows that leave it, with weights."""
+    """Write the code of a loop.
+
+    Afterwards the buffers of its nodes hold the rows that leave it, with weights.
+    """
     code = writer.code
     round_, next_, times = writer.round(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
     growth = writer.fresh("growth")
@@ -112,7 +115,7 @@ def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: 
 
 
 def _write_sum(writer: StepWriter, node: int) -> None:
-    """Write the sum over all rounds of the rows that leave."""
+    """Write code that sums the rows leaving the loop over all rounds."""
     code, row, weight = writer.code, writer.fresh("row"), writer.fresh("weight")
     with code.block(f"for *{row}, {weight}, _ in {writer.buffer(node)}:"):
         code.line(f"{row} = tuple({row})")

@@ -1,4 +1,4 @@
-"""Feedbacks and distinct in a loop whose rows may be retracted.
+"""Feedbacks and distinct in loops with retractions.
 
 A feedback of sets remembers from which round on each row is there. One of bags lets the change of a
 round go round as it is: what a row that goes made, goes a round later.
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @nested_step_of(Feedback, Distinct)
 class SetStep(NestedStep):
-    """A slot `history`: row, or its only column -> rank and weights by round."""
+    """Set-valued feedback or distinct.
+
+    Slot `history`: row, or its only column -> rank and weights by round.
+    """
 
     makes_set = True
     consolidates = True
@@ -72,7 +75,7 @@ class SetStep(NestedStep):
 
 @nested_step_of(BagFeedback)
 class NestedBagFeedbackStep(NestedStep):
-    """Feedback of bags, without state between ticks."""
+    """Feedback of bags, stateless between ticks."""
 
     is_feedback = True
 

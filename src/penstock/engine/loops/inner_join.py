@@ -1,4 +1,4 @@
-"""Inner join in a loop whose rows may be retracted.
+"""Inner join in loops with retractions.
 
 A pair is there in the rounds in which both of its rows are: from the later of the two
 on. Each change meets what the other side holds, at whatever rounds, and is then added
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Destination of a node's rows.
+    """Destination set of a node's rows.
 
     columns: per column of the set's rows, its position in a row of the node.
     """
@@ -71,7 +71,7 @@ class NestedInnerJoinStep(NestedStep):
                 self._sides.append(RoundSide(node, port, writer, what))
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
-        """Choose to gather pairs with multiplicity one, if the following operators allow it."""
+        """Gather pairs of multiplicity one if the following operators allow it."""
         for outside, round_ in (self._sides, self._sides[::-1]):
             if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
                 if self._rows.operator.residual is None:
@@ -123,7 +123,7 @@ class NestedInnerJoinStep(NestedStep):
     def _gather(
         self, express: Destination, other: OutsideSide, port: int, row: Row, key: str, found: str
     ) -> None:
-        """Write the gathering of pairs for a loop-variant set; most matches have multiplicity one."""
+        """Write code that gathers pairs for a loop-variant set; most matches have multiplicity one."""
         code, odd = self.code, other.odd(key)
         if odd is not None:
             with code.block(f"if {odd}:"), other.each_of(key, found) as partner:
@@ -134,7 +134,7 @@ class NestedInnerJoinStep(NestedStep):
             other.collect(key, found, into, self._pair_columns(express, port, row))
 
     def _pair_columns(self, express: Destination, port: int, row: Row) -> list[str | int]:
-        """Per column of what is gathered, a source, or the position in a row of the other side."""
+        """Source of each gathered column, or its position in a row of the other side."""
         width = len(self._rows.schemas[0].fields)
         pair = [*range(width), *(width + at for at in self._rows.operator.kept_right)]
         own = range(width) if port == 0 else range(width, width + len(row.columns))
@@ -169,7 +169,7 @@ class NestedInnerJoinStep(NestedStep):
 
 
 def destination_of(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Destination | None:
-    """The way from a node to a set, if it passes nothing that computes, drops or remembers."""
+    """Find the set that a node's rows reach without being computed, dropped or stored on the way."""
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
     while (edge := writer.handed_on(node)) is not None:
         step, target = steps[edge.target], writer.graph.nodes[edge.target]

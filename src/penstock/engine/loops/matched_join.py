@@ -1,4 +1,4 @@
-"""Joins in a loop that count the right matches of a left row: left, and semi or anti with a residual.
+"""Joins in loops that count the right matches of a left row: left, and semi or anti with a residual.
 
 The right side does not go round, so a left row has the same partners in every round. How
 many they are is counted anew where the left row or a right row of its key changes.
@@ -57,7 +57,7 @@ class NestedMatchedJoinStep(NestedStep):
             self._change_partners(left, known, key, own)
 
     def _change_partners(self, left: Row, known: str, key: str, changes: str) -> None:
-        """A left row of the past: pairs come and go, and it may gain its first partner or lose its last."""
+        """Write code for an old left row whose matches change, perhaps from or to none."""
         writer, code = self.writer, self.code
         entry, n, change = writer.fresh("entry"), writer.fresh("n"), writer.fresh("change")
         code.line(f"{change} = 0")
@@ -107,5 +107,5 @@ class NestedMatchedJoinStep(NestedStep):
             self._left.add(key, row)
 
     def _answer(self, row: Row) -> Row:
-        """The row as it leaves by itself: with nulls for what a partner would add."""
+        """Output for an unmatched row: nulls replace the columns of a match."""
         return self._rows.unmatched(row) if self._how is How.LEFT else row

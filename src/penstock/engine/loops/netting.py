@@ -1,4 +1,4 @@
-"""Consolidation of a loop's rows by round, before they are emitted.
+"""Consolidation of a loop's rows per round, before they are emitted.
 
 A join in a loop meets changes one by one, and of different rounds. Some pairs that it makes
 are retracted again in the same tick, and were never there. Where an expression or
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Netting:
-    """Writer of the code that sums rows by round.
+    """Writer of code that sums rows per round.
 
     shift: how many rounds later than it comes a row goes on.
     """
@@ -62,7 +62,7 @@ class Netting:
 
 
 class NettedStep(NestedStep):
-    """Wrapper of an operator that may fail, behind a join: what reaches it in a round is summed first."""
+    """Wrapper of a fallible operator after a join: its input is consolidated per round first."""
 
     heavy = True
 
@@ -124,7 +124,7 @@ class NettedStep(NestedStep):
 
 
 def may_meet_what_never_was(writer: StepWriter, node: Node, loop: Sequence[int]) -> bool:
-    """Whether a node of a loop computes something that can fail on what a join of the loop makes."""
+    """Return whether a fallible node of a loop may see join output that consolidation would cancel."""
     if not looks_closely(writer.graph, node):
         return False
     seen = {node.id}

@@ -1,4 +1,4 @@
-"""State of a join in a loop for its loop-invariant side.
+"""Join state in a loop for the loop-invariant side.
 
 It is as anywhere: key -> list of entries where the side is append, else key -> {entry: weight}.
 """
@@ -38,7 +38,7 @@ class Side:
 
 
 class OutsideSide(Side):
-    """A loop-invariant side. A row that is there less than 0 times meanwhile is taken for absent.
+    """A loop-invariant side. A row with a temporarily negative count is treated as absent.
 
     Where the key is made of columns, a row's entry is its other columns; else it is the row.
     """
@@ -64,7 +64,7 @@ class OutsideSide(Side):
         return (Slot(self._name), *odd)
 
     def entry(self, row: Row) -> str:
-        """The variable with the stored entry of a row, under its key."""
+        """Variable with a row's stored entry, under its key."""
         rest = tuple(row.columns[i] for i in self._rest)
         if len(rest) == 1 and rest[0].isidentifier():
             return rest[0]
@@ -75,7 +75,7 @@ class OutsideSide(Side):
         return name
 
     def row_of(self, key: str, entry: str, weight: str | None) -> Row:
-        """The row of an entry under a key."""
+        """Row of an entry under a key."""
         if len(self._rest) == 1:
             rest = (entry,)
         else:
@@ -128,7 +128,7 @@ class OutsideSide(Side):
                 self._count_odd(key, "1")
 
     def _count_odd(self, key: str, change: str) -> None:
-        """Write code that updates the count of a key's entries whose multiplicity is not one."""
+        """Write code that updates the number of a key's entries with a multiplicity other than one."""
         if not self.tells_odd:
             return
         code, odd, n = self.code, self.writer.fresh("odd"), self.writer.fresh("n")
@@ -141,12 +141,12 @@ class OutsideSide(Side):
                 code.line(f"del {self._odd}[{key}]")
 
     def odd(self, key: str) -> str | None:
-        """Source of whether some entry of a key has a multiplicity other than one; None if none can have."""
+        """Test for entries of a key with a multiplicity other than one; None if there can be none."""
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
     @contextmanager
     def found(self, key: str) -> Generator[str]:
-        """Open a block that runs where the key has entries, with the variable that has them."""
+        """Open a block that runs if the key has entries, with the variable that holds them."""
         found = self.writer.fresh("found")
         self.code.line(f"{found} = {self._get}({key})")
         with self.code.block(f"if {found} is not None:"):
@@ -154,7 +154,7 @@ class OutsideSide(Side):
 
     @contextmanager
     def each_of(self, key: str, found: str) -> Generator[Row]:
-        """Open a block that runs with the row of each entry, with how often it counts."""
+        """Open a block that runs for each entry, with its row and multiplicity."""
         code, entry = self.code, self.writer.fresh("entry")
         if self._append:
             with code.block(f"for {entry} in {found}:"):
@@ -166,12 +166,12 @@ class OutsideSide(Side):
 
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
-        """Open a block that runs with each row of a key."""
+        """Open a block that runs for each row of a key."""
         with self.found(key) as found, self.each_of(key, found) as row:
             yield row
 
     def collect(self, key: str, found: str, into: str, columns: Sequence[str | int]) -> None:
-        """Write code that appends the row (or only column) of each entry, all of multiplicity one, to `into`.
+        """Write code that appends each entry's row (or only column), all of multiplicity one, to `into`.
 
         columns: of that row, each a source, or a position in the rows of this side.
         """

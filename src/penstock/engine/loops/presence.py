@@ -1,4 +1,4 @@
-"""Semi join, anti join and difference in a loop whose rows may be retracted, without a residual.
+"""Semi join, anti join and difference, without a residual, in loops with retractions.
 
 Where the right side does not go round, it is complete before the first round: a key is
 present or not in all of them. Else (a semi join) a key is present from some round on, and
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """The keys of both sides, and the treatment of left rows without one."""
+    """Keys of both sides, and the treatment of left rows with a null key."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join | None) -> None:
         self._node = node
@@ -42,13 +42,13 @@ class Keys:
         self._join = None if operator is None else JoinedRows(node, writer, operator)
 
     def exprs(self, port: int) -> tuple[Expr, ...]:
-        """The expressions of a side's key; empty if the whole row is the key."""
+        """Key expressions of a side; empty if the whole row is the key."""
         if self._join is None:
             return ()
         return self._join.keys[port]
 
     def of(self, port: int, row: Row) -> AbstractContextManager[str]:
-        """Open a block that runs if no part of the row's key is null, with the variable of the key."""
+        """Open a block that runs if no part of the row's key is null, with the key's variable."""
         if self._join is not None:
             return self._join.key_of(port, row)
         writer, key = self._writer, self._writer.fresh("key")
@@ -56,12 +56,12 @@ class Keys:
         return nullcontext(key)
 
     def null_test(self, row: Row) -> str | None:
-        """Source of whether a left row has no key; None if each has one."""
+        """Test for a null key in a left row; None if every row has a key."""
         return None if self._join is None else self._join.null_left_key(row)
 
 
 class OutsidePresenceStep(NestedStep):
-    """Semi join, anti join or difference whose right side is loop-invariant.
+    """Semi join, anti join or difference with a loop-invariant right side.
 
     Slots: right, key -> number of rows; left, as any loop-variant side.
 
@@ -119,7 +119,7 @@ class OutsidePresenceStep(NestedStep):
 
 
 class RoundPresenceStep(NestedStep):
-    """A semi join with a loop-variant right side.
+    """Semi join with a loop-variant right side.
 
     Slots: keys, key -> rank and how many rows by round; left, as any side; present, where
     both sides go round: key -> {round: change of presence}, as far as left rows have met it.
@@ -161,7 +161,7 @@ class RoundPresenceStep(NestedStep):
                 self._meet_presence(self._left, row, key)
 
     def _enter_left(self, left: OutsideSide, row: Row, key: str) -> None:
-        """A left row from outside comes before the first round: what is known of keys is of the past."""
+        """Write code for a left row from outside, matched with the keys of earlier ticks."""
         code, writer = self.code, self.writer
         weight = left.change(key, left.entry(row), row)
         own, rank = writer.fresh("own"), writer.fresh("rank")

@@ -1,4 +1,4 @@
-"""Sets that grow from round to round, maintained across ticks: per entry, its first round.
+"""Sets that grow from round to round, maintained across ticks: the first round of each entry.
 
 Per row a history `{round: weight}` of what came, and its rank: the first round with a
 weight above 0. (Below 0 is at most what entered before the first round, retracted before
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ranks:
-    """Writer of the code that maintains such a set.
+    """Writer of code that maintains such a set.
 
     what:  name of the slot, entry -> history with rank.
     shift: how many rounds later than it comes an entry is there: 1 in a feedback, else 0.
@@ -52,7 +52,7 @@ class Ranks:
         return self._writer.times(self._node)
 
     def _due(self) -> str:
-        """The variable with the round for which entries of this round are scheduled."""
+        """Variable with the round that this round's entries are scheduled for."""
         return self._writer.next_round(self._node) if self._shift else self._writer.round(self._node)
 
     def begin_loop(self) -> None:
@@ -69,7 +69,7 @@ class Ranks:
             self._code.line(f"{self._soon} = {self._pending}[{self._due()}] = {{}}")
 
     def end_round(self) -> None:
-        """Write the code to run after each round, in which entries become due if there is a shift."""
+        """Write the code to run after each round, which makes entries due if there is a shift."""
         if not self._shift:
             return
         self._add_gathered()
@@ -122,7 +122,7 @@ class Ranks:
                 code.line(touch)
 
     def turn(self, emit: Callable[[str, str], None]) -> None:
-        """Write the code for the entries of this round. `emit(entry, weight)` writes what follows."""
+        """Write the code for this round's entries. `emit(entry, weight)` writes what follows."""
         code, writer = self._code, self._writer
         if not self._shift:
             self._add_gathered()

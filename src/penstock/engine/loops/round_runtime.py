@@ -15,7 +15,7 @@ Sums = dict[int, dict[Any, int]]
 
 
 def later(history: History, after: int) -> int:
-    """The first round of a history later than `after` (0 or more); 0 if there is none."""
+    """First round of a history after `after` (0 or more); 0 if there is none."""
     found = 0
     for at in history:
         if at > after and (at < found or not found):
@@ -24,7 +24,7 @@ def later(history: History, after: int) -> int:
 
 
 def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
-    """Schedule `row` for round `at`, which lies ahead."""
+    """Schedule `row` for a future round `at`."""
     rows = pending.get(at)
     if rows is None:
         pending[at] = {row: None}
@@ -48,7 +48,7 @@ def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
 
 
 def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, weight: int) -> None:
-    """Add `weight` copies of a row to those of round `at`, which is not over."""
+    """Add `weight` copies of a row to round `at`, which is not over."""
     rows = pending.get(at)
     if rows is None:
         pending[at] = {row: weight}

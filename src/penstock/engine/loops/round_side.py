@@ -1,4 +1,4 @@
-"""State of a join in a loop for a loop-variant side: the rounds in which each row is present.
+"""Join state in a loop for a loop-variant side: the rounds in which each row is present.
 
 One of three, the cheapest that does:
     key -> {row: {round: weight}};
@@ -62,7 +62,7 @@ class RoundSide(Side):
 
     @contextmanager
     def each_row(self, key: str) -> Generator[tuple[Row, str]]:
-        """Open a block that runs with each row of a key and the source of what is known of it."""
+        """Open a block that runs for each row of a key, with the source of its stored rounds."""
         code, writer = self.code, self.writer
         found, row, known = writer.fresh("found"), writer.fresh("row"), writer.fresh("known")
         code.line(f"{found} = {self._get}({key})")
@@ -74,7 +74,7 @@ class RoundSide(Side):
 
     @contextmanager
     def each_round(self, row: Row, known: str) -> Generator[Row]:
-        """Open a block that runs for each round in which the row's weight changes, at that round."""
+        """Open a block that runs at each round in which the row's weight changes."""
         code, writer = self.code, self.writer
         at, n = writer.fresh("at"), writer.fresh("n")
         with code.block(f"for {at}, {n} in {known}.items():"), writer.at_round(at):
@@ -82,13 +82,13 @@ class RoundSide(Side):
 
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
-        """Open a block that runs with each row of a key, at each round where it changes."""
+        """Open a block that runs for each row of a key, at each round in which it changes."""
         with self.each_row(key) as (row, known), self.each_round(row, known) as found:
             yield found
 
 
 class RankSide(RoundSide):
-    """A loop-variant side whose rows are a set that grows from round to round: key -> {row: first round}.
+    """Loop-variant side whose rows are a set that grows with the rounds: key -> {row: first round}.
 
     In a tick a row goes at its old round before or after it comes at its new one, so
     what is remembered is right once both came. So only changes of the first kind of
@@ -117,7 +117,7 @@ class RankSide(RoundSide):
 
 
 class KnownSide(RoundSide):
-    """A loop-variant side whose key is the row, stored by the set it comes from."""
+    """Loop-variant side keyed by the whole row, stored by the set that it comes from."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
         super().__init__(node, port, writer, "")
@@ -151,7 +151,7 @@ class KnownSide(RoundSide):
 
 
 def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> RoundSide:
-    """Choose the cheapest state for a loop-variant side, opposite a loop-invariant one.
+    """Choose the cheapest state for a loop-variant side opposite a loop-invariant one.
 
     keys: the expressions of the side's key; none are given where it is the whole row in another form.
     """
@@ -167,7 +167,7 @@ def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Seque
 
 @singledispatch
 def is_set(operator: Operator, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
-    """Whether the rows of a node of a loop are, in each round, a set that only grows from round to round."""
+    """Return whether a loop node's rows are a set that only grows from round to round."""
     return False
 
 

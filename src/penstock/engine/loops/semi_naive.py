@@ -1,4 +1,4 @@
-"""Semi-naive evaluation of loops whose rows are never retracted, and their feedback steps.
+"""Semi-naive evaluation of loops without retractions, and their feedback steps.
 
 Each round runs over the rows that the previous one found (Bancilhon and Ramakrishnan, SIGMOD 1986): as
 no row is ever retracted, new rows alone can lead to further ones.
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class ClosingStep(Step):
-    """A feedback in a loop: its news of a round are its rows of the next."""
+    """Feedback of a loop: its new rows of a round are the input of the next."""
 
     keeps_state = True
     operator: Feedback | BagFeedback
 
 
 class FeedbackStep(ClosingStep):
-    """Feedback of sets: passes on rows that were never seen before."""
+    """Feedback of sets, which passes on rows not seen before."""
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows"),)
@@ -45,7 +45,7 @@ class FeedbackStep(ClosingStep):
 
 
 class BagFeedbackStep(ClosingStep):
-    """Feedback of bags: passes on every row."""
+    """Feedback of bags, which passes on every row."""
 
     def consume(self, port: int, row: Row) -> None:
         self.code.line(f"{self.writer.news(self.node.id)}.append({row.flat(append=True)})")
@@ -78,7 +78,7 @@ _SHOWN_ROUNDS = 8
 
 
 def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
-    """Write a loop as rounds of its body, gathering the rows that leave.
+    """Write a loop as rounds of its body, collecting the rows that leave.
 
     The steps of the body are written as anywhere, and see the rows of one round at a
     time: variables that they `begin` are of the round, slots last.

@@ -1,4 +1,4 @@
-"""Steps of operators in loops whose rows may be retracted.
+"""Steps of operators in loops with retractions.
 
 Rows there carry, beside a weight, the round in which they are there: `at`. A row
 that is there from round 3 on in an earlier tick, and from round 5 on now, is -1 at 3
@@ -40,7 +40,7 @@ class NestedStep(Step):
         self.varies = varies
 
     def prepare(self, steps: Mapping[int, Step]) -> None:
-        """Agree with the other steps of the region on how rows are passed, before any code is written."""
+        """Agree with the region's other steps on how rows are passed, before any code is written."""
 
     def begin_loop(self) -> None:
         """Write the code to run before anything enters the loop."""
@@ -53,13 +53,13 @@ class NestedStep(Step):
         """Write the code to run before each round."""
 
     def turn(self) -> None:
-        """Write the work that was scheduled for this round."""
+        """Write the work scheduled for this round."""
 
     def end_round(self) -> None:
         """Write the code to run after each round."""
 
     def outcome(self, out: str) -> None:
-        """Write code that appends the changes of the result to the list `out`, after the last round.
+        """Write code that appends the result's changes to the list `out`, after the last round.
 
         Only where `makes_set`: elsewhere the changes of the rounds are summed.
         """
@@ -67,7 +67,7 @@ class NestedStep(Step):
 
 @singledispatch
 def nested_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    """The step of an operator in a loop whose rows may be retracted. Default: what answers row by row."""
+    """Create the step of an operator in a loop with retractions. Default: what answers row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
 
@@ -76,7 +76,7 @@ N = TypeVar("N", bound=NestedStep)
 
 
 def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
-    """Register a class as the step of these operators in such a loop, made of node, writer and `varies`."""
+    """Register a class as these operators' step in such a loop, created from node, writer and `varies`."""
 
     def register(step: type[N]) -> type[N]:
         def made(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
@@ -90,7 +90,7 @@ def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
 
 
 def copies(writer: StepWriter, row: Row) -> str:
-    """A cheap source of a row's weight, for where it is used more than once."""
+    """Source of a row's weight that is cheap to repeat."""
     weight = row.copies
     if weight.isidentifier() or weight.lstrip("-").isdigit():
         return weight

@@ -1,4 +1,4 @@
-"""Union in a loop whose rows may be retracted.
+"""Union in loops with retractions.
 
 A row that comes from outside less than 0 times (retracted before it came) does no
 harm where it is added up. Where two sides that go round are multiplied, it could take
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @nested_step_of(Union)
 class NestedUnionStep(NestedStep):
-    """Slots: entry, by port that enters and needs one: row -> weight."""
+    """Union. Slots: entry, per loop-invariant port that needs one: row -> weight."""
 
     keeps_state = False
 
@@ -57,7 +57,7 @@ class NestedUnionStep(NestedStep):
 
 
 def _is_multiplied(writer: StepWriter, node: int) -> bool:
-    """Whether rows of a node meet others that go round, before they are made a set."""
+    """Return whether a node's rows reach a join of two loop-variant inputs before becoming a set."""
     seen = {node}
     waiting = [node]
     while waiting:

@@ -1,1 +1,1 @@
-"""In-process execution of signals: compiled parts, and the order in which they run."""
+"""In-process execution of signals: compiled parts, and their order."""

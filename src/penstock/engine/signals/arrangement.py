@@ -1,4 +1,4 @@
-"""Arrangement of signal operators in blocks of one activation, and of blocks in parts.
+"""Arrangement of signal operators in blocks of common activation, and of blocks in parts.
 
 Whether an operator fires in a tick follows from which *primitives* fire: sources, and
 operators that may stay silent. A lift of current values fires when one of its primitives
@@ -31,7 +31,7 @@ Primitives = frozenset[int]
 
 @dataclass(slots=True, eq=False)
 class ScheduledPart:
-    """A group of blocks that becomes one function.
+    """A group of blocks compiled to one function.
 
     at:       its place in the order of parts.
     generation: how often the arrangement was settled before it was made.
@@ -77,19 +77,19 @@ class Block:
         return f"{self.part.at}_{self.number}"
 
     def chain(self) -> list[Block]:
-        """The block and those around it, innermost first."""
+        """The block and its enclosing blocks, innermost first."""
         found: list[Block] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found
 
     def is_within(self, other: Block) -> bool:
-        """Whether the block lies in `other` and so runs only in its ticks."""
+        """Return whether the block lies inside `other` and so runs only when it does."""
         return self.part is other.part and other in self.chain()
 
 
 class Arrangement:
-    """The blocks and parts of signal operators, which grow as operators are added.
+    """Blocks and parts of signal operators, which grow as operators are added.
 
     runs_in:  per operator, the block in which it is activated.
     fires_in: per operator, the block of those that hear of it when it fires.
@@ -160,7 +160,7 @@ class Arrangement:
         return list(node.inputs)
 
     def _primitives(self, node: int) -> Primitives:
-        """The primitives that decide whether a node fires. With `apart`, each operator decides for itself."""
+        """Primitives that decide whether a node fires. With `apart`, each operator decides for itself."""
         if self._apart:
             return frozenset({node})
         return self._still[node] if node in self._still else self.fires_in[node].primitives
@@ -188,7 +188,7 @@ class Arrangement:
         return self._shared[key]
 
     def _inside(self, blocks: list[Block], read: Primitives, all_have: tuple[int, ...]) -> Block:
-        """The block for operators that run when any of `blocks` does, in their part."""
+        """Block for operators that run whenever any of `blocks` does, within their part."""
         if len(blocks) > 1:
             return Block(
                 blocks[0].part, _innermost_around(blocks), read, any_of=tuple(blocks), all_have=all_have
@@ -198,12 +198,12 @@ class Arrangement:
         return Block(block.part, block, read, all_have=unsure) if unsure else block
 
     def firing_of(self, node: int) -> set[Block]:
-        """The blocks that are entered when a node fires: its own, and those of its primitives."""
+        """Blocks entered when a node fires: its own, and those of its primitives."""
         blocks = {self._block_of[p] for p in self._primitives(node)}
         return {self.fires_in[node], *blocks}
 
     def settle(self, nodes: Mapping[int, Node]) -> list[ScheduledPart]:
-        """Number the parts made since the last call, freeze them, and return them."""
+        """Number and freeze the parts made since the last call, and return them."""
         made = [p for p in self.parts if p not in self._settled]
         before: dict[ScheduledPart, dict[ScheduledPart, None]] = {}
         for part in made:
@@ -221,7 +221,7 @@ class Arrangement:
         return sorted(made, key=lambda part: part.at)
 
     def remove(self, node: int) -> ScheduledPart:
-        """Remove an operator without readers and return its part, which is removed with its last operator."""
+        """Remove an operator without readers and return its part, which goes with its last operator."""
         part = self.runs_in.pop(node).part
         block = self.fires_in.pop(node)
         if self._block_of.get(node) is block:
@@ -234,7 +234,7 @@ class Arrangement:
 
 
 def follows_from_inputs(node: Node) -> bool:
-    """Whether a node fires exactly when an input does and all of them have a value."""
+    """Return whether a node fires exactly when any input fires and all have a value."""
     operator = node.operator
     if not isinstance(operator, SignalOperator):
         return True
@@ -246,7 +246,7 @@ def follows_from_inputs(node: Node) -> bool:
 
 
 def _outermost(blocks: list[Block]) -> list[Block]:
-    """The blocks that lie in none of the others, each once."""
+    """Blocks not inside any of the others, without duplicates."""
     distinct = list(dict.fromkeys(blocks))
     return [b for b in distinct if not any(b is not o and b.is_within(o) for o in distinct)]
 
@@ -260,7 +260,7 @@ def _innermost_around(blocks: list[Block]) -> Block:
 
 
 def arranged(nodes: Mapping[int, Node], arrangement: Arrangement) -> Arrangement:
-    """`arrangement` with all of `nodes` added, in their order, and settled."""
+    """Add all of `nodes` to `arrangement`, in order, and settle it."""
     for node in nodes.values():
         arrangement.add(node)
     arrangement.settle(nodes)

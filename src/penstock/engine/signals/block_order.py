@@ -1,4 +1,4 @@
-"""Order in which the operators of a part are written, such that few blocks are entered twice."""
+"""Order of a part's operators in which blocks are rarely entered twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEEPEST = 40
 
 @dataclass(slots=True)
 class Entry:
-    """A block entered: operators and blocks in it, in order.
+    """An entry into a block: its operators and inner blocks, in order.
 
     again:   it was entered before.
     decider: the operator, written just before, whose firing it is; None: it is entered for another reason.
@@ -33,7 +33,7 @@ class Entry:
 
 
 def entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> Entry:
-    """All operators of `part`, each after what it reads, as entries of blocks, the root's around all."""
+    """Order the operators of `part` topologically, as entries of blocks nested in the root's."""
     return _Order(part, nodes, arrangement).enter(part.root)
 
 
@@ -75,7 +75,7 @@ class _Order:
             around = self._around[around]
 
     def enter(self, block: Block, decider: int | None = None) -> Entry:
-        """Emit the ready operators of a block, then its inner blocks, until none is left."""
+        """Emit a block's ready operators, then its inner blocks, until none is left."""
         entry = Entry(block, block in self._entered, decider)
         self._entered.add(block)
         while self._below[block]:
@@ -103,7 +103,7 @@ class _Order:
 
 
 def _around(block: Block) -> Block | None:
-    """The block in whose lines a block's lines stand: its parent, where that is not too deep."""
+    """Block whose lines enclose a block's lines: its parent, unless nested too deeply."""
     chain = block.chain()
     if len(chain) == 1:
         return None

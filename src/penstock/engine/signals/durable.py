@@ -1,4 +1,4 @@
-"""The state of signals in slots: current values, and what operators remember.
+"""State of signals in slots: current values, and the operators' own state.
 
 Per operator a slot; per variable of it a key, with the value as plain data. Written at the end
 of a tick for the operators of the parts that ran, read once before the first.
@@ -28,17 +28,17 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
 
 
 def slot_of(node: Node) -> Slot:
-    """The slot of a signal."""
+    """Slot of a signal."""
     return Slot(f"{node.id}.{'statistic' if isinstance(node.operator, StatisticSignal) else 'signal'}")
 
 
 def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """The slots of all signals of a flow."""
+    """Slots of all signals in a flow."""
     return tuple(slot_of(node) for node in graph.nodes if isinstance(node.operator, SignalOperator))
 
 
 class Durable:
-    """Persistence of a machine's variables in slots, restored when it is made, before the first tick."""
+    """Persistence of a machine's variables in slots, restored before the first tick."""
 
     def __init__(self, machine: SignalMachine, state: Mapping[str, SlotMapping]) -> None:
         self._machine = machine
@@ -59,7 +59,7 @@ class Durable:
                     variables[cell_name(node, cell.name)] = cell.thaw(self._forms.thawed(kept[0]))
 
     def save(self, nodes: Iterable[int]) -> None:
-        """Write the state of operators to their slots.
+        """Write the operators' state to their slots.
 
         Raises `WrongType` for a value that is no plain data.
         """
@@ -92,11 +92,11 @@ class Durable:
 
 
 class NoPlainData(TypeError):
-    """Raised for values of unsupported classes. Says which."""
+    """Exception for values of unsupported classes. Says which."""
 
 
 class ValueCodec:
-    """Conversion of values to immutable plain data that distinguishes lists from tuples, and back.
+    """Conversion of values to and from immutable plain data that distinguishes lists from tuples.
 
     schemas: whose row classes may be among the values.
     """
@@ -106,7 +106,7 @@ class ValueCodec:
         self._classes: dict[str, type[Any]] = {c.__qualname__: c for c in classes}
 
     def frozen(self, value: Any) -> Any:
-        """The stored form of a value. Raises `NoPlainData`."""
+        """Convert a value to its stored form. Raises `NoPlainData`."""
         kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
@@ -120,7 +120,7 @@ class ValueCodec:
         raise NoPlainData(kind.__name__)
 
     def thawed(self, kept: Any) -> Any:
-        """The value whose stored form this is."""
+        """Convert a stored form back to its value."""
         if not isinstance(kept, list | tuple):
             return kept
         kind, *items = cast("Sequence[Any]", kept)

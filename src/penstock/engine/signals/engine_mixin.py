@@ -1,4 +1,4 @@
-"""Methods of `Engine` about signals: replay of a history, and subscriptions."""
+"""Signal methods of `Engine`: replay of a history, and subscriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunsSignals:
     _subscriptions: Subscriptions | None = None
 
     def tick(self, /, **inputs: Any) -> Any:
-        """`Engine.tick`."""
+        """Run a tick: `Engine.tick`."""
         raise NotImplementedError
 
     def _check_alive(self) -> None:
@@ -40,7 +40,7 @@ class RunsSignals:
     def replay(
         self, events: Iterable[Any] | None = None, /, **columns: Iterable[Any]
     ) -> dict[str, Emissions]:
-        """Run a history of signals, each event a tick of its own: per sink its values, with their ticks.
+        """Replay a history of signals, one tick per event; return the values and ticks of each sink.
 
         events:  pairs of a signal's name and its value, or dicts of values that come together.
         columns: instead, per signal its values; those of one position come together.
@@ -107,7 +107,7 @@ class RunsSignals:
     # -- while it runs -------------------------------------------------------------------------
 
     def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
-        """Call `callback` with the current value of `signal`, if it has one, and with each new one.
+        """Call `callback` with the current value of `signal`, if any, and with each new one.
 
         signal: of the flow that runs; also an expression that was built after the engine was made.
                 Its operators are compiled and start as if what they read had fired just now: a
@@ -142,12 +142,12 @@ class RunsSignals:
         return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a subscription, and the operators that exist only for it. Repeating this has no effect."""
+        """Remove a subscription and the operators that exist only for it. Repeating this has no effect."""
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
 
     def _notify_subscribers(self) -> None:
-        """Call the callbacks of the tick that has ended."""
+        """Call the callbacks after a tick."""
         if self._subscriptions:
             (signal_part,) = self._machine.signal_parts.values()
             left, signal_part.left = signal_part.left, {}

@@ -1,4 +1,4 @@
-"""Compiled loops over ticks in each of which the same sources fire."""
+"""Compiled loops over consecutive ticks in which the same sources fire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOP = "loop"
 
 
 class LoopFunction(PartWriter):
-    """`loop(it, tick)`: an iterator over the values of the sources, and the number of the first tick.
+    """Function `loop(it, tick)` of an iterator over the sources' values and the first tick's number.
 
     Variables that last are read from the module before the first tick and written back
     after the last, also when a tick fails.
@@ -62,7 +62,7 @@ class LoopFunction(PartWriter):
 
     @property
     def steady(self) -> frozenset[int]:
-        """Sinks that emit in every tick after their first; their ticks are not recorded."""
+        """Sinks that emit in every tick after their first, so their ticks are not recorded."""
         return frozenset(node for node, steady in self._left if steady)
 
     def tick(self) -> str:
@@ -82,7 +82,7 @@ class LoopFunction(PartWriter):
         return name
 
     def write_firing(self, block: Block) -> None:
-        """Write nothing: a loop has no other parts to notify."""
+        """Write nothing, since a loop has no other parts to notify."""
 
     def write_leaving(self, node: int, value: str) -> None:
         steady = all(self._is_steady(block) for block in self._here.chain()[:-1])
@@ -92,7 +92,7 @@ class LoopFunction(PartWriter):
             self.code.line(f"ticks_{node}({self.tick()})")
 
     def _is_steady(self, block: Block) -> bool:
-        """Whether a block is entered in every tick in which its parent is, once it has been."""
+        """Return whether a block, once entered, is entered in every tick in which its parent is."""
         if block.node is None:
             return not block.any_of
         operator = self.nodes[block.node].operator
@@ -100,13 +100,13 @@ class LoopFunction(PartWriter):
 
 
 def count_name(at: int) -> str:
-    """The variable of a count of the loop that runs."""
+    """Variable of a count in the running loop."""
     return f"loop_count_{at}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """steady: outputs at which a value leaves in every tick from the first on in which one does."""
+    """A compiled loop. steady: outputs that emit in every tick from their first on."""
 
     function: Callable[..., None]
     steady: frozenset[int]
@@ -114,7 +114,7 @@ class _Loop:
 
 
 class Loops:
-    """Loops over the variables of a machine. When operators are added to it, they are compiled anew."""
+    """Compiled loops over a machine's variables. They are recompiled when operators are added."""
 
     def __init__(self, machine: SignalMachine) -> None:
         self._machine = machine
@@ -122,7 +122,7 @@ class Loops:
         self._generation = machine.arrangement.generation
 
     def run(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
-        """Run a tick per row of `columns`, equally long lists of values per source.
+        """Run one tick per row of `columns`, lists of values of equal length per source.
 
         first: the number of the first tick. What left, by node; the ticks of what left in
         all of them, from one on, are a range. Raises `UserFunctionFailed` where an operator does.

@@ -1,4 +1,4 @@
-"""The module that the functions of signals share: its variables, and what was compiled into it."""
+"""Module shared by the functions of signals: its variables, and the code compiled into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Unit:
-    """Code compiled at once.
+    """Code compiled together.
 
     parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
     constants: names of values that its functions use, which go when it does.
@@ -29,7 +29,7 @@ class Unit:
 
 
 class UnitConstants(Constants):
-    """Names of values, unique to a unit."""
+    """Names of constants, unique to a unit."""
 
     def __init__(self, unit: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class UnitConstants(Constants):
 
 
 class Module:
-    """Variables by name, and the units that were compiled to work on them."""
+    """Variables by name, and the units compiled to work on them."""
 
     def __init__(self, name: str) -> None:
         self.variables: dict[str, Any] = {}
@@ -50,11 +50,11 @@ class Module:
         self._number = 0
 
     def constants(self) -> UnitConstants:
-        """Names for values of the unit that is compiled next."""
+        """Constant names for the unit that is compiled next."""
         return UnitConstants(self._number)
 
     def execute(self, source: SourceCode, constants: UnitConstants, parts: Collection[int]) -> None:
-        """Compile a unit and run its definitions. What it defines for `parts` replaces what was there."""
+        """Compile a unit and execute its definitions. What it defines for `parts` replaces what was there."""
         file = f"<penstock signals {self._name} {self._number}>"
         self._number += 1
         text = "\n".join(source.lines) + "\n"
@@ -64,7 +64,7 @@ class Module:
         exec(compile(text, file, "exec"), self.variables)
 
     def forget(self, parts: Collection[int]) -> None:
-        """Drop the functions of parts, and units of which nothing is left."""
+        """Drop the functions of parts, and units left empty."""
         if not parts:
             return
         for unit in list(self._units):
@@ -80,5 +80,5 @@ class Module:
 
     @property
     def code(self) -> str:
-        """The generated source."""
+        """Generated source."""
         return "\n".join(unit.text for unit in self._units)

@@ -1,4 +1,4 @@
-"""Writer of one part as a Python function, for single ticks or with a loop over ticks.
+"""Writer of one part as a Python function, for single ticks or for a loop over ticks.
 
 In a function for ticks the values that outlast it are variables of the module, so
 that other functions, and those compiled later, see them. In a loop all are local.
@@ -80,32 +80,32 @@ class PartWriter:
     # -- what steps ask ----------------------------------------------------------------------------
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for a value that has no source."""
+        """Name of a constant without a source literal."""
         return self._constants.name(prefix, value)
 
     def fresh(self, name: str) -> str:
-        """A variable of this run that is used nowhere else in the function."""
+        """New local variable, unique in the function."""
         self._fresh += 1
         return f"{name}_{self._fresh}_{self.part.at}"
 
     def cell(self, node: Node, name: str) -> str:
-        """The variable of a piece of an operator's state."""
+        """Variable with a piece of an operator's state."""
         return self.lasting(cell_name(node.id, name))
 
     def lasting(self, name: str) -> str:
-        """Register `name` as a variable that outlasts the tick."""
+        """Register `name` as a variable that outlives the tick."""
         self.used[name] = None
         return name
 
     def value_of(self, node: int) -> str:
-        """Source of an operator's current value at the present line."""
+        """Source of an operator's current value at the current line."""
         fires_in = self._arrangement.fires_in.get(node)
         if fires_in is not None and self._here.is_within(fires_in):
             return self._in_run[node]
         return self.lasting(value_name(node))
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Source of whether an input has a value; None if it is certain."""
+        """Test for a value of an input; None if it certainly has one."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is not None and self._here.is_within(fires_in):
@@ -113,7 +113,7 @@ class PartWriter:
         return f"{self.lasting(value_name(source))} is not {NOTHING}"
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Source of whether an input fired in this tick; None if it is certain."""
+        """Test for an input's firing in this tick; None if it certainly fired."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is None:
@@ -126,7 +126,7 @@ class PartWriter:
 
     @abstractmethod
     def tick(self) -> str:
-        """The number of this tick."""
+        """Source of the tick's number."""
 
     @abstractmethod
     def write_leaving(self, node: int, value: str) -> None:
@@ -140,7 +140,7 @@ class PartWriter:
 
     @abstractmethod
     def write_firing(self, block: Block) -> None:
-        """Write the code to run when a block is entered first: others are told."""
+        """Write the code to run when a block is first entered, which notifies other parts."""
 
     def write_body(self) -> None:
         """Write the lines of the root block."""
@@ -149,7 +149,7 @@ class PartWriter:
         self._write_entry(self._entry)
 
     def write_ready(self, block: Block) -> str | None:
-        """Write the update of whether all of a block's primitives have a value; None if it needs none."""
+        """Write the update of a block's readiness (all primitives have a value); None if not needed."""
         if not block.all_have:
             return None
         ready = self.ready(f"r_{block.name}")
@@ -160,7 +160,7 @@ class PartWriter:
 
     @abstractmethod
     def ready(self, name: str) -> str:
-        """A variable that starts false and stays true once set."""
+        """Variable that is false at first and stays true once set."""
 
     def _write_entry(self, entry: Entry) -> None:
         with self._inside(entry.block):
@@ -192,10 +192,10 @@ class PartWriter:
 
     @abstractmethod
     def count(self, at: int) -> str:
-        """The variable of a count."""
+        """Variable of a count."""
 
     def _counted(self, block: Block) -> tuple[int, ...]:
-        """The operators that are activated as often as a block is entered."""
+        """Operators activated exactly when a block is entered."""
         if block.node is not None and block.parent is not None:
             own = () if self._counts_calls(block.node) else (block.node,)
         else:
@@ -211,7 +211,7 @@ class PartWriter:
         return isinstance(operator, SignalOperator) and operator.counts_when_activated()
 
     def _write_inner(self, entry: Entry) -> None:
-        """Write a block that is entered for another reason than its operator having just fired."""
+        """Write a block that is not entered directly after its operator has fired."""
         block = entry.block
         if entry.again:
             condition = flag_name(block)
@@ -234,7 +234,7 @@ class PartWriter:
                 self._write_value(node_id, outcome.value)
 
     def _write_decision(self, decider: int, entry: Entry) -> None:
-        """Write an operator that decides whether it fires, and the block of its dependents."""
+        """Write an operator that decides whether it fires, and its dependents' block."""
         with self._working_for(decider) as inputs:
             outcome = self._steps[decider].write(self, *inputs)
             assert outcome is not None, "an operator that decides whether it fires has a value"
@@ -263,7 +263,7 @@ class PartWriter:
             self.write_leaving(node, self._in_run[node])
 
     def _find_read_here(self) -> frozenset[int]:
-        """Find operators whose value is read in the run that makes it."""
+        """Find operators whose value is read in the run that computes it."""
         runs_in, fires_in = self._arrangement.runs_in, self._arrangement.fires_in
         return frozenset(
             i for n in self.part.nodes if n not in self._arrangement.sources for i in self.nodes[n].inputs
@@ -271,7 +271,7 @@ class PartWriter:
         )  # fmt: skip
 
     def _find_flagged(self) -> set[Block]:
-        """Find blocks whose entry later lines depend on."""
+        """Find blocks whose entry is tested by later lines."""
         flagged: set[Block] = set()
         for block in self.part.blocks:
             flagged.update(block.any_of)
@@ -295,12 +295,12 @@ def _entered_again(entry: Entry) -> Iterator[Block]:
 
 
 def value_name(node: int) -> str:
-    """The variable of an operator's current value."""
+    """Variable of an operator's current value."""
     return f"v_{node}"
 
 
 def local_name(node: int) -> str:
-    """The variable of an operator's value within a run."""
+    """Variable of an operator's value within a run."""
     return f"x_{node}"
 
 
@@ -309,10 +309,10 @@ def cell_name(node: int, name: str) -> str:
 
 
 def flag_name(block: Block) -> str:
-    """The variable of whether a block was entered in this tick."""
+    """Variable that tells whether a block was entered in this tick."""
     return f"f_{block.name}"
 
 
 def stamp_name(block: Block) -> str:
-    """The variable of the last tick in which a block was entered."""
+    """Variable with the last tick in which a block was entered."""
     return f"s_{block.name}"

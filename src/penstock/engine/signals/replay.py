@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """Values that a sink emitted during a replay: a value per tick in which it fired.
+    """Values emitted by a sink during a replay, one per tick in which it fired.
 
     Iterates over pairs of the tick's number and the value.
     """
@@ -35,7 +35,7 @@ class Emissions:
 
 
 class Replay:
-    """Replay of histories, for a flow that has only signals."""
+    """Replay of histories, for flows that consist of signals only."""
 
     def __init__(self, graph: FlowGraph, signal_part: SignalPart) -> None:
         self._machine = signal_part.machine
@@ -46,7 +46,7 @@ class Replay:
         self._exact = {n: c.exact for n, c in self._check.items() if c.exact not in (None, object)}
 
     def columns(self, columns: Mapping[str, Iterable[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
-        """Run a tick per row. How many ticks there were, and what each sink showed.
+        """Run one tick per row; return the number of ticks, and what each sink emitted.
 
         Raises `BadInput` for a name that is no source and for columns of different
         lengths, `BadRow` for a value of another type: before the first tick.
@@ -81,7 +81,10 @@ class Replay:
             self._together(values)
 
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
-        """Run a tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
+        """Run one tick per event; return the number of ticks, and what each sink emitted.
+
+        Raises as `columns`.
+        """
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
             names: Sequence[str] = [name for name, _ in given]
@@ -96,7 +99,7 @@ class Replay:
         return len(given), self._emissions(self._machine.taken())
 
     def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
-        """Check the events, and replace names by nodes."""
+        """Check the events and replace names by nodes."""
         for name in set(names):
             self._check_source(name)
         nodes = map(self._graph.sources.__getitem__, names)
@@ -146,7 +149,7 @@ class Replay:
 
 
 def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
-    """The events as columns, if all of them name the same signals."""
+    """Convert events to columns, if all of them name the same signals."""
     if not all(isinstance(event, Mapping) for event in events):
         return None
     names = events[0].keys()
@@ -156,7 +159,7 @@ def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
 
 
 def ticks_of(events: Iterable[Any] | None, columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Input of each tick of a replay."""
+    """Input of each tick in a replay."""
     if events is None:
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""Execution of signals: functions over lasting variables, and the order in which parts run.
+"""Execution of signals: functions over persistent variables, and the order in which parts run.
 
 A part runs in a tick in which something that it hears of fired, after all parts before
 it. Which parts these are, is found while the tick runs: a heap of numbers of parts.
@@ -46,14 +46,14 @@ NO_VALUE: Any = _NoValue()
 
 @dataclass(slots=True)
 class Leaving:
-    """Values emitted at a sink, or as rows: the values, and the ticks they are of."""
+    """Values emitted at a sink, or as rows, with their ticks."""
 
     values: list[Any]
     ticks: Sequence[int]
 
 
 class SignalMachine:
-    """Executor of the signals of a flow, or of one signal part of it.
+    """Executor of a flow's signals, or of one signal part.
 
     nodes:    the operators, by id, each after those that it reads.
     sources:  those of them whose values come from outside. outputs: those whose values are
@@ -162,7 +162,7 @@ class SignalMachine:
             self._notified.readers.pop(block, None)
 
     def _keep(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
-        """Record which values must outlast their run; return the parts of older ones among them.
+        """Record values that must outlive their run; return the parts of older ones among them.
 
         Lifts can be computed again of the values of what they read; what others remember cannot.
         """
@@ -184,7 +184,7 @@ class SignalMachine:
         return {self.arrangement.runs_in[n].part for n in older}
 
     def _record_starts(self, made: Sequence[ScheduledPart]) -> set[ScheduledPart]:
-        """Record which blocks start the new parts; return older parts that started none before."""
+        """Record the blocks that start new parts; return older parts that started none before."""
         changed: set[ScheduledPart] = set()
         for part in made:
             for block in part.triggers:
@@ -202,7 +202,7 @@ class SignalMachine:
         return changed
 
     def _stamp(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
-        """Record the blocks whose entry other parts test; return the parts that must be recompiled for it."""
+        """Record the blocks tested by other parts; return the parts to recompile for that."""
         asked: set[Block] = set()
         for node in nodes.values():
             if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
@@ -213,20 +213,20 @@ class SignalMachine:
         return {block.part for block in asked}
 
     def _prepare(self, node: int) -> None:
-        """Initialise the variables of an operator."""
+        """Initialise an operator's variables."""
         if node in self.kept:
             self.module.variables[value_name(node)] = NO_VALUE
         for cell in self.steps[node].cells():
             self.module.variables[cell_name(node, cell.name)] = cell.first()
 
     def _collect(self, node: int) -> None:
-        """Create the lists for values emitted at a node, and name them for generated code."""
+        """Create the lists of values emitted at a node, and name them for generated code."""
         values, ticks = self._leaving[node] = ([], [])
         self.module.variables[f"out_{node}"] = values.append
         self.module.variables[f"ticks_{node}"] = ticks.append
 
     def compile(self, parts: Sequence[ScheduledPart]) -> None:
-        """Compile parts as one unit of code, also those that were compiled before."""
+        """Compile or recompile parts as one unit of code."""
         if not parts:
             return
         source, constants = SourceCode(), self.module.constants()
@@ -245,13 +245,13 @@ class SignalMachine:
 
     @property
     def code(self) -> str:
-        """The generated source."""
+        """Generated source."""
         return self.module.code
 
     # -- values --------------------------------------------------------------------------------------
 
     def value_of(self, node: int) -> Any:
-        """The current value of an operator, `NO_VALUE` where it has none."""
+        """Current value of an operator; `NO_VALUE` if it has none."""
         if node in self.kept:
             return self.module.variables[value_name(node)]
         operator = self.nodes[node].operator
@@ -264,7 +264,7 @@ class SignalMachine:
         )
 
     def has_value(self, node: int) -> bool:
-        """Whether an operator has fired yet. Only of one whose value is kept."""
+        """Return whether an operator has fired yet. Only of one whose value is kept."""
         return self.module.variables[value_name(node)] is not NO_VALUE
 
     # -- ticks ---------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class SignalMachine:
             self.raise_explained(error, tick)
 
     def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
-        """Run added operators as if the older ones that they read had just fired.
+        """Run added operators as if the older ones they read had just fired.
 
         tick: a number that no tick has. Raises as `run` does, and then leaves nothing to be run.
         """
@@ -313,7 +313,7 @@ class SignalMachine:
             self.raise_explained(error, tick)
 
     def raise_explained(self, error: Exception, tick: int) -> NoReturn:
-        """Raise an error of generated code with the operator, its values and the tick."""
+        """Raise an error of generated code with its operator, values and tick."""
         raise_explained(explain_in_signals(error, self.nodes, self.module.purposes_of, tick), error)
 
     def _run_parts(self) -> None:
@@ -338,7 +338,7 @@ class SignalMachine:
             ran.extend(self._nodes_of[at])
 
     def _due(self) -> Iterator[int]:
-        """Iterate the numbers of the parts to run, as the tick finds them."""
+        """Iterate over the numbers of the parts to run, as they become due."""
         if self._queued:
             while self._queue:
                 yield heapq.heappop(self._queue)
@@ -347,7 +347,7 @@ class SignalMachine:
             yield from (at for at in range(len(self._parts)) if self._flags[at])
 
     def run_events(self, sources: Iterable[int], values: Iterable[Any], first: int) -> None:
-        """A tick per event: a source and its value. first: the number of the first tick."""
+        """Run one tick per event: a source and its value. first: the number of the first tick."""
         tick = first - 1
         variables = self.module.variables
         events = zip(map(self._sources.__getitem__, sources), values, strict=False)
@@ -387,7 +387,7 @@ class SignalMachine:
 
     @property
     def activations(self) -> dict[int, int]:
-        """Per operator, its number of activations; 0 if not counted."""
+        """Number of activations per operator; 0 if not counted."""
         counted = dict(self.counted)
         for count, nodes in zip(self._counters, self.counts or (), strict=True):
             for node in nodes:
@@ -397,7 +397,7 @@ class SignalMachine:
 
 
 class _Sources(dict[int, Callable[[Any], None]]):
-    """The function of each source. Of one that nothing reads, one that does nothing."""
+    """Functions of the sources. Of one that nothing reads, one that does nothing."""
 
     def __missing__(self, node: int) -> Callable[[Any], None]:
         return _nothing_to_do

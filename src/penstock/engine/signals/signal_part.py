@@ -1,4 +1,4 @@
-"""Signal parts: conversion of rows to values of signals and back."""
+"""Signal parts: conversion between rows and signal values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class ValueCheck:
-    """Check of the values of one signal, converting them where its type allows.
+    """Validation of one signal's values, with conversion to its type.
 
     exact: the class whose instances are taken as they are; `object` where all are.
 
@@ -63,7 +63,7 @@ class ValueCheck:
 
 
 def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
-    """The function from a signal's values to rows: of one value, or of the columns of its row class."""
+    """Function from a signal's values to rows: one value, or the columns of its row class."""
     if not source.schema.scalar:
         return from_user(source.schema, what=f"signal {source.name!r}")
     check = ValueCheck(source)
@@ -78,7 +78,7 @@ class TickContext:
 
 
 class SignalPart:
-    """A running signal part, as the function of a part: rows of its inputs to rows of its outputs.
+    """A running signal part, callable as a part: rows of its inputs to rows of its outputs.
 
     left: what left in the last tick in which it ran.
     """
@@ -98,7 +98,7 @@ class SignalPart:
         self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
 
     def keep_in(self, state: Mapping[str, SlotMapping]) -> None:
-        """Restore the state from the slots, and write each tick's changes there."""
+        """Restore the state from slots, and write each tick's changes to them."""
         self._durable = Durable(self.machine, state)
 
     def save_all(self) -> None:
@@ -126,7 +126,7 @@ class SignalPart:
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
 
     def _refuse_missed(self, rows: int, entered: Sequence[int]) -> None:
-        """Raise `BadInput` if an operator would miss all rows of the tick but the last."""
+        """Raise `BadInput` if an operator would miss all but the last of the tick's rows."""
         for source in entered:
             latest, reader = self.machine.nodes[source], self._reader_of_every_value(source)
             if reader is not None:
@@ -143,7 +143,7 @@ class SignalPart:
                 )
 
     def _reader_of_every_value(self, source: int) -> Node | None:
-        """An operator that nobody has allowed to miss rows of a source, as the graph now is."""
+        """Operator of the current graph that may not miss a source's rows, if any."""
         operator = self.machine.nodes[source].operator
         if not isinstance(operator, LastRow) or operator.nondet:
             return None
@@ -155,7 +155,7 @@ class SignalPart:
 
 
 def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | None:
-    """The first operator that would fire, or answer, otherwise had a source fired more often."""
+    """First operator whose output would differ if a source fired more often."""
     fires = {source}
     for number in sorted(nodes):
         node = nodes[number]
@@ -172,7 +172,7 @@ def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | Non
 
 
 def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
-    """The signal sources that take the rows of a node, with the function from row to value of each."""
+    """Signal sources fed by a node's rows, with each one's function from row to value."""
     operator = graph.nodes[node].operator
     if isinstance(operator, SignalOperator):
         rows = isinstance(operator, SignalSource) and not operator.schema.scalar
@@ -187,14 +187,14 @@ def _only(row: tuple[Any, ...]) -> Any:
 
 
 def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
-    """The function from values to rows. Values of a stream are fitted to its row type."""
+    """Function from values to rows. Values of a stream are fitted to its row type."""
     if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
         return from_user(node.schema, what=f"a row made by {node.name!r}")
     return lambda values: [(value,) for value in values]
 
 
 def signal_part_of(graph: FlowGraph, part: Part, context: TickContext, **options: Any) -> SignalPart:
-    """A signal part with its machine. Signals of other signal parts are sources of it."""
+    """Create a signal part with its machine. Signals of other signal parts are sources of it."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]

@@ -1,4 +1,4 @@
-"""Steps of signal operators: the lines that each adds to a function, and its state."""
+"""Steps of signal operators: the lines each adds to a function, and its state."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def as_it_is(value: Any) -> Any:
-    """Of a value that is plain data."""
+    """Identity, for values that are plain data."""
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A variable that keeps its value from tick to tick.
+    """Variable that keeps its value between ticks.
 
     first:  makes the value that it has before anything fired.
     freeze: from the value to plain data that nobody alters, to be stored. thaw: and back.
@@ -44,29 +44,29 @@ class Outcome:
 
 
 class SignalWriter(Protocol):
-    """The writer of a function, as a step sees it. code: takes lines."""
+    """Interface of a function's writer for steps. code: takes lines."""
 
     @property
     def code(self) -> SourceCode: ...
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for a value that has no source."""
+        """Name of a constant without a source literal."""
         ...
 
     def fresh(self, name: str) -> str:
-        """A variable of this run that is used nowhere else in the function."""
+        """New local variable, unique in the function."""
         ...
 
     def cell(self, node: Node, name: str) -> str:
-        """The variable of a piece of an operator's state."""
+        """Variable with a piece of an operator's state."""
         ...
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Source of whether an input has a value; None if it is certain."""
+        """Test for a value of an input; None if it certainly has one."""
         ...
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Source of whether an input fired in this tick; None if it is certain.
+        """Test for an input's firing in this tick; None if it certainly fired.
 
         For operators that `tell_inputs_apart`.
         """
@@ -88,11 +88,11 @@ class SignalStep:
         self.node = node
 
     def cells(self) -> tuple[Cell, ...]:
-        """The state of the operator. In generated code `writer.cell(node, name)` is the variable."""
+        """State of the operator. In generated code `writer.cell(node, name)` is the variable."""
         return ()
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:
-        """Write the code to run when the operator is activated; None if no value comes of it.
+        """Write the code to run when the operator is activated; None if it produces no value.
 
         inputs: names of the current values, by port.
         """
@@ -101,5 +101,5 @@ class SignalStep:
 
 @singledispatch
 def signal_step(operator: Operator, node: Node) -> SignalStep:
-    """The step of an operator on signals; each class registers one."""
+    """Create the step of an operator on signals; each class registers one."""
     raise NotImplementedError(f"signals have no step for {type(operator).__name__}")

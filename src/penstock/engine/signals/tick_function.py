@@ -1,4 +1,4 @@
-"""Function that runs a part in one tick."""
+"""Function that runs a part for one tick."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notifications:
-    """Parts to notify of entered blocks.
+    """Parts to notify when blocks are entered.
 
     readers: per block, the parts to be run when it is entered. late: blocks that may get further
     readers while the machine runs, whose numbers stand in a list. stamped: blocks of which
@@ -29,7 +29,7 @@ class Notifications:
 
 
 class TickFunction(PartWriter):
-    """`part_<number>`, of one argument for a source, of none else."""
+    """Function `part_<number>`, with one argument for a source and none otherwise."""
 
     notified: Notifications
 
@@ -101,10 +101,10 @@ class TickFunction(PartWriter):
 
 
 def function_name(part: int) -> str:
-    """The name of a part's function."""
+    """Name of a part's function."""
     return f"part_{part}"
 
 
 def late_name(block: Block) -> str:
-    """Name of the list of parts that were added to a block's readers while running."""
+    """Name of the list of parts added to a block's readers at run time."""
     return f"late_{block.name}"

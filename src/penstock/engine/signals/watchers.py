@@ -1,4 +1,4 @@
-"""Subscriptions to signals while an engine runs, with the operators they add and remove."""
+"""Subscriptions to signals of a running engine, with the operators they add and remove."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDINGS = 1_000_000_000
 
 
 class Subscription:
-    """A callback subscribed to a signal. active: until it is retracted by `engine.unsubscribe`."""
+    """A callback subscribed to a signal. active: until removed by `engine.unsubscribe`."""
 
     def __init__(self, node: Node, callback: Callback) -> None:
         self.node = node
@@ -39,7 +39,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions of an engine, and the operators that exist only for them."""
+    """Subscriptions of an engine, and the operators that exist only for them."""
 
     def __init__(self, flow: Flow, machine: SignalMachine) -> None:
         self._flow = flow
@@ -54,7 +54,7 @@ class Subscriptions:
         return bool(self._active)
 
     def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> Subscription:
-        """Subscribe `callback` to `signal`: of its current value now, if it has one, and of each new one.
+        """Subscribe `callback` to the current value of `signal`, if any, and to each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
 
@@ -84,7 +84,7 @@ class Subscriptions:
         return subscription
 
     def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
-        """Operators that a signal needs and the machine lacks, inputs first."""
+        """Operators needed for a signal that the machine lacks, inputs first."""
         if signal.flow is not self._flow:
             raise BadInput(
                 f"the signal is of flow {signal.flow.name!r}, and the engine runs {self._flow.name!r}",
@@ -114,7 +114,7 @@ class Subscriptions:
         )
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription, and the operators that only it needed. Twice is once."""
+        """Remove a subscription and the operators that only it needed. Twice is once."""
         if not subscription.active:
             return
         subscription.active = False

@@ -1,4 +1,4 @@
-"""Accumulators: state of each aggregate function in a group's list, and code to update and read it.
+"""Accumulators: state of each aggregate function in a group's list, with code to update and read it.
 
 A group is one list: [rows, last answer, fields...]. An accumulator owns some
 fields in a row, starting at `at`.
@@ -41,7 +41,7 @@ WHOLE_NUMBER = DecimalType(38, 0)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a group's list: source of its first value, and how it is thawed."""
+    """Field of a group's list: source of its initial value, and its thaw."""
 
     initial: str
     thaw: Thaw = as_it_is
@@ -78,7 +78,7 @@ class Accumulator:
         self.append = append
 
     def fields(self) -> tuple[Field, ...]:
-        """The fields that it needs."""
+        """Fields in the group's list."""
         raise NotImplementedError
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
@@ -86,18 +86,18 @@ class Accumulator:
         raise NotImplementedError
 
     def settle(self, to: Target) -> None:
-        """Write the code to run once per tick with a touched group, after all updates."""
+        """Write the code to run once per tick for a touched group, after all updates."""
 
     def result(self, to: Target) -> str:
-        """Source of the answer, for a group that has rows."""
+        """Source of the result, for a non-empty group."""
         raise NotImplementedError
 
     def parts(self) -> tuple[SchemaField, ...] | None:
-        """The columns in which its fields travel from a partial aggregate; None if they cannot."""
+        """Columns that carry the fields of a partial aggregate; None if they cannot be sent."""
         return None
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
-        """Write code that merges the fields of another group, given as sources, into those of `to`.
+        """Write code that merges another group's fields, given as sources, into those of `to`.
 
         Only of groups whose rows are never retracted.
         """
@@ -116,7 +116,7 @@ def _factor(source: str | None) -> str:
 
 
 class CountRows(Accumulator):
-    """count() of rows: the group counts them anyway, in its first field."""
+    """Accumulator of count() over rows, which reads the group's own count."""
 
     def fields(self) -> tuple[Field, ...]:
         return ()
@@ -152,7 +152,7 @@ class CountValues(Accumulator):
 
 
 class Totals(Accumulator):
-    """Base of sum and mean: [total] or, where values may be null, [total, values that are not]."""
+    """Base of sum and mean: [total], or [total, number of non-null values]."""
 
     def total_fields(self) -> tuple[Field, ...]:
         return (Field("0"),)
@@ -208,7 +208,7 @@ class IntMean(Totals):
 
 
 class FloatTotals(Totals):
-    """[numerator, denominator, nan, +inf, -inf]: exact, so that what is taken out leaves nothing behind."""
+    """Exact float totals: [numerator, denominator, nan, +inf, -inf], so that removal leaves no error."""
 
     def total_fields(self) -> tuple[Field, ...]:
         return (Field("0"), Field("1"), Field("0"), Field("0"), Field("0"))
@@ -235,7 +235,7 @@ class FloatMean(FloatTotals):
 
 
 class DecimalTotals(Totals):
-    """The total as an integer of the last decimal place."""
+    """Decimal totals as integers in units of the last digit."""
 
     def __init__(self, types: tuple[Typed, ...], append: bool, out: DataType) -> None:
         super().__init__(types, append)
@@ -260,7 +260,7 @@ class DecimalMean(DecimalTotals):
 
 
 class BestOnly(Accumulator):
-    """The extreme value of rows that are never retracted: one field."""
+    """Extreme of values that are never retracted: one field."""
 
     merges = True
 
@@ -293,7 +293,7 @@ class BestOnly(Accumulator):
 
 
 class Extreme(Accumulator):
-    """[present values in order, copies per value, values of this tick]; the answer stands at one end."""
+    """Extreme with retractions: [sorted present values, copies per value, values of this tick]."""
 
     merges = True
 
@@ -327,7 +327,7 @@ class Extreme(Accumulator):
 
 
 class ExtremeBy(Extreme):
-    """first and last: the extreme pair (by, value); its value is the answer."""
+    """Accumulator of first and last: the value of the extreme pair (by, value)."""
 
     def key(self, to: Target) -> str:
         value, by = self.types
@@ -343,7 +343,7 @@ class ExtremeBy(Extreme):
 
 
 class DistinctValues(Accumulator):
-    """[copies per value, number of present values]."""
+    """Distinct count: [copies per value, number of present values]."""
 
     merges = True
 
@@ -362,7 +362,7 @@ class DistinctValues(Accumulator):
 
 
 class Collected(Accumulator):
-    """Copies per value; the answer is made anew when its group changed."""
+    """Collected values: copies per value; the result is rebuilt when the group changes."""
 
     merges = True
 
@@ -383,7 +383,7 @@ class Collected(Accumulator):
 
 
 def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> Accumulator:
-    """The accumulator of an aggregate function over rows of `schema`."""
+    """Create the accumulator of an aggregate function over rows of `schema`."""
     types = tuple(check(expr, schema) for expr in aggregation.arguments())
     match aggregation:
         case Count():
@@ -412,7 +412,7 @@ def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> A
 
 
 def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
-    """Whether rows with a null argument are skipped, per argument."""
+    """Return whether rows with a null argument are skipped, per argument."""
     if isinstance(aggregation, First | Last):
         return (False, True)
     return (True,) * len(aggregation.arguments())
@@ -421,7 +421,7 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
 def parts_of(
     aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
 ) -> list[SchemaField] | None:
-    """The columns of all parts of a group's aggregates, numbered; None if one has none."""
+    """Columns of all parts of a group's aggregates, numbered; None if any cannot be sent."""
     found: list[SchemaField] = []
     for number, aggregation in enumerate(aggregations):
         parts = accumulator_for(aggregation, schema, appends).parts()

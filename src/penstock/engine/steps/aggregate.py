@@ -1,4 +1,4 @@
-"""Aggregate: one list per group; per tick a changed group sends its old answer back and a new one out."""
+"""Aggregate: one list per group; each tick retracts a changed group's old result and emits the new one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AggregateStep(Step):
-    """Slot: key -> [rows, last answer, fields of the accumulators].
+    """Step of aggregate. Slot: key -> [rows, last answer, fields of the accumulators].
 
     `touched` holds the groups of this tick, so that each answers once, in the
     order in which they were first touched.
@@ -60,7 +60,7 @@ class AggregateStep(Step):
         self.fold(group, row)
 
     def _consume_ungrouped(self, row: Row) -> None:
-        """Write the code for an aggregate without keys, whose group is looked up on a tick's first row."""
+        """Write the code for an aggregate without keys, whose group is looked up once per tick."""
         writer, code = self.writer, self.code
         group = writer.named("group", self.node.id)
         with code.block(f"if {group} is None:"):
@@ -109,12 +109,12 @@ class AggregateStep(Step):
 
 
 def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
-    """The keys of an aggregate, without their names."""
+    """Key expressions of an aggregate, without their names."""
     return tuple(expr for _, expr in operator.keys)
 
 
 def group_of(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
-    """The group of an aggregate over the rows that its node reads."""
+    """Create the group writer of an aggregate over its node's input rows."""
     aggregations = [aggregation for _, aggregation in operator.aggregations]
     appends = writer.is_append(node.inputs[0])
     return Group(writer, writer.input_schema(node, 0), aggregations, appends=appends)

@@ -1,4 +1,4 @@
-"""Distinct: a row leaves when its first copy comes and is retracted with its last."""
+"""Distinct: a row is emitted with its first copy and retracted with its last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AppendDistinctStep(Step):
-    """Distinct over an append stream: the first copy is the answer at once.
+    """Distinct over an append stream, which emits the first copy at once.
 
     of_a_tick: what was there is forgotten when the tick ends.
     """
@@ -51,7 +51,7 @@ class AppendDistinctStep(Step):
 
 
 class TableDistinctStep(Step):
-    """Distinct over a table: copies are counted, and a crossing of 0 in a tick is emitted."""
+    """Distinct over a table, which counts copies and emits crossings of 0 per tick."""
 
     keeps_state = True
     consolidates = True
@@ -93,7 +93,7 @@ def _distinct(operator: Distinct | Unique, node: Node, writer: StepWriter) -> St
 
 
 def distinct_step(node: Node, writer: StepWriter) -> Step:
-    """The step of distinct: the cheaper one for an append stream."""
+    """Choose the step of distinct; append streams have a cheaper one."""
     if writer.is_append(node.inputs[0]):
         return AppendDistinctStep(node, writer)
     return TableDistinctStep(node, writer)

@@ -1,4 +1,4 @@
-"""Steps of watermarks: rows on time and late ones, progress of event time, minimum of several."""
+"""Steps of watermarks: rows on time and late rows, progress of event time, minimum of several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WatermarkWriter:
-    """Writer of code that advances the watermark with the times of rows.
+    """Writer of code that advances the watermark with row times.
 
     Slot: () -> (greatest time, watermark, number of late rows).
     """
@@ -51,7 +51,7 @@ class WatermarkWriter:
         self._code.line(f"{slot}[()] = ({self.top}, {self.mark}, {self.count})")
 
     def unusable(self, time: str) -> str | None:
-        """Source of whether a row lacks a valid time; None if every row has one."""
+        """Test for a row without a valid time; None if every row has one."""
         tests: list[str] = []
         if self._field.nullable:
             tests.append(f"{time} is None")
@@ -66,7 +66,7 @@ class WatermarkWriter:
             self._code.line(f"{self.mark} = {self.mark_source(time)}")
 
     def mark_source(self, time: str) -> str:
-        """Source of the watermark for a greatest time."""
+        """Source of the watermark for a maximum time."""
         passed, every = f"{time} - {self._clock.lateness!r}", self._clock.every
         if self._field.type != TIMESTAMP and every is None:
             return passed
@@ -77,7 +77,7 @@ class WatermarkWriter:
 
 @step_of(OnTime, LateRows)
 class PunctualityStep(Step):
-    """Filter of rows on time, or of late ones."""
+    """Filter for rows on time, or for late ones."""
 
     operator: OnTime | LateRows
 
@@ -119,7 +119,7 @@ class PunctualityStep(Step):
 
 @step_of(Watermark)
 class WatermarkStep(Step):
-    """Watermark of a tick's greatest time. Slots: the clock, and () -> True once the input ended."""
+    """Watermark of a tick's maximum time. Slots: the clock, and () -> True once the input ended."""
 
     operator: Watermark
     takes_rows = False
@@ -165,7 +165,7 @@ class WatermarkStep(Step):
 
 @step_of(LeastWatermark)
 class LeastWatermarkStep(Step):
-    """Slot: () -> {number of an input: its watermark, moved; -1: what was told last}.
+    """Minimum of several watermarks. Slot: () -> {input number: its watermark, moved; -1: last emitted}.
 
     A bounded input is whole from its first tick on, so it holds nothing back.
     """

@@ -1,4 +1,4 @@
-"""Steps of folds with users' functions, over all rows or per key, for the whole run or per tick."""
+"""Steps of folds with user functions, over all rows or per key, for the whole run or per tick."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OF_ANOTHER_TYPE = (
 
 
 class Folding(Step):
-    """Base of the folds: calling the function, and turning what it gives into rows.
+    """Base of folds: calls to the function, and conversion of its results to rows.
 
     State is the rows last sent, and what is accumulated is made of them again: so it
     is plain data whatever class users see it as, and a function may alter its own.
@@ -56,20 +56,20 @@ class Folding(Step):
         self.first = self.missing if isinstance(operator, Reduce | ReduceKeyed) else self.start(operator.init)
 
     def assign_old(self, old: str, slot: str, key: str) -> None:
-        """Assign the inside row that was last emitted, or None."""
+        """Assign the last emitted inside row, or None."""
         self.code.line(f"{old} = {self.get(slot)}({key})")
         if holds_any(self.accumulated):
             with self.code.block(f"if {old} is not None:"):
                 self.code.line(f"{old} = {old}.value")
 
     def kept(self, row: str) -> str:
-        """Source of the stored form of an inside row."""
+        """Source of an inside row's stored form."""
         if holds_any(self.accumulated):
             return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
         return row
 
     def next(self, accumulated: str, row: Row) -> str:
-        """Source of the next accumulated value, given a row."""
+        """Source of the next accumulated value for a row."""
         item = item_of_row(self.writer, self.node, self.item, row)
         call = f"{self.function}({accumulated}, {item})"
         return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
@@ -81,7 +81,7 @@ class Folding(Step):
         )
 
     def assign_inside(self, name: str, accumulated: str) -> None:
-        """Assign the inside row of the accumulated value to `name`."""
+        """Assign the accumulated value's inside row to `name`."""
         self.code.line(f"({name},) = {self.checked}([{accumulated}])")
 
     def start(self, init: object) -> str:
@@ -102,7 +102,7 @@ class Folding(Step):
 
 
 class WholeFold(Folding):
-    """One value of all rows. Slot: () -> the row last sent."""
+    """Fold of all rows to one value. Slot: () -> the row last sent."""
 
     consolidates = True
 
@@ -144,7 +144,7 @@ class WholeFold(Folding):
 
 
 class WholeTickFold(Folding):
-    """One value of the tick's rows, in every tick: no state."""
+    """Fold of each tick's rows to one value, without state."""
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer, node.schema)
@@ -164,7 +164,7 @@ class WholeTickFold(Folding):
 
 
 class KeyedFold(Folding):
-    """A value per key. Slot: key -> the accumulated row last sent.
+    """Fold per key. Slot: key -> the accumulated row last sent.
 
     `touched` holds what the keys of this tick have accumulated, in the order in which they came.
     """
@@ -185,7 +185,7 @@ class KeyedFold(Folding):
         self.code.line(f"{self.touched} = {{}}")
 
     def assign_before(self, value: str, key: str) -> None:
-        """Assign the accumulated value of a key as it was before this tick."""
+        """Assign a key's accumulated value from before this tick."""
         code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {old} is None:"):
@@ -225,7 +225,7 @@ class KeyedFold(Folding):
 
 
 class KeyedTickFold(KeyedFold):
-    """A value per key of the tick's rows alone: no state."""
+    """Fold per key of each tick's rows, without state."""
 
     def slots(self) -> tuple[Slot, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""Code over a group's list, `[rows, last answer, fields...]`: update by rows, and reading of answers."""
+"""Code over a group's list, `[rows, last answer, fields...]`: updates by rows, and reading of results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 
 
 class Group:
-    """Writer of the code for the list of one group, for aggregates over rows of `schema`.
+    """Writer of code for one group's list, for aggregates over rows of `schema`.
 
     appends: no row is ever retracted.
     """
@@ -44,7 +44,7 @@ class Group:
 
     @property
     def thaw(self) -> Thaw:
-        """Makes the mutable form of a stored list, field by field."""
+        """Thaw a stored list field by field."""
         thaws: list[Thaw] = [as_it_is, as_it_is]
         for _, accumulator, _ in self._parts:
             thaws.extend(field.thaw for field in accumulator.fields())
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def empty(self) -> str:
-        """Source of the list of a group without rows."""
+        """Source of the list of an empty group."""
         fields = [f.initial for _, accumulator, _ in self._parts for f in accumulator.fields()]
         return f"[0, None, {', '.join(fields)}]" if fields else "[0, None]"
 
@@ -88,7 +88,7 @@ class Group:
             accumulator.update(to, tuple(values), row.weight)
 
     def merge(self, group: str, columns: Sequence[str]) -> None:
-        """Write code that merges the list with the parts `columns` into the one in the variable `group`."""
+        """Write code that merges a list's parts `columns` into the list in the variable `group`."""
         self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
         for _, accumulator, at in self._parts:
             first = at - FIRST_FIELD + 1
@@ -96,27 +96,27 @@ class Group:
             accumulator.merge(Target(self._writer, group, at), parts)
 
     def write_merge(self, code: SourceCode, group: str, other: str) -> None:
-        """Write code into `code` that merges one list into another of the same form."""
+        """Write code into `code` that merges two lists of the same form."""
         code.line(f"{group}[{ROWS}] += {other}[{ROWS}]")
         for _, accumulator, at in self._parts:
             fields = items_of(other, at + len(accumulator.fields()))[at:]
             accumulator.merge(Target(self._writer, group, at, code), fields)
 
     def part_columns(self, group: str) -> tuple[str, ...]:
-        """Sources of the parts of a list, as `merge` takes them."""
+        """Sources of a list's parts, as taken by `merge`."""
         count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
         return (f"{group}[{ROWS}]", *items_of(group, FIRST_FIELD + count)[FIRST_FIELD:])
 
     def settle(self, group: str) -> None:
-        """Write the code for a touched list before its answer is read."""
+        """Write the code for a touched list before its result is read."""
         for _, accumulator, at in self._parts:
             accumulator.settle(Target(self._writer, group, at))
 
     def results(self, group: str) -> list[str]:
-        """Sources of the aggregates of a group that has rows."""
+        """Sources of the aggregates of a non-empty group."""
         return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
-        """Each accumulator with the index of its first field."""
+        """Accumulators with the index of their first field."""
         for _, accumulator, at in self._parts:
             yield accumulator, at

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @step_of(Scan)
 class ScanStep(Step):
-    """Slot: key -> the inside row of what it carries, or () where it has ended.
+    """Step of scan. Slot: key -> the inside row of the carried value, or () after its end.
 
     Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
     """
@@ -111,7 +111,7 @@ def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callabl
 
 @step_of(Enumerate)
 class EnumerateStep(Step):
-    """Slot: key -> how many rows have come."""
+    """Step of enumerate. Slot: key -> number of rows so far."""
 
     operator: Enumerate
     keeps_state = True
@@ -159,7 +159,7 @@ class EnumerateStep(Step):
 
 @step_of(State)
 class StateStep(Step):
-    """Slot: key -> the merge so far; not there while it is the bottom."""
+    """Step of state. Slot: key -> the merge so far; absent while it is the bottom."""
 
     operator: State
     keeps_state = True
@@ -189,7 +189,7 @@ class StateStep(Step):
 
 @step_of(AtLeast)
 class AtLeastStep(Step):
-    """Slot: key -> 1 where its value has reached the threshold."""
+    """Step of at_least. Slot: key -> 1 once its value has reached the threshold."""
 
     operator: AtLeast
     keeps_state = True

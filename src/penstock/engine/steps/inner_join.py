@@ -1,4 +1,4 @@
-"""Step of the inner join: changes of one side are matched with the rows of the other.
+"""Step of the inner join: changes on one side are matched with the rows of the other.
 
 With L, R before a batch of changes l, r the answer changes by
     l x R  +  L x r  +  l x r.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class InnerJoinStep(Step):
-    """Per side a slot: key -> list of rows where the side is append, else key -> {row: weight}.
+    """Step of the inner join. Slot per side: key -> list of rows if append-only, else key -> {row: weight}.
 
     A side of lifetime TICK has a slot of one tick. Beside it, a table comes whole
     before the tick's rows are matched with it: they answer what holds in the end.
@@ -71,7 +71,7 @@ class InnerJoinStep(Step):
                     self.consume(port, row)
 
     def _look_up(self) -> None:
-        """Write: the table's changes are added, then the tick's rows are matched."""
+        """Write code that first adds the table's changes, then matches the tick's rows."""
         of_a_tick = self.of_a_tick.index(True)
         table = 1 - of_a_tick
         with self.writer.each_row(self.node, table) as row, self.rows.key_of(table, row) as key:

@@ -1,4 +1,4 @@
-"""Code shared by all joins: keys, pairs, the residual condition, and the order of the sides."""
+"""Code common to all joins: keys, pairs, the residual condition, and the order of the sides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JoinedRows:
 
     @contextmanager
     def key_of(self, port: int, row: Row) -> Generator[str]:
-        """Open a block that runs if no part of the row's key is null, with the variable of the key."""
+        """Open a block that runs if no part of the row's key is null, with the key's variable."""
         exprs = self.keys[port]
         key = self.writer.fresh("key")
         nullable = self.writer.assign_key(key, exprs, self.schemas[port], row.columns)
@@ -47,16 +47,16 @@ class JoinedRows:
             yield key
 
     def null_left_key(self, row: Row) -> str | None:
-        """Source of whether a part of a left row's key is null; None if none can be."""
+        """Test for a null part in a left row's key; None if none can be null."""
         return self.writer.null_key_test(self.operator.left_keys, self.node, 0, row.columns)
 
     def pair(self, port: int, own: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns of a pair, left ones first: `own` are of the input `port`."""
+        """Columns of a pair, left ones first; `own` are those of the input `port`."""
         return own + other if port == 0 else other + own
 
     @contextmanager
     def where_residual(self, pair: tuple[str, ...]) -> Generator[None]:
-        """Open a block that runs where the residual condition is true of the pair."""
+        """Open a block that runs if the residual condition holds for the pair."""
         if self.operator.residual is None:
             yield
             return
@@ -65,18 +65,18 @@ class JoinedRows:
             yield
 
     def output(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """The output columns of a pair: all of the left, the kept ones of the right."""
+        """Output columns of a pair: all of the left, the kept ones of the right."""
         width = len(self.schemas[0].fields)
         return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)
 
     def unmatched(self, row: Row) -> Row:
-        """Output columns of a left row without a match, with nulls for the right columns."""
+        """Output columns of an unmatched left row, with nulls for the right columns."""
         nulls = ("None",) * len(self.operator.kept_right)
         return replace(row, columns=row.columns + nulls, whole=None)
 
 
 class RightFirstStep(Step):
-    """Step whose result depends on absence: it applies the right side first and the left side last.
+    """Step that depends on absence, so it applies the right side first and the left side last.
 
     Where what follows could notice a left row that goes in this tick, such rows go even before
     (see `penstock.engine.retraction_order`). What is done to each side is the subclass's.
@@ -107,16 +107,16 @@ class RightFirstStep(Step):
         self.apply_left(Only.COMES if split else Only.ALL)
 
     def apply_right(self, before: str) -> None:
-        """Write the change of the right side.
+        """Write the right side's changes.
 
         The dict `before` receives the earlier state of each touched key or row.
         """
         raise NotImplementedError
 
     def emit_crossings(self, before: str) -> None:
-        """Write the answers for left rows of earlier ticks whose match has changed."""
+        """Write the output for earlier left rows whose match has changed."""
         raise NotImplementedError
 
     def apply_left(self, only: Only) -> None:
-        """Write the change of the left side against the right side as it is."""
+        """Write the left side's changes against the current right side."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Steps of lattice folds: merged once per tick or, in a cycle, emitted at each growth."""
+"""Steps of lattice folds: merged once per tick or, in a cycle, emitted on every growth."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LatticeStep(Step):
         return key
 
     def value_of(self, call: str) -> str:
-        """Source of the result of a lattice call, checked against the column's type."""
+        """Source of a lattice call's result, checked against the column's type."""
         value = write_received(self.writer, self.merged, call, self.checked).columns[0]
         (field,) = self.merged.fields
         source = key_of(field.type, field.nullable, value)
@@ -58,7 +58,7 @@ class LatticeStep(Step):
 
 @step_of(LatticeFold)
 class LatticeFoldStep(LatticeStep):
-    """Fold that gathers a tick's items per key in `touched`, and merges them at once."""
+    """Fold that gathers a tick's items per key in `touched` and merges them together."""
 
     consolidates = True
 

@@ -1,4 +1,4 @@
-"""Steps of joins that count the matches of each left row: left, and semi or anti with a residual.
+"""Steps of joins that count each left row's matches: left, and semi or anti with a residual.
 
 Slots: left, key -> {row: [copies, matches]}; right, key -> {row: weight}.
 `matches` is the weight of the right rows for which the residual is true.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
-    """The mutable form of {row: [copies, matches]}."""
+    """Thaw of {row: [copies, matches]}."""
     return {row: list(entry) for row, entry in rows.items()}
 
 
@@ -77,7 +77,7 @@ class MatchedJoinStep(RightFirstStep):
                 self._emit_unmatched_or_matched(row, matched=False)
 
     def _emit_unmatched_or_matched(self, row: Row, *, matched: bool) -> None:
-        """A stored left row began (or ceased) to have a partner."""
+        """Emit the change of a stored left row that has gained its first match or lost its last."""
         arrives = matched if self.how is How.SEMI else not matched
         if arrives:
             self.writer.emit_copies(self.node.id, self._answer(row))

@@ -1,4 +1,4 @@
-"""Steps of partial operators: partial answers of a chunk of a tick, and their merge."""
+"""Steps of partial operators: partial results of a chunk of a tick, and their merge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @step_of(PartialAggregate)
 class PartialAggregateStep(Step):
-    """`touched`: the list of each group of this tick, which is forgotten at its end."""
+    """Partial aggregate. `touched`: each group's list for this tick, dropped at its end."""
 
     operator: PartialAggregate
     keeps_state = True
@@ -60,7 +60,7 @@ class PartialAggregateStep(Step):
 
 
 class MergedAggregateStep(AggregateStep):
-    """Aggregate over partial groups, each of a chunk of the rows."""
+    """Aggregate over partial groups, each covering a chunk of the rows."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedAggregate) -> None:
         aggregations = [aggregation for _, aggregation in operator.of.aggregations]
@@ -73,7 +73,7 @@ class MergedAggregateStep(AggregateStep):
 
 
 class PartialTopKStep(TopKStep):
-    """Top k of each group over a tick's rows alone."""
+    """Top-k of each group over a tick's rows only."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialTopK) -> None:
         super().__init__(node, writer)
@@ -84,7 +84,7 @@ class PartialTopKStep(TopKStep):
 
 
 class PartialWindowStep(GridStep):
-    """`sums`: (key, pane) -> the list of the group, forgotten when the tick ends."""
+    """Partial window. `sums`: (key, pane) -> the group's list, dropped at the end of the tick."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
@@ -114,7 +114,7 @@ class PartialWindowStep(GridStep):
 
 
 class MergedWindowStep(GridStep):
-    """Windows over partial groups, each of the rows of a pane."""
+    """Windows over partial groups, each covering the rows of a pane."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"

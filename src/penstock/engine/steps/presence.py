@@ -1,4 +1,4 @@
-"""Steps that test the presence of a key on the other side: semi join, anti join, difference.
+"""Steps that test a key's presence on the other side: semi join, anti join, difference.
 
 Nothing of the other side matters but how many rows it has per key. With L, R
 before this tick and R' after it, the change in the answer is
@@ -31,7 +31,7 @@ KeyOf = Callable[[int, Row], AbstractContextManager[str]]
 
 
 class PresenceStep(RightFirstStep):
-    """Slots: left, key -> {row: weight}; right, key -> number of rows.
+    """Step of these joins. Slots: left, key -> {row: weight}; right, key -> number of rows.
 
     present:      whether a key must be present (semi) or absent (anti, difference).
     nulls_absent: a left row whose key is null counts as absent, not as unequal to all.
@@ -114,7 +114,7 @@ class PresenceStep(RightFirstStep):
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
-        """Open a block for rows with a key; null keys are answered at once if they count as absent."""
+        """Open a block for rows with a key; emit rows with null keys at once if those count as absent."""
         nulls = None if self.null_keys is None else self.null_keys.null_left_key(row)
         if nulls is None:
             with self.key_of(0, row) as key:

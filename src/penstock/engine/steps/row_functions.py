@@ -1,4 +1,4 @@
-"""Steps that work row by row, on expressions or users' functions: filter, map, select, explode, union."""
+"""Row-by-row steps, on expressions or user functions: filter, map, select, explode, union."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FilterStep(Step):
 
 
 class OpaqueStep(Step):
-    """A user's function called on each row; its result is checked against the output's schema."""
+    """Step of a user function called on each row, its result checked against the output schema."""
 
     def __init__(self, node: Node, writer: StepWriter, function: Callable[..., object]) -> None:
         super().__init__(node, writer)
@@ -54,12 +54,12 @@ class OpaqueStep(Step):
         self._checked = writer.constant("rows", from_user(node.schema, what=what))
 
     def call(self, port: int, row: Row) -> str:
-        """Source of the call of the function on a row."""
+        """Source of the function call on a row."""
         return f"{self._function}({users_view(self.writer, self.writer.input_schema(self.node, port), row)})"
 
 
 class MapStep(OpaqueStep):
-    """One output row per input row.
+    """Step of map: one output row per input row.
 
     A result that is exactly a row passes; any other is converted or refused.
     """
@@ -177,7 +177,7 @@ class InspectStep(Step):
 
 @step_of(Partition)
 class PartitionStep(Step):
-    """Partition of rows by a tag, looked up among the ports' tags in the order of their numbers."""
+    """Step of partition: rows are routed by tag, looked up among the ports' tags in order."""
 
     operator: Partition
 

@@ -1,4 +1,4 @@
-"""Steps that depend on the order of rows: chain, zip, cross with a singleton."""
+"""Steps that depend on row order: chain, zip, cross with a singleton."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @step_of(Chain)
 class ChainStep(Step):
-    """Chain of whole buffers, port by port."""
+    """Step of chain over whole buffers, port by port."""
 
     takes_rows = False
 
@@ -38,7 +38,7 @@ class ChainStep(Step):
 
 @step_of(ChainFirstN)
 class ChainFirstNStep(Step):
-    """`left` counts what a tick may still give, over all rounds where the last port is in a loop."""
+    """Step of chain_first_n. `left` counts the rows a tick may still emit, over all rounds of a loop."""
 
     takes_rows = False
     operator: ChainFirstN
@@ -64,7 +64,7 @@ class ChainFirstNStep(Step):
 
 @step_of(CrossSingleton)
 class CrossSingletonStep(Step):
-    """`single` is complete when rows come: its first row, if there is one, goes beside each."""
+    """Step of cross_singleton: appends the first row of `single`, complete by then, to each row."""
 
     takes_rows = False
     operator: CrossSingleton
@@ -92,7 +92,7 @@ class CrossSingletonStep(Step):
 
 @step_of(Zip)
 class ZipStep(Step):
-    """Slots: left and right, position -> row without partner; counts, side -> rows so far.
+    """Step of zip. Slots: left and right, position -> unpaired row; counts, side -> rows so far.
 
     Whoever comes second at a position takes the first away from there. The counts of a
     side of lifetime TICK begin in each tick with the pairs so far, which the other side's
@@ -146,7 +146,7 @@ class ZipStep(Step):
 
 @step_of(ZipLongest)
 class ZipLongestStep(Step):
-    """Both inputs are complete: they are gone through side by side."""
+    """Step of zip_longest over two complete inputs, side by side."""
 
     takes_rows = False
     operator: ZipLongest

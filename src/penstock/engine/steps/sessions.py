@@ -1,4 +1,4 @@
-"""Steps of session windows: per key, rows that follow each other closely; one row may merge two sessions."""
+"""Steps of session windows: per key, rows in close succession; one row may merge two sessions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def as_calendar(value: Any) -> Any:
-    """Thaw of the heap of buckets, which stands beside the next number."""
+    """Thaw of the heap of buckets, stored beside the next number."""
     return value if isinstance(value, int) else list(value)
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:
-    """Thaw of the sessions of a key."""
+    """Thaw of a key's sessions."""
 
     def thaw(sessions: Any) -> list[list[Any]]:
         return [[start, last, number, thaw_group(group)] for start, last, number, group in sessions]
@@ -33,7 +33,9 @@ def thaw_sessions(thaw_group: Thaw) -> Thaw:
 
 
 class SessionStep(WindowStep):
-    """Slots: sessions, key -> list of sessions; and their calendar (see `penstock.engine.session_runtime`).
+    """Step of session windows.
+
+    Slots: sessions, key -> list of sessions; and their calendar (see `penstock.engine.session_runtime`).
 
     `touched`: number -> key and session; `absorbed`: the sessions that became part of others.
     """

@@ -1,4 +1,4 @@
-"""Sort and top k.
+"""Steps of sort and top-k.
 
 Sort gathers a tick's rows with their sort keys. Top k keeps each group's rows in order, and compares per tick
 the first k before and after.
@@ -36,7 +36,7 @@ def comparable(writer: StepWriter, source: str, of: Typed | Field, *, descending
 
 @step_of(Sort)
 class SortStep(Step):
-    """No state: a bounded stream has all its rows in one tick, and a tick is sorted by itself."""
+    """Step of sort, without state: a bounded stream arrives in one tick, and each tick is sorted alone."""
 
     operator: Sort
     keeps_state = True
@@ -85,7 +85,9 @@ def thaw_group(group: Any) -> list[Any]:
 
 @step_of(TopK)
 class TopKStep(Step):
-    """Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} as last emitted].
+    """Step of top-k.
+
+    Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
 
     Where rows are never retracted, only those that can still be among the first are kept.
     """
@@ -107,7 +109,7 @@ class TopKStep(Step):
         self.code.line(f"{self.touched} = {{}}")
 
     def _order(self) -> str:
-        """Constant: the function from a row to what it is sorted by, the whole row last."""
+        """Constant with the function from a row to its sort key, which ends with the whole row."""
         schema = self.node.schema
         row = self.writer.fresh("row")
         columns = items_of(row, len(schema.fields))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ExpiryCalendar:
-    """Writer of code for a calendar of keys to drop when the watermark has passed their bucket of time.
+    """Writer of code for a calendar of keys to drop once the watermark has passed their time bucket.
 
     prefix: tells several of a node apart. width: of the buckets. type: of the times.
     after:  how far the watermark must have passed.
@@ -50,11 +50,11 @@ class ExpiryCalendar:
         self.slots = self._calendar.slots
 
     def bucket(self, time: str) -> str:
-        """Source of the number of the bucket that a time is in."""
+        """Source of the number of a time's bucket."""
         return f"{self._bucket}({time})"
 
     def note(self, bucket: str, key: str) -> None:
-        """Write code that schedules `key` to be dropped when the watermark has passed its bucket."""
+        """Write code that schedules `key` to be dropped once the watermark has passed its bucket."""
         self._calendar.note(f"{bucket} + 1", key)
 
     @contextmanager
@@ -70,7 +70,7 @@ class ExpiryCalendar:
 
 
 class ExpiringStep(Step):
-    """Base of the steps of one input and its watermark."""
+    """Base of steps with one input and its watermark."""
 
     keeps_state = True
 
@@ -96,7 +96,7 @@ class ExpiringStep(Step):
 
 
 class DistinctOnTimeStep(ExpiringStep):
-    """Slot: copies, row -> 1."""
+    """Step of distinct. Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: DistinctOnTime) -> None:
         super().__init__(node, writer, operator.time, operator.width)
@@ -119,7 +119,7 @@ class DistinctOnTimeStep(ExpiringStep):
 
 
 class FirstWithinStep(ExpiringStep):
-    """Slot: kept, key -> the times of the rows that left, in order."""
+    """Step of first_within. Slot: kept, key -> times of the emitted rows, in order."""
 
     operator: FirstWithin
 
@@ -155,7 +155,7 @@ class FirstWithinStep(ExpiringStep):
 
 @step_of(JoinOnTime)
 class JoinOnTimeStep(Step):
-    """Per side a slot: (key, bucket of time) -> rows. A row looks at the buckets that may hold partners."""
+    """Step of the join. Slot per side: (key, time bucket) -> rows."""
 
     operator: JoinOnTime
     keeps_state = True

@@ -1,4 +1,4 @@
-"""Steps: the part of a generated function that does one operator's work."""
+"""Steps: the part of a generated function that implements one operator."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Step:
         self.code = writer.code
 
     def slots(self) -> tuple[Slot, ...]:
-        """The state of the operator."""
+        """Slots of the operator's state."""
         return ()
 
     def begin(self) -> None:
-        """Write the code to run before all loops of the region; in a loop, of each of its rounds."""
+        """Write the code to run before all loops of the region or, in a loop, of each of its rounds."""
 
     def takes_where_made(self, port: int) -> bool:
-        """Whether rows of an input may be taken where they are made, before other inputs have come."""
+        """Return whether an input's rows may be consumed inline, before other inputs have arrived."""
         return self.takes_rows
 
     def consume(self, port: int, row: Row) -> None:
@@ -60,14 +60,14 @@ class Step:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write the code to run when all inputs are complete for the tick."""
+        """Write the code to run when all inputs of the tick are complete."""
 
     def emit(self, row: Row) -> None:
         """Write the code for one row of the output."""
         self.writer.emit(self.node.id, row)
 
     def emit_tuple(self, row: str, weight: str | None = None) -> None:
-        """Write the code for an output row that stands in the variable `row`, column by column."""
+        """Write the code for an output row in the variable `row`, column by column."""
         self.emit(Row(items_of(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:
@@ -77,31 +77,31 @@ class Step:
     # -- its state and inputs ----------------------------------------------------------------------
 
     def slot(self, what: str) -> str:
-        """The variable of a slot of the node."""
+        """Variable of a slot of the node."""
         return self.writer.slot(self.node.id, what)
 
     def get(self, what: str) -> str:
-        """The variable of a slot's `get`."""
+        """Variable of a slot's `get`."""
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:
-        """The writer of code over a slot of the node."""
+        """Writer of code over a slot of the node."""
         return MappingCode(self.writer, self.slot(what), self.get(what))
 
     def input_schema(self, port: int = 0) -> Schema:
-        """The row type of an input."""
+        """Row type of an input."""
         return self.writer.input_schema(self.node, port)
 
     # -- what a region writes of a step ------------------------------------------------------------
 
     def write_start(self) -> None:
-        """Write the code to run before the loops that may make the node's rows."""
+        """Write the code to run before the loops that may produce the node's rows."""
         if self.writer.has_buffer(self.node.id):
             self.code.line(f"{self.writer.buffer(self.node.id)} = []")
         self.begin()
 
     def write(self) -> None:
-        """Write the code of the node for its buffered inputs."""
+        """Write the node's code for its buffered inputs."""
         writer, node = self.writer, self.node.id
         with self.code.working_for(node):
             buffered = [edge for edge in writer.entries(node) if writer.reads_buffer(edge)]
@@ -112,14 +112,14 @@ class Step:
             self.finish()
 
     def consume_buffer(self, port: int) -> None:
-        """Write the code of the node for each row of a buffered input."""
+        """Write the node's code for each row of a buffered input."""
         with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
             self.consume(port, row)
 
 
 @singledispatch
 def step_for(operator: Operator, node: Node, writer: StepWriter) -> Step:
-    """The step of an operator; every operator class registers one."""
+    """Create the step of an operator; every operator class registers one."""
     raise NotImplementedError(f"the in-process engine has no step for {type(operator).__name__}")
 
 
@@ -127,7 +127,7 @@ S = TypeVar("S", bound=Step)
 
 
 def step_of(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
-    """Register a class as the step of these operators, made of the node and the writer alone."""
+    """Register a class as these operators' step, created from the node and the writer only."""
 
     def register(step: type[S]) -> type[S]:
         def made(operator: Operator, node: Node, writer: StepWriter) -> Step:

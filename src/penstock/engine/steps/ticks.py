@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @step_of(EveryTick)
 class EveryTickStep(Step):
-    """Slot, under the key (): the rows so far in their order; of a table {row: copies}."""
+    """Step of every_tick. Slot, under the key (): the rows so far in order; for a table, {row: copies}."""
 
     takes_rows = False
     keeps_state = True
@@ -67,7 +67,7 @@ class EveryTickStep(Step):
 
 @step_of(MultisetDelta)
 class MultisetDeltaStep(Step):
-    """Slot, under the key (): {row: copies} of the last tick.
+    """Step of multiset_delta. Slot, under the key (): {row: copies} of the last tick.
 
     `before` is what of it was not met yet in this tick, `now` counts this tick's rows.
     """
@@ -102,7 +102,7 @@ class MultisetDeltaStep(Step):
 
 @step_of(DeferSignal)
 class DeferSignalStep(Step):
-    """Slot, under the key (): the changes since the last signal, in their order."""
+    """Step of defer_signal. Slot, under the key (): the changes since the last signal, in order."""
 
     takes_rows = False
     keeps_state = True
@@ -143,7 +143,7 @@ class NullStep(Step):
 
 @step_of(Initialize)
 class InitializeStep(Step):
-    """Slot, under the key (): there once the first tick has been."""
+    """Step of initialize. Slot, under the key (): present after the first tick."""
 
     keeps_state = True
 

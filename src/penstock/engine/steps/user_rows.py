@@ -1,4 +1,4 @@
-"""Conversion of rows for users' functions and back, in generated code."""
+"""Conversion of rows to and from the form seen by user functions, in generated code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
-    """Source of a row as the user's functions see it."""
+    """Source of a row as user functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
         return row.columns[0]
@@ -58,7 +58,7 @@ def write_received(
 
 
 def holds_any(schema: Schema) -> bool:
-    """Whether a value in the row may be of any type."""
+    """Return whether any column of the row may hold values of any type."""
     return any(_may_be_any(field.type) for field in schema.fields)
 
 
@@ -77,12 +77,12 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
 
 
 def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
-    """Source of the item of a row for a lattice: the value of `item`, with one zero and one NaN."""
+    """Source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
     return item_of_row(writer, node, item, row, merges=True)
 
 
 def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
-    """Source of the item of a row for a folding function: the row, or the value of `item`."""
+    """Source of a row's item for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
         return users_view(writer, schema, row)

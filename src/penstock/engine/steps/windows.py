@@ -1,4 +1,4 @@
-"""Steps of windows: shared code, and windows on a grid, dropped when the watermark reaches their end."""
+"""Steps of windows: common code, and grid windows, dropped when the watermark reaches their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WatermarkInput:
-    """Writer of code over the watermark that a step reads.
+    """Writer of code over the watermark read by a step.
 
     prefix: tells several of a node apart. risen, mark: variables: whether it rose in this tick, and to what.
     """
@@ -34,7 +34,10 @@ class WatermarkInput:
         self._code.line(f"{self.risen} = False")
 
     def consume(self, row: Row) -> None:
-        """Write code that raises the watermark. Those of a tick rise, so the last is the one that counts."""
+        """Write code that advances the watermark.
+
+        Those of a tick rise, so the last is the one that counts.
+        """
         self._code.line(f"{self.risen} = True")
         self._code.line(f"{self.mark} = {row.columns[0]}")
 
@@ -59,12 +62,12 @@ class Calendar:
         self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
 
     def closing(self, mark: str) -> str:
-        """Source of the iterator over end and entry of all that end by `mark`."""
+        """Source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
 
 
 class WindowStep(Step):
-    """Base of the steps of windows."""
+    """Base of window steps."""
 
     operator: Window
     keeps_state = True
@@ -113,13 +116,13 @@ class WindowStep(Step):
         return variable
 
     def answer(self, key: str, start: str, end: str, group: str) -> str:
-        """Write the answer of a window that has rows; return its variable."""
+        """Write the result of a non-empty window; return its variable."""
         new, keys = self.writer.fresh("new"), key_columns(key, len(self.operator.keys))
         self.code.line(f"{new} = {tuple_source([*keys, start, end, *self.group.results(group)])}")
         return new
 
     def emit_update(self, old: str, new: str) -> None:
-        """Write the change from an answer, None if there was none, to another."""
+        """Write the change from one result, or None if there was none, to another."""
         with self.code.block(f"if {old} != {new}:"):
             if not self.writer.is_append(self.node.id):
                 with self.code.block(f"if {old} is not None:"):
@@ -128,7 +131,7 @@ class WindowStep(Step):
 
 
 class GridStep(WindowStep):
-    """Slots: groups, (key, start) -> list; and the calendar.
+    """Step of grid windows. Slots: groups, (key, start) -> list; and the calendar.
 
     Rows come about in the order of time, so the window of the last row is tried first.
     """

@@ -1,4 +1,4 @@
-"""Arithmetic: + - * / // %, signs, rounding to whole numbers, least and greatest."""
+"""Arithmetic: + - * / // %, signs, rounding to integers, least and greatest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _no_decimals(call: CallTerm) -> None:
 
 
 def _wide(call: CallTerm, arguments: Sequence[Lowered]) -> list[pl.Expr]:
-    """The operands; integers in 64 bits, where those of 32 cannot leave them."""
+    """Widen integer operands to 64 bits, in which 32-bit arithmetic cannot overflow."""
     if call.type != INT32:
         return [a.value for a in arguments]
     return [a.value.cast(pl.Int64) for a in arguments]
 
 
 def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> Lowered:
-    """An int32 or int64 result that was computed in 64 bits."""
+    """Narrow a 64-bit result to int32 or int64, checking its range."""
     if call.type == INT64:
         return fitted(exact, bounds, INT64, lambda: leaves64)
     low, high = RANGES[INT32]
@@ -146,7 +146,10 @@ def _ceil(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
 
 
 def _best(arguments: Sequence[Lowered], *, least: bool) -> Lowered:
-    """Nulls aside. NaN is the greatest float, to comparisons of Polars as well."""
+    """Extreme of the operands, ignoring nulls.
+
+    NaN is the greatest float, to comparisons of Polars as well.
+    """
 
     def better(one: pl.Expr, other: pl.Expr) -> pl.Expr:
         wins = other < one if least else other > one

@@ -1,4 +1,4 @@
-"""Casts in which Polars agrees with Spark, or whose differing rows can be detected."""
+"""Casts on which Polars agrees with Spark, or whose differing rows can be detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons, logic with nulls, and conditional expressions.
+"""Comparisons, three-valued logic, and conditional expressions.
 
 Polars compares as Spark does: NaN equals NaN and is greater than every number. Branches that
 are not taken do not fail.

@@ -1,4 +1,4 @@
-"""String functions, counting code points, and functions of bytes."""
+"""String functions, which count code points, and functions of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of dates and timestamps, computed on days and microseconds since 1970."""
+"""Date and timestamp functions, computed on days and microseconds since 1970."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _WIDTHS = {
 
 
 def _count(value: pl.Expr) -> pl.Expr:
-    """Days of a date, microseconds of a timestamp."""
+    """Days of a date, or microseconds of a timestamp, since 1970."""
     return value.to_physical().cast(pl.Int64)
 
 
 def _moment(count: pl.Expr, type: DataType) -> Lowered:
-    """The date or timestamp of a count; fails outside the years 1 to 9999."""
+    """Date or timestamp with this count; fails outside the years 1 to 9999."""
     first, last = (_FIRST, _LAST) if type == TIMESTAMP else (_FIRST_DAY, _LAST_DAY)
     outside = (count < first) | (count > last)
     if type == TIMESTAMP:

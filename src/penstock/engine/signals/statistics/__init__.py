@@ -1,4 +1,4 @@
-"""Kernels of the statistics of signals: straight-line code over plain state, in constant time per value."""
+"""Kernels of signal statistics: straight-line code over plain state, in constant time per value."""
 
 from penstock.engine.signals.statistics import ewm, moments, ordering, pace, steps
 from penstock.engine.signals.statistics.functions import FUNCTIONS

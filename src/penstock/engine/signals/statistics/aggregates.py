@@ -1,4 +1,4 @@
-"""Aggregates that a window maintains, from which a statistic can be read at any time.
+"""Aggregates maintained by a window, from which a statistic can be read at any time.
 
 Each comes in forms. A *sliding* one combines the answers for the end pieces
 of an old part (see `suffixes.py`) with that for the part that grows. A *growing*
@@ -16,7 +16,7 @@ from penstock.engine.signals.statistics.kernel import Variable
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Code for the part that grows and for the end of the part that does not.
+    """Aggregate code of a sliding window: the growing part, and the end of the old part.
 
     part:    variables of the growing part, each with its value for no values.
     add:     lines that add `$a` (and `$b`) to it: `$x` and `$y`, or 0 for what a tally takes.
@@ -40,7 +40,7 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """Code for all values so far: as `Sliding`, with nothing to lose.
+    """Aggregate code over all values so far: like `Sliding`, without removals.
 
     note: lines that keep in `more` of `$x` (and `$y`) what a tally does not have.
     """

@@ -1,4 +1,4 @@
-"""Functions that kernels call: everything longer than a line."""
+"""Functions called by kernels, for everything longer than a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.expr.code_runtime import NAN
 
 
 def time_went_back(now: Any, last: Any) -> None:
-    """Raise for a time signal that runs backwards; NaN is no time, before or after another."""
+    """Raise for a time signal that runs backwards; NaN is never a valid time."""
     if now != now or last != last:
         raise EvaluationError(
             "NaN is no time",
@@ -29,7 +29,7 @@ def time_went_back(now: Any, last: Any) -> None:
 
 
 def multiple_before(now: Any, span: Any) -> Any:
-    """The last multiple of `span` that is not after `now`; datetimes count from 1970 in their own zone."""
+    """Last multiple of `span` not after `now`; datetimes count from 1970 in their own zone."""
     if isinstance(span, timedelta):
         begin = datetime(1970, 1, 1, tzinfo=now.tzinfo)
         return begin + (now - begin) // span * span
@@ -37,13 +37,13 @@ def multiple_before(now: Any, span: Any) -> Any:
 
 
 def seconds_since(first: Any, now: Any) -> Any:
-    """Seconds from one time to another: `datetime`s, or numbers of seconds."""
+    """Seconds between two times: `datetime`s, or numbers of seconds."""
     apart = now - first
     return apart if isinstance(apart, (int, float)) else apart.total_seconds()
 
 
 def correlation(vx: Any, vy: Any, vxy: Any) -> float:
-    """Pearson's correlation from sums of squares; NaN where one does not vary."""
+    """Pearson's correlation from sums of squares; NaN if either variable is constant."""
     if not (vx > 0 and vy > 0):
         return NAN
     found = vxy / (sqrt(vx) * sqrt(vy))
@@ -54,7 +54,7 @@ def correlation(vx: Any, vy: Any, vxy: Any) -> float:
 def line(
     n: int, x0: Any, sx: Any, y0: Any, sy: Any, vx: Any, vy: Any, vxy: Any, origin: Any
 ) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN where y does not vary."""
+    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant."""
     if not vy > 0 or vx != vx:
         return NAN, NAN, NAN
     slope = vxy / vy

@@ -1,4 +1,4 @@
-"""Known properties of a statistic's input values, as source of the tests on each."""
+"""Known properties of a statistic's inputs, and the source of tests for the unknown ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Inputs:
 
     @property
     def missing(self) -> str:
-        """Source of whether a value is missing; empty where none can be."""
+        """Test for a missing value; empty if none can be missing."""
         given = self.names if not self.before else ("x",)
         match self.holes:
             case Holes.NONE:
@@ -52,7 +52,7 @@ class Inputs:
                 return " or ".join(f"${x} is None or ${x} != ${x}" for x in given)
 
     def guarded(self, present: Iterable[str], otherwise: Iterable[str] = ()) -> tuple[str, ...]:
-        """`present` where no value is missing, `otherwise` where one is."""
+        """Lines that run `present` if no value is missing, else `otherwise`."""
         present, otherwise = tuple(present), tuple(otherwise)
         if not present:
             return ()
@@ -64,16 +64,16 @@ class Inputs:
 
     @property
     def whole(self) -> bool:
-        """Whether all numbers are known to be whole: what is added up of them is not rounded."""
+        """Return whether all numbers are known to be integers, so that sums are not rounded."""
         return self.holes is Holes.NONE and not self.broken
 
     @property
     def floats(self) -> bool:
-        """Whether `$x` is known to be a float."""
+        """Return whether `$x` is known to be a float."""
         return self.holes is Holes.NAN and (self.count == 1 or bool(self.before))
 
     def plain(self, aggregate: Aggregate) -> str:
-        """Source of whether values are there and floats can take them; empty where that is certain."""
+        """Test for present values within float range; empty if certain."""
         given = self.names if not self.before else ("x",)
         there = [f"${x} is not None" for x in given if self.holes is Holes.NAN_NONE]
         if not tallied(aggregate, self):
@@ -87,7 +87,7 @@ class Inputs:
 
     @property
     def span(self) -> str:
-        """Source of a constant span (see `spans`) that can be taken from `$t`."""
+        """Source of a constant span (see `spans`) that can be subtracted from `$t`."""
         match self.times:
             case Times.DATETIMES:
                 return "$span"
@@ -104,17 +104,17 @@ def _plain(name: str, most: float, *, squared: bool) -> str:
 
 
 def inside(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines one level deeper."""
+    """Indent lines by one level."""
     return tuple(f"    {line}" for line in lines)
 
 
 def tallied(aggregate: Aggregate, inputs: Inputs) -> bool:
-    """Whether there may be a tally."""
+    """Return whether a tally may be needed."""
     return aggregate.sums > 0 and not inputs.whole
 
 
 def in_order() -> tuple[str, ...]:
-    """Lines that refuse a time before the last one."""
+    """Lines that reject a time before the last one."""
     return (
         "if $last is not None and not $t >= $last:",
         "    $time_went_back($t, $last)",
@@ -123,12 +123,12 @@ def in_order() -> tuple[str, ...]:
 
 
 def spans(span: timedelta) -> dict[str, object]:
-    """The constants that `Inputs.span` names."""
+    """Constants named by `Inputs.span`."""
     seconds = span.total_seconds()
     return {"span": span, "seconds": int(seconds) if seconds.is_integer() else seconds}
 
 
 @singledispatch
 def kernel_of(statistic: Statistic, inputs: Inputs) -> Kernel:
-    """The kernel of `statistic`; every class of statistics registers one."""
+    """Create the kernel of `statistic`; every class of statistics registers one."""
     raise NotImplementedError(f"no kernel for {type(statistic).__name__}")

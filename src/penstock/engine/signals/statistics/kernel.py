@@ -1,4 +1,4 @@
-"""A kernel: one statistic as straight-line Python over a few variables of plain data.
+"""Kernel: one statistic as straight-line Python over a few variables of plain data.
 
 A name that begins with `$` belongs to the kernel: its inputs `$x`, `$y` (the second
 signal), `$t` (the time) and `$fresh` (whether a value came, and not the time alone), its
@@ -22,20 +22,20 @@ SILENT: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A piece of state. start: source of its first value. lists: how deep lists stand in one another."""
+    """A state variable. start: source of its initial value. lists: nesting depth of its lists."""
 
     name: str
     start: str
     lists: int = 0
 
     def first(self, functions: Mapping[str, Any]) -> Any:
-        """A fresh initial value."""
+        """Create an initial value."""
         return eval(renamed(self.start, str), dict(functions))
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One statistic's update by a value.
+    """Code that updates a statistic by a value.
 
     variables: its state, in the order in which it is kept.
     lines:     what is done with a value; they change nothing but the variables.
@@ -50,17 +50,17 @@ class Kernel:
     constants: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def start(self, functions: Mapping[str, Any]) -> list[Any]:
-        """The state before the first value."""
+        """Initial state."""
         return [v.first(functions) for v in self.variables]
 
 
 def renamed(source: str, name: Callable[[str], str]) -> str:
-    """`source` with `name(n)` for each `$n`."""
+    """Replace each `$n` in `source` by `name(n)`."""
     return _NAME.sub(lambda found: name(found[1]), source)
 
 
 def stepped(kernel: Kernel, functions: Mapping[str, Any]) -> Callable[..., Any]:
-    """The kernel as a function of its state and its inputs by name; `SILENT` where it does not fire."""
+    """Compile the kernel to a function of state and named inputs; `SILENT` if it does not fire."""
     names = ", ".join(v.name for v in kernel.variables)
     lines = [
         "def step(state, x=None, y=None, t=None, fresh=True):",

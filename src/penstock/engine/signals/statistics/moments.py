@@ -1,4 +1,4 @@
-"""Kernels of statistics made of sums."""
+"""Kernels of statistics computed from sums."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _spread(ddof: int) -> str:
 
 
 def _from(count: int, window: Window, answer: Answer) -> Answer:
-    """`answer` where there are `count` values; NaN below. Windows of as many need no test."""
+    """Guard `answer` with NaN for fewer than `count` values. Windows of as many need no test."""
     if window.min_periods >= count:
         return answer
     return Answer(*(f"{source} if $n >= {count} else $NAN" for source in astuple(answer)))

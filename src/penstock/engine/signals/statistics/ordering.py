@@ -1,4 +1,4 @@
-"""Kernels of statistics by order: of arrival, and of size."""
+"""Kernels of statistics by order of arrival and by order of size."""
 
 from __future__ import annotations
 

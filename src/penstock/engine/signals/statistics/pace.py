@@ -1,4 +1,4 @@
-"""Kernels that give fewer values than they take."""
+"""Kernels that emit fewer values than they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic rounded once, at the end, for numbers that floats would get wrong.
+"""Arithmetic rounded once, at the end, for numbers beyond float accuracy.
 
 A float is *plain* if neither its square nor a sum of many overflows or loses digits to
 underflow, a whole number if a float holds it. Everything else goes through here, as whole
@@ -25,7 +25,7 @@ NO_WEIGHT = 1e-250
 
 
 def is_plain(value: Any) -> bool:
-    """Whether floats can take a number; of other classes than `int` and `float` they have to."""
+    """Return whether floats can handle a number; classes other than `int` and `float` always qualify."""
     if isinstance(value, float):
         return LEAST < value < GREATEST or -GREATEST < value < -LEAST or not value
     return not isinstance(value, int) or -WHOLE < value < WHOLE
@@ -36,7 +36,7 @@ def is_infinite(value: Any) -> bool:
 
 
 def tamed(values: List) -> List:
-    """Values with 0 for those that are not plain."""
+    """Replace values that are not plain by 0."""
     return [v if v is None or is_plain(v) else 0 for v in values]
 
 
@@ -44,7 +44,7 @@ def tamed(values: List) -> List:
 
 
 def quotient(above: Any, below: Any) -> float:
-    """The nearest float; beyond the greatest, infinity."""
+    """Quotient rounded to the nearest float; infinity on overflow."""
     try:
         return above / below
     except OverflowError:
@@ -68,7 +68,7 @@ def between(low: Any, high: Any, part: float) -> Any:
 
 
 def ratio(above: Any, below: Any) -> float:
-    """`above / below`; of a division by zero what IEEE 754 says."""
+    """Ratio `above / below`; division by zero follows IEEE 754."""
     if below:
         return quotient(above, below)
     if not above or above != above:
@@ -77,7 +77,7 @@ def ratio(above: Any, below: Any) -> float:
 
 
 def change(now: Any, before: Any) -> float:
-    """`(now - before) / before`, also where the difference is no float."""
+    """Relative change `(now - before) / before`, even if the difference is not a float."""
     if not before:
         return ratio(now, before)
     try:
@@ -95,7 +95,7 @@ def change(now: Any, before: Any) -> float:
 
 
 def root(above: int, below: int) -> float:
-    """The square root of `above / below`, not negative, also where the quotient is no float."""
+    """Square root of a non-negative `above / below`, even if the quotient is not a float."""
     square = quotient(above, below)
     if 1e-290 < square < 1e290:
         return sqrt(square)
@@ -110,7 +110,7 @@ def root(above: int, below: int) -> float:
 
 
 def correlation_of_whole(vx: int, vy: int, vxy: int) -> float:
-    """Pearson's correlation from sums of squares; NaN where one does not vary."""
+    """Pearson's correlation from integer sums of squares; NaN if either variable is constant."""
     if not (vx and vy):
         return NAN
     found = root(vxy * vxy, vx * vy)
@@ -120,7 +120,7 @@ def correlation_of_whole(vx: int, vy: int, vxy: int) -> float:
 def line_of_whole(
     n: int, sx: int, sy: int, vx: int, vy: int, vxy: int, origin: int | None, scale: int = 0
 ) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN where y does not vary.
+    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant.
 
     Slope and r2 are of one scale above and below, the intercept is of the given one.
     """
@@ -134,7 +134,7 @@ def line_of_whole(
 
 
 def halves(x: Any) -> tuple[Any, float]:
-    """A number as the sum of two floats, as near as they come to it; beyond the greatest, infinity."""
+    """Split a number into two floats with the nearest sum; infinity on overflow."""
     if not isinstance(x, int):
         return x, 0.0
     nearest = quotient(x, 1)
@@ -142,7 +142,7 @@ def halves(x: Any) -> tuple[Any, float]:
 
 
 def leap(x: Any, m: float, cut: float, share: float) -> tuple[float, float]:
-    """The mean as two floats after `x`, from which its difference is no float; infinity stays."""
+    """Update the mean, held as two floats, by an `x` whose difference from it is not a float."""
     nearest, rest = halves(x)
     if is_infinite(nearest) or m - m != 0:
         return m + nearest, 0.0
@@ -153,7 +153,7 @@ def leap(x: Any, m: float, cut: float, share: float) -> tuple[float, float]:
 def leap_squared(
     x: Any, m: float, cut: float, share: float, older: float, q: float, s: float
 ) -> tuple[float, float, float, float]:
-    """`leap`, with the sum of squares and their unit. older: the weight of all before."""
+    """Update the mean like `leap`, and the sum of squares with its unit. older: total weight before."""
     mean = leap(x, m, cut, share)
     if mean[0] - mean[0] != 0 or q != q:
         return *mean, NAN, 1.0
@@ -164,12 +164,12 @@ def leap_squared(
 
 
 def in_two(number: Fraction) -> tuple[float, float]:
-    """A number as the sum of two floats."""
+    """Split a number into the sum of two floats."""
     return float(number), float(number - Fraction(float(number)))
 
 
 def fitted(q: float, s: float, d: float) -> tuple[float, float]:
-    """A sum of squares and their unit such that the square of `d` can be added to it."""
+    """Rescale a sum of squares and its unit so that the square of `d` can be added."""
     if q != q or not (q or d):
         return q, s
     at = frexp(s)[1]

@@ -1,4 +1,4 @@
-"""A sorted list in blocks: values go in, come out and are counted quickly, however many there are.
+"""Sorted list in blocks, with fast insertion, removal and counting at any size.
 
 The state is three lists: `blocks`, lists of values, sorted within and among each
 other; `greatest`, the greatest value of each; and `counts`, the number of values in
@@ -43,7 +43,7 @@ def put(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
 
 
 def take(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
-    """Remove one value equal to `value`, which is present."""
+    """Remove one value equal to `value`, which must be present."""
     at = bisect_left(greatest, value)
     block = blocks[at]
     del block[bisect_left(block, value)]
@@ -58,7 +58,7 @@ def take(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
 
 
 def at(blocks: list[List], counts: List, index: int) -> Any:
-    """The value at a place, counted from 0."""
+    """Value at a position, counted from 0."""
     if len(blocks) == 1:
         return blocks[0][index]
     where, step = 0, 1 << (len(counts).bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Windows that keep their values sorted as well as in order of arrival."""
+"""Windows that keep their values in sorted order as well as in order of arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeW
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Values in order of size: sources of statements and expressions, with `{}` for a value or a place.
+    """Sorted values: sources of statements and expressions, with `{}` for a value or position.
 
     put, take: let one in and out. at: the value at a place, from 0.
     places:    how many are less, and how many are not greater.
@@ -52,13 +52,13 @@ _FEW = 2_000
 
 
 def order_of(window: Window) -> Order:
-    """Choose the order of a window's values."""
+    """Choose the sorted structure for a window's values."""
     return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
 
 
 @singledispatch
 def sorted_window(window: Window, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
-    """The kernel of `value` after `lines`, over the values in their order and `$n`, their count."""
+    """Kernel of `value` after `lines`, over the sorted values and their count `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 

@@ -23,7 +23,10 @@ def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
 
 
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
-    """`value` of `$x` and `$old`, which came `count` before it. A missing one of them makes it NaN."""
+    """Source of `value` over `$x` and `$old`, the value `count` before it.
+
+    A missing one of them makes it NaN.
+    """
     variables, oldest, turn = _one_before() if count == 1 else _ring(count)
     lines = (
         "$full = $next_full",

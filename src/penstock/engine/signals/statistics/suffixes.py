@@ -1,4 +1,4 @@
-"""Answers for the newest values of a list: for none, for the newest, for the two newest, ... for all.
+"""Aggregates over the newest values of a list, for every suffix: none, the newest, the two newest, ... all.
 
 A window is an old piece, whose answers were computed all at once when it was
 complete, and a new piece, whose answer grows with each value. The old piece
@@ -32,34 +32,34 @@ def sums(values: List, gaps: int) -> List:
 
 
 def least(values: List, gaps: int) -> List:
-    """Least of the newest values; infinity if there is none."""
+    """Minima of the newest values; infinity if there is none."""
     return list(accumulate(_filled(values, gaps, inf), min, initial=inf))
 
 
 def greatest(values: List, gaps: int) -> List:
-    """Greatest of the newest values; minus infinity if there is none."""
+    """Maxima of the newest values; minus infinity if there is none."""
     return list(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
 
 
 def _filled(values: List, gaps: int, filling: float) -> Iterable[Any]:
-    """The values, with something else for those that are missing."""
+    """Values with missing ones replaced."""
     if not gaps:
         return values
     return [filling if v is None else v for v in values]
 
 
 def oldest(values: List, gaps: int) -> List:
-    """First of the newest values that is not missing; None if there is none."""
+    """Oldest present value among the newest; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: found if v is None else v))
 
 
 def newest(values: List, gaps: int) -> List:
-    """Last of the newest values that is not missing; None if there is none."""
+    """Newest present value; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: v if found is None else found))
 
 
 def anchor(values: List) -> int:
-    """The place of the value to measure the others from: the newest that is there; 0 if none is.
+    """Position of the reference value for deviations: the newest present one, or 0 if there is none.
 
     Deviations from a value that is itself in the window cannot be large where the
     variance is small, so no digits are lost when the square of their sum is taken from
@@ -69,7 +69,7 @@ def anchor(values: List) -> int:
 
 
 def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
-    """The anchor; of the newest, the sums of deviations from it and of their squares; and its place."""
+    """Reference value; sums of the newest values' deviations from it, and of their squares; its position."""
     place = anchor(values)
     origin = _value_at(values, place)
     try:
@@ -83,7 +83,7 @@ Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
 
 
 def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
-    """The anchors of pairs, then sums over the newest of x, y, xx, xy and yy; and the anchors' place.
+    """Reference values; sums over the newest pairs of x, y, xx, xy and yy; their position.
 
     `xs[i]` and `ys[i]` are both None, or neither is.
     """
@@ -98,19 +98,19 @@ def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
 
 
 def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:
-    """`pair_deviations`, with the oldest y of the newest before the place."""
+    """Result of `pair_deviations` with the oldest y among the newest, before the position."""
     *made, place = pair_deviations(xs, ys, gaps)
     return *made, oldest(ys, gaps), place
 
 
 def _value_at(values: List, place: int) -> Any:
-    """Origin of measurement: 0 in place of a number that others cannot be taken from as floats."""
+    """Reference value at a position; 0 if floats cannot be subtracted from it."""
     found = values[place] if values else None
     return 0 if found is None or not is_plain(found) else found
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:
-    """Distance of each value from `origin`; 0 for a missing one."""
+    """Difference of each value from `origin`; 0 for a missing one."""
     if not gaps:
         return [v - origin for v in values]
     return [0 if v is None else v - origin for v in values]

@@ -1,4 +1,4 @@
-"""Sums without rounding, for windows with a number that floats cannot be squared or added up with.
+"""Exact sums for windows that contain a number which floats cannot square or add accurately.
 
 As long as a window has a number that is not plain (see `rounding.py`), its sums are kept beside,
 in a *tally*: whole numbers of `2**-1074`, of which every float is a multiple, so a value is
@@ -36,17 +36,17 @@ _COUNT, _ODD, _BROKEN, _ABOVE, _BELOW, _SCALE, _SUMS = range(7)
 
 
 def tally(sums: int) -> List:
-    """The tally of no values: with 1 sum, that of x; with 2, of squares too; with 5, of pairs."""
+    """Create an empty tally: with 1 sum, of x; with 2, of squares too; with 5, of pairs."""
     return [0] * (_SUMS + sums)
 
 
 def enter(kept: List, *values: Any) -> None:
-    """Count a value, or a pair."""
+    """Add a value or pair."""
     _change(kept, values, 1)
 
 
 def leave(kept: List, *values: Any) -> None:
-    """Take a value or a pair back; a missing one is none. Without any that is not plain the tally ends."""
+    """Remove a value or pair, unless missing. The tally ends when all remaining values are plain."""
     if None not in values:
         _change(kept, values, -1)
     if not kept[_ODD]:
@@ -54,7 +54,7 @@ def leave(kept: List, *values: Any) -> None:
 
 
 def leave_all(kept: List, *columns: List) -> None:
-    """Take values or pairs back as long as there is a tally."""
+    """Remove values or pairs while there is a tally."""
     for values in zip(*columns, strict=True):
         if not kept:
             return
@@ -85,7 +85,7 @@ def _change(kept: List, values: tuple[Any, ...], by: int) -> None:
 
 
 def _add(kept: List, values: List, by: int) -> None:
-    """Change the sums by values in their scale."""
+    """Add scaled values to the sums."""
     if len(kept) == _SUMS + 5:
         x, y = values
         for at, part in enumerate((x, y, x * x, x * y, y * y), _SUMS):
@@ -98,7 +98,7 @@ def _add(kept: List, values: List, by: int) -> None:
 
 
 def _rescale(kept: List) -> None:
-    """Change the scale if the values have become such as need the other one."""
+    """Switch between the integer and the finest scale if the values require it."""
     wanted = _FINEST if kept[_BROKEN] else 0
     by = wanted - kept[_SCALE]
     if by:
@@ -123,7 +123,7 @@ def _scaled(value: Any, scale: int) -> int:
 
 
 def admit_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
-    """Take a value into a ring, at whose place `k` the oldest one leaves; None if it is missing."""
+    """Add a value to a ring, replacing the oldest at `k`; return its plain form, or None if missing."""
     if kept:
         leave(kept, ring[k])
     if x is None or x != x:
@@ -132,7 +132,7 @@ def admit_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
 
 
 def admit_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) -> Any:
-    """Take a pair into a ring, as `admit_by_count` does a value."""
+    """Add a pair to a ring, as `admit_by_count` does for a value."""
     if kept:
         leave(kept, xs[k], ys[k])
     if x is None or y is None or x != x or y != y:
@@ -141,14 +141,14 @@ def admit_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) 
 
 
 def admit_by_time(kept: List, sums: int, x: Any, old: List, k: int, new: List) -> Any:
-    """Take a value into a window of the last `k` of `old`, and of `new`; None if it is missing."""
+    """Add a value to a window of the last `k` of `old`, and `new`; return its plain form, or None."""
     if x is None or x != x:
         return None
     return _admitted(kept, sums, (x,), [old[len(old) - k :], new])[0]
 
 
 def admit_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, new: List, new_y: List) -> Any:
-    """Take a pair into a window, as `admit_by_time` does a value."""
+    """Add a pair to a window, as `admit_by_time` does for a value."""
     if x is None or y is None or x != x or y != y:
         return None, None
     first = len(xs) - k
@@ -156,7 +156,7 @@ def admit_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, n
 
 
 def _admitted(kept: List, sums: int, values: tuple[Any, ...], *columns: list[List]) -> tuple[Any, ...]:
-    """columns: per signal, in pieces, the other values of the window."""
+    """Add values to the tally, creating it for one that is not plain. columns: the window's other values."""
     if not kept:
         if all(map(is_plain, values)):
             return values
@@ -175,7 +175,7 @@ def _admitted(kept: List, sums: int, values: tuple[Any, ...], *columns: list[Lis
 
 
 def grow_sum(kept: List, x: Any, n: int, p: Any, cut: Any) -> tuple[Any, Any]:
-    """Take the `n`-th value into the sum, which is two floats."""
+    """Add the `n`-th value to the sum, held as two floats."""
     if not kept:
         kept[:] = _as_if(n - 1, [_scaled(p, _FINEST) + _scaled(cut, _FINEST)])
     enter(kept, x)
@@ -187,7 +187,7 @@ def grow_sum(kept: List, x: Any, n: int, p: Any, cut: Any) -> tuple[Any, Any]:
 
 
 def grow_deviations(kept: List, x: Any, n: int, m: float, cut: float, q: float) -> tuple[float, ...]:
-    """Take the `n`-th value into the mean, which is two floats, and the squares of deviations from it."""
+    """Add the `n`-th value to the mean, held as two floats, and to the squared deviations."""
     if not kept:
         total = _sum_of(n - 1, m, cut)
         kept[:] = _as_if(n - 1, [total, _square_of(n - 1, q, total, total)])
@@ -200,7 +200,7 @@ def grow_deviations(kept: List, x: Any, n: int, m: float, cut: float, q: float) 
 
 
 def grow_pairs(kept: List, x: Any, y: Any, n: int, *floats: float) -> tuple[float, ...]:
-    """Take the `n`-th pair into the means, and the squares and products of deviations."""
+    """Add the `n`-th pair to the means, and to the squares and products of deviations."""
     if not kept:
         mx, cx, my, cy, qx, qxy, qy = floats
         sx, sy = _sum_of(n - 1, mx, cx), _sum_of(n - 1, my, cy)
@@ -216,12 +216,12 @@ def grow_pairs(kept: List, x: Any, y: Any, n: int, *floats: float) -> tuple[floa
 
 
 def _stays(kept: List) -> bool:
-    """Whether floats cannot go on from a tally, or need not, as all values are whole."""
+    """Return whether the tally must go on: floats cannot resume, or all values are integers."""
     return kept[_ODD] > 0 or not kept[_BROKEN]
 
 
 def _as_if(count: int, sums: List) -> List:
-    """A tally of so many plain floats."""
+    """Create a tally of `count` plain floats."""
     kept = tally(0)
     kept[_COUNT] = kept[_BROKEN] = count
     kept[_SCALE] = _FINEST if count else 0
@@ -233,7 +233,7 @@ def _sum_of(count: int, mean: float, cut: float) -> int:
 
 
 def _square_of(count: int, deviations: float, one: int, other: int) -> int:
-    """The sum of products of values, from that of products of their deviations from the means."""
+    """Convert a sum of products of deviations to the sum of products of values."""
     return (count * _scaled(deviations, 2 * _FINEST) + one * other) // count if count else 0
 
 
@@ -249,7 +249,7 @@ def _products(kept: List, one: int, other: int, at: int) -> float:
 
 
 def _infinite(kept: List) -> float | None:
-    """The sum of the infinities; None if there is none."""
+    """Sum of the infinite values; None if there are none."""
     above, below = kept[_ABOVE], kept[_BELOW]
     if above:
         return NAN if below else inf
@@ -257,12 +257,12 @@ def _infinite(kept: List) -> float | None:
 
 
 def _spread(kept: List, one: int, other: int, at: int) -> int:
-    """The count times the sum of products of deviations from the means."""
+    """Sum of products of deviations from the means, times the count."""
     return kept[_COUNT] * kept[_SUMS + at] - kept[_SUMS + one] * kept[_SUMS + other]
 
 
 def total(kept: List) -> Any:
-    """The sum; of whole numbers it is one."""
+    """Sum of the values, an integer if all of them are."""
     infinite = _infinite(kept)
     if infinite is not None:
         return infinite
@@ -270,25 +270,25 @@ def total(kept: List) -> Any:
 
 
 def mean(kept: List) -> float:
-    """The mean."""
+    """Mean of the values."""
     infinite = _infinite(kept)
     return quotient(kept[_SUMS], kept[_COUNT] << kept[_SCALE]) if infinite is None else infinite
 
 
 def variance(kept: List, ddof: int) -> float:
-    """The variance; with infinite values none."""
+    """Variance of the values; NaN if any is infinite."""
     if _infinite(kept) is not None:
         return NAN
     return quotient(_spread(kept, 0, 0, 1), _divisor(kept, ddof))
 
 
 def deviation(kept: List, ddof: int) -> float:
-    """The standard deviation, also where the variance is no float."""
+    """Standard deviation, even if the variance overflows a float."""
     return NAN if _infinite(kept) is not None else root(_spread(kept, 0, 0, 1), _divisor(kept, ddof))
 
 
 def covariance(kept: List, ddof: int) -> float:
-    """The covariance."""
+    """Covariance of the pairs."""
     if _infinite(kept) is not None:
         return NAN
     return quotient(_spread(kept, 0, 1, 3), _divisor(kept, ddof))
@@ -300,12 +300,12 @@ def _divisor(kept: List, ddof: int) -> int:
 
 
 def pair_correlation(kept: List) -> float:
-    """Pearson's correlation."""
+    """Pearson's correlation of the pairs."""
     return NAN if _infinite(kept) is not None else correlation_of_whole(*_spreads(kept))
 
 
 def pair_line(kept: List, origin: Any) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2."""
+    """Slope, intercept at `y == origin`, and r2 of the regression line."""
     if _infinite(kept) is not None:
         return NAN, NAN, NAN
     vx, vy, vxy = _spreads(kept)
@@ -315,5 +315,5 @@ def pair_line(kept: List, origin: Any) -> tuple[float, float, float]:
 
 
 def _spreads(kept: List) -> tuple[int, int, int]:
-    """Spreads of x, of y, and between them."""
+    """Spreads of x, of y, and of their products."""
     return _spread(kept, 0, 0, 2), _spread(kept, 1, 1, 4), _spread(kept, 0, 1, 3)

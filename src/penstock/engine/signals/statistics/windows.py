@@ -1,4 +1,4 @@
-"""Window kernels: how values enter and leave, for any aggregate.
+"""Window kernels: entry and removal of values, for any aggregate.
 
 A window writes `$n`, the count of its values that are not missing; `$ok`,
 whether they are enough; `$ready`, whether they ever were.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Sources of a statistic's value over `$n` and what an aggregate combines.
+    """Sources of a statistic's value over `$n` and the combined aggregate.
 
     floats: in general. whole: of whole numbers. exact: over the tally `$exact`, where there is one.
     """
@@ -32,7 +32,7 @@ class Answer:
     exact: str = ""
 
     def of(self, aggregate: Aggregate, inputs: Inputs, *, tally: bool = True) -> str:
-        """The source for these inputs. tally: whether there may be one."""
+        """Choose the source for these inputs. tally: whether there may be one."""
         if aggregate.sums and inputs.whole:
             return self.whole
         if tally and tallied(aggregate, inputs):
@@ -43,7 +43,7 @@ class Answer:
 def taken(
     aggregate: Aggregate, inputs: Inputs, admit: str, present: Iterable[str], missing: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """`present`, over `$a` (and `$b`), where no value is missing, `missing` where one is.
+    """Lines that run `present`, over `$a` (and `$b`), if no value is missing, else `missing`.
 
     admit: source of what the floats take where they cannot take the values, or while there is a tally.
     """
@@ -61,26 +61,26 @@ def taken(
 
 
 def _of_inputs(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines over `$a` and `$b` as such over `$x` and `$y`."""
+    """Rename `$a` and `$b` in lines to `$x` and `$y`."""
     names = {"a": "$x", "b": "$y"}
     return tuple(renamed(line, lambda name: names.get(name, f"${name}")) for line in lines)
 
 
 def combined(aggregate: Aggregate, inputs: Inputs, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """`lines`, which combine floats; not where whole numbers in a tally may be no floats."""
+    """Guard `lines` that combine floats, unless the values of a tally are always floats."""
     if not tallied(aggregate, inputs) or (inputs.floats and not inputs.broken):
         return lines
     return ("if not $exact:", *inside(lines)) if lines else ()
 
 
 def tally_of(aggregate: Aggregate, inputs: Inputs, start: str = "[]") -> tuple[Variable, ...]:
-    """The variable of the tally, where one may be needed."""
+    """Variable of the tally, if one may be needed."""
     return (Variable("exact", start, lists=1),) if tallied(aggregate, inputs) else ()
 
 
 @singledispatch
 def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
-    """The kernel of a statistic of the values in a window."""
+    """Kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
@@ -131,7 +131,7 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, answer: An
 def _into_gaps(
     window: CountWindow, aggregate: Aggregate, inputs: Inputs, keep: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Lines that take a value, or a missing one, into a window that has places for more, or has a tally."""
+    """Lines that add a value, present or missing, to a window with gaps or a tally."""
     least, sliding = window.min_periods, aggregate.sliding
     fill = (
         "if $gaps:",
@@ -159,7 +159,7 @@ def _into_gaps(
 
 
 def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tuple[str, ...]:
-    """Lines that make the whole ring the old part, where it is time to."""
+    """Lines that turn the whole ring into the old part when due."""
     # The newest value is at `$k`, and goes first.
     turned = ("if $k:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
     return (
@@ -236,7 +236,7 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, answer: Answ
 
 
 def _leaving(function: str, values: list[str]) -> tuple[str, ...]:
-    """Lines that take values back from a tally, where there is one."""
+    """Lines that remove values from a tally, if there is one."""
     return ("    if $exact:", f"        ${function}($exact, {', '.join(values)})")
 
 
@@ -281,7 +281,7 @@ def _checked(value: str) -> str:
 
 
 def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
-    """The anchors, the old part as that of a window without values, and the growing part."""
+    """Variables of the anchors, the empty old part, and the growing part."""
     empty = [v.start for v in sliding.part]
     return (
         *(Variable(name, "0") for name in sliding.anchors),
@@ -291,7 +291,7 @@ def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
 
 
 def _remade(sliding: Sliding, anchor_index: str, lists: tuple[str, ...], *, gaps: bool) -> tuple[str, ...]:
-    """Lines that make the growing part, in `lists`, the old one, and a new one of no values.
+    """Lines that turn the growing part, in `lists`, into the old one, and start an empty one.
 
     anchor_index: target of the index of the anchors. gaps: whether values in the lists may be missing.
     """

@@ -38,7 +38,7 @@ class SampleStep(SignalStep):
 
 
 class NoRepeatsStep(SignalStep):
-    """Removal of repetitions: only a value that differs from the last one emitted passes."""
+    """Removal of repetitions: passes only values that differ from the last one emitted."""
 
     def cells(self) -> tuple[Cell, ...]:
         return (Cell("last", lambda: None), Cell("any", lambda: False))
@@ -57,7 +57,7 @@ class NoRepeatsStep(SignalStep):
 
 
 def differ(one: object, other: object) -> bool:
-    """Whether two values are not the same: True and 1 are different, NaN and NaN are not.
+    """Return whether two values differ: True and 1 do, NaN and NaN do not.
 
     Of lists, tuples and dicts the items are compared so, too.
     """

@@ -1,4 +1,4 @@
-"""Steps that remember earlier values: scan, window, delay."""
+"""Steps that keep earlier values: scan, window, delay."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DelayStep(SignalStep):
 
 
 def history(size: int) -> Cell:
-    """The last `size` values, oldest first."""
+    """Last `size` values, oldest first."""
     return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
 
 

@@ -1,4 +1,4 @@
-"""Steps of functions of current values (lift, zip), and of the sources and sinks of signals."""
+"""Steps of functions of current values (lift, zip), and of signal sources and sinks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SourceStep(SignalStep):
-    """Step of a source, without code: the value is an argument of the function or its loop variable."""
+    """Step of a source, without code: the value is an argument or loop variable of the function."""
 
 
 class LeavingStep(SignalStep):
@@ -94,7 +94,7 @@ class LiftStep(SignalStep):
 
 
 class ZipStep(LiftStep):
-    """A buffer per position. What fires goes into its buffer; a row of values is taken when all have one."""
+    """Zip with a buffer per position."""
 
     def cells(self) -> tuple[Cell, ...]:
         return tuple(Cell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
@@ -113,7 +113,7 @@ class ZipStep(LiftStep):
 
 
 def constant_source(writer: SignalWriter, value: object) -> str:
-    """Source of a constant: itself where that is plain, so that people can read it."""
+    """Source of a constant: a literal if possible, for readable code."""
     if type(value) in (bool, int, str, type(None)) or (type(value) is float and value - value == 0):
         return f"({value!r})" if repr(value).startswith("-") else repr(value)
     return writer.constant("value", value)

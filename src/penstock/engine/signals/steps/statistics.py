@@ -1,4 +1,4 @@
-"""Steps of statistics: a kernel's lines inlined in the function."""
+"""Steps of statistics: a kernel inlined in the function."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def as_cell(variable: Variable) -> Cell:
 
 
 def _nested(value: Any, *, lists: int, made: Callable[[Any], Any]) -> Any:
-    """`value` with its lists, as deep as they are, made anew."""
+    """Copy the nested lists of `value`."""
     if not lists:
         return value
     return made([_nested(v, lists=lists - 1, made=made) for v in value])
