@@ -198,7 +198,7 @@ def test_the_command_exits_with_1_where_something_is_broken() -> None:
 
 def test_settings_of_the_command_are_checked() -> None:
     done = CliRunner().invoke(app, ["doctor", "--spark-conf", "ansi"])
-    assert (done.exit_code, "that is not KEY=VALUE" in done.stderr) == (2, True)
+    assert (done.exit_code, "expected KEY=VALUE" in done.stderr) == (2, True)
     assert CliRunner().invoke(app, ["doctor", "--checkpoint", "x"]).exit_code == 2
 
 

@@ -72,7 +72,7 @@ def test_options_of_spark_are_refused_elsewhere_and_unknown_sinks_named(tmp_path
     flow = f"{tmp_path}/some_flow.py:flow"
     invoke = CliRunner().invoke
     assert "--shards requires --on spark" in invoke(app, ["explain", flow, "--shards", "2"]).stderr
-    assert "--physical is for --on spark" in invoke(app, ["explain", flow, "--physical"]).stderr
+    assert "--physical requires --on spark" in invoke(app, ["explain", flow, "--physical"]).stderr
     unknown = invoke(app, ["explain", flow, "--on", "spark", "--sink", "nowhere=-"])
     assert (unknown.exit_code, "no sink 'nowhere'" in unknown.stderr) == (2, True)
     found = invoke(app, ["explain", flow, "--on", "spark", "--sink", "out=-"])
