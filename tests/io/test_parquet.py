@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock as ps
+from penstock import col
 from penstock.errors import UnreadableSource
 from penstock.io import BadRecord, ParquetFiles
 from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
@@ -167,3 +169,21 @@ def test_no_rows_are_no_rows(tmp_path: Path) -> None:
 
         write_part(tmp_path / "a.parquet", [], to.schema, weighted=False)
         assert read(ParquetFiles(tmp_path), to) == []
+
+
+def test_columns_that_nobody_reads_are_not_read(tmp_path: Path) -> None:
+    """A column of another type, one with nulls and one that is missing: nobody sees them."""
+    table = pa.table({"id": [1, 2], "name": [None, "b"], "price": ["dear", "cheap"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    class Item(NamedTuple):
+        id: int
+        name: str
+        price: float
+        missing: int
+
+    flow = ps.Flow("ids")
+    flow.sink("out", flow.source("items", Item).group_by().agg(most=ps.max(col.id)))
+    changes: list[Any] = []
+    ps.run(flow, {"items": ParquetFiles(tmp_path)}, {"out": changes})
+    assert [tuple(change.row) for change in changes] == [(2,)]

@@ -236,6 +236,7 @@ def open_sources(
             resumed=resumed,
             skip=skip,
             from_user=engine.intake_of(name),
+            live=engine.columns_read(name),
         )
         # Each value of a signal is a tick of its own.
         rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS

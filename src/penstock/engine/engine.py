@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.choice import ColumnarName, columnar_from
 from penstock.engine.event_time import EventTime
@@ -439,6 +439,11 @@ class Engine(RunsSignals):
         It raises `BadRow` as `tick` does.
         """
         return self._intake[name]
+
+    def columns_read(self, source: str) -> frozenset[str]:
+        """The columns of a source that some sink depends on; a reader need not look at others."""
+        graph = self.program.graph
+        return live_columns(graph)[graph.sources[source]]
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Convert rows as taken by `tick` to those for `tick_rows`.

@@ -238,6 +238,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
         schema=record_schema(source, feed.schema),
         append=True,
         decode=decoder(source, feed.schema),
+        live=None,
     )
     return open_source(source.records, records)
 

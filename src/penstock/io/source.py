@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, ClassVar, TypeAlias
@@ -105,6 +106,8 @@ class Feed:
     from_user: converter of user rows to internal rows, for sources that hold Python objects.
     decode:    decoder of a file's records where a record is not a row: to a list of rows, weight last.
                None is a null record. It raises `Unfit`.
+    live:      columns that the flow reads, or None for all. A reader may give None for any other column
+               without looking at it.
     """
 
     name: str
@@ -116,6 +119,7 @@ class Feed:
     skip: frozenset[str] = frozenset()
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
+    live: AbstractSet[str] | None = None
 
     def reserved(self) -> None:
         """Raise `BadInput` if a table source has a column with the name of the weight column."""

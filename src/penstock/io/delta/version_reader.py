@@ -90,6 +90,7 @@ class DeltaVersions:
             schema=record_schema(shape, self.feed.schema),
             append=True,
             decode=decoder(shape, self.feed.schema),
+            live=None,
         )
         with self._reporting(f"has no readable changes of version {version}"):
             table = self._table()

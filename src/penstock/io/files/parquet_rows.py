@@ -47,7 +47,8 @@ def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
         fields = [*feed.schema.fields]
         if not feed.append:
             fields.append(Field(WEIGHT, Int64Type(), nullable=True))
-        present = check_columns(feed.name, path, fields, file.schema_arrow)
+        read = [f for f in fields if feed.live is None or f.name in feed.live or f.name == WEIGHT]
+        present = check_columns(feed.name, path, read, file.schema_arrow)
         row = 0
         try:
             for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):

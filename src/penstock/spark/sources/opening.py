@@ -105,7 +105,8 @@ class Opening:
         return self.engine.program.source_append[self.name]
 
     def input(self, reading: Any) -> Input:
-        return Input(self.name, self.operator.schema, self.append, reading)
+        live = self.engine.columns_read(self.name)
+        return Input(self.name, self.operator.schema, self.append, reading, live=live)
 
     def listed(self, frame: DataFrame) -> DataFrame:
         """A frame with a `path` column, and perhaps `place`, in the schema of the union."""

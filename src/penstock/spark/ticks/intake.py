@@ -150,7 +150,7 @@ def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
 
 
 def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
-    feed = Feed(source.name, source.schema, append=source.append)
+    feed = Feed(source.name, source.schema, append=source.append, live=source.live)
     reader = open_source(file, feed)
     try:
         batch = reader.read(None)

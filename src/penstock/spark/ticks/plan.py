@@ -29,6 +29,7 @@ class Input:
     reading: what the rows of the tagged union hold of it: a source of files, or None where
              they hold the rows themselves.
     grouping: how these are summed up on their way, if they are.
+    live:    the columns that the flow reads; None for all.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Input:
     append: bool
     reading: Any
     grouping: Grouping | None = None
+    live: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
