@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -450,3 +451,43 @@ def test_a_temporary_checkpoint_is_removed(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run(closing_prices(), spark, sources={"bids": [Bid(1, 2)], "auctions": []})
     assert list(tmp_path.iterdir()) == []
+
+
+class Auction(NamedTuple):
+    id: int
+    name: str | None
+    seller: int
+
+
+def joined() -> Flow:
+    flow = Flow("joined")
+    bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
+    flow.sink("sold", bids.join(auctions, on=col.auction == col.id).select("name", "price"))
+    flow.sink("sellers", auctions.filter(col.seller > 1).select("seller"))
+    flow.sink("prices", flow.source("more", Bid).select(paid=col.price))
+    return flow
+
+
+def test_parquet_files_answer_alike_whether_their_rows_stay_columns_or_not(
+    spark: Any, tmp_path: Path
+) -> None:
+    """One file has a narrower type, one is null where nobody looks, and one lacks that column."""
+    for name in ("bids", "auctions", "more"):
+        (tmp_path / name).mkdir()
+    bids = {"auction": [1, 2, 1], "price": [5, 6, 7]}
+    whole = pa.table(bids)
+    narrow = pa.table({"auction": pa.array([2, 3], pa.int32()), "price": [8, 9]})
+    for name, table in (("1", whole), ("2", narrow), ("3", whole.slice(1))):
+        pq.write_table(table, tmp_path / "bids" / f"{name}.parquet")
+    auctions = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "seller": [1, 2, 3]})
+    pq.write_table(auctions, tmp_path / "auctions" / "1.parquet")
+    dead = pa.table({"auction": pa.array([None, None], pa.string()), "price": [1, 1]})
+    pq.write_table(dead, tmp_path / "more" / "1.parquet")
+    pq.write_table(pa.table({"price": pa.array([2], pa.int16())}), tmp_path / "more" / "2.parquet")
+    sources: dict[str, Any] = {n: io.ParquetFiles(tmp_path / n) for n in ("bids", "auctions", "more")}
+    expected = {name: io.Memory() for name in ("sold", "sellers", "prices")}
+    ps.run(joined(), sources, dict(expected))
+    sinks: dict[str, Any] = {name: io.Changelog(tmp_path / "out" / name) for name in expected}
+    run(joined(), spark, sources=sources, sinks=sinks, shards=2)
+    for name, memory in expected.items():
+        assert published(tmp_path / "out" / name) == Counter(map(tuple, memory.rows())), name

@@ -28,7 +28,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.io.arrow import arrow_type, column_to_values
+from penstock.io.arrow import arrow_field, arrow_type, column_to_values
 from penstock.io.files.file_reader import Record, unreadable
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
@@ -58,6 +58,26 @@ def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
                 row += batch.num_rows
         except pa.ArrowException as error:
             raise unreadable(feed.name, path, f"after row {row}: {error}") from error
+
+
+def whole_table(feed: Feed, path: Path) -> pa.Table | None:
+    """Read the live columns of a file of an append source, if its values are exactly as declared.
+
+    None if rows must be looked at one by one: a column is missing, of another type, or wrongly null.
+    """
+    fields = [f for f in feed.schema.fields if feed.live is None or f.name in feed.live]
+    try:
+        with pq.ParquetFile(path) as file:
+            found = file.schema_arrow
+            for f in fields:
+                if found.names.count(f.name) != 1 or found.field(f.name).type != arrow_type(f.type):
+                    return None
+            table = file.read(columns=[f.name for f in fields])
+    except (pa.ArrowException, OSError):
+        return None
+    if any(not f.nullable and table.column(f.name).null_count for f in fields):
+        return None
+    return table.cast(pa.schema([arrow_field(f) for f in fields]))
 
 
 def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> list[Field]:

@@ -27,6 +27,7 @@ from penstock.errors import BadRow
 from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
 from penstock.io.files.file_source import Files
+from penstock.io.files.parquet_files import ParquetFiles
 from penstock.io.source import BadRecord, Feed, open_source
 from penstock.spark.sources.arrivals import path_of, spooled_batch
 from penstock.spark.ticks.plan import Input
@@ -100,6 +101,12 @@ def read_inputs(
                 # Tickets and spooled rows are files whose names are numbers.
                 number = int(file.name) if place is None else place
                 taken.arrivals.setdefault(inputs[tag].name, []).append(number)
+                table = None
+                if inputs[tag].name in columns:
+                    table = read_table(inputs[tag].reading, file, inputs[tag])
+                if table is not None:
+                    yield _counted(inputs[tag], number, table, taken)
+                    continue
                 for at, rows in _placed(inputs[tag], file, number, taken):
                     yield _counted(inputs[tag], at, rows, taken)
         for tag in sorted(set(tags)):
@@ -147,6 +154,25 @@ def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
 @read_file.register
 def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
     return _rows_of_file(replace(reading, path=str(path)), source, taken)
+
+
+@singledispatch
+def read_table(reading: object, path: Path, source: Input) -> pa.Table | None:
+    """The rows of one file of a source in columns, if its format has them and every value is as declared."""
+    return None
+
+
+@read_table.register
+def _(reading: ParquetFiles, path: Path, source: Input) -> pa.Table | None:
+    from penstock.io.files.parquet_rows import whole_table
+
+    return whole_table(Feed(source.name, source.schema, append=source.append, live=source.live), path)
+
+
+@read_table.register
+def _(reading: Ticketed, path: Path, source: Input) -> pa.Table | None:
+    file = path_of(path)
+    return None if file is None else read_table(reading.files, file, source)
 
 
 def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:

@@ -5,16 +5,19 @@ Pickled once by the driver; each worker process compiles it once and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from penstock.engine.program import Program, compile_program
+from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
+from penstock.graph.node import Edge, FlowGraph, Node
 from penstock.spark.placing.routing import Divide, DivideTable, divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
 from penstock.spark.ticks.by_value import by_value
@@ -70,10 +73,12 @@ class Plan:
 class Forwarding:
     """Destinations of a source's rows that no operator of stage 0 reads, so that they can stay columns.
 
+    schema: of the rows as they go on. columns: the source's column behind each of theirs.
     exchanges: with their numbers and dividers. sinks: of the flow.
     """
 
     schema: Schema
+    columns: tuple[str, ...]
     exchanges: tuple[tuple[int, Exchange, DivideTable], ...]
     sinks: tuple[str, ...]
 
@@ -149,10 +154,10 @@ def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
     numbers = {e.name: (number, e) for number, e in enumerate(plan.stages.exchanges)}
     readers = stage.graph.consumers()
     for source in plan.inputs:
-        node = stage.graph.nodes[stage.graph.sources[source.name]]
+        node, columns = _renamed(stage.graph, readers, stage.graph.nodes[stage.graph.sources[source.name]])
         targets = [stage.graph.nodes[edge.target].operator for edge in readers[node.id]]
         names = [target.name for target in targets if isinstance(target, Sink)]
-        if source.reading is not None or source.grouping or not source.append or len(names) < len(targets):
+        if source.grouping or not source.append or len(names) < len(targets):
             continue
         sent = [numbers[name] for name in names if name in numbers]
         dividers = [table_divider(e.route, e.schema, plan.stages.shards) for _, e in sent]
@@ -160,7 +165,22 @@ def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
         if len(known) == len(dividers):
             exchanges = tuple((n, e, divide) for (n, e), divide in zip(sent, known, strict=True))
             sinks = tuple(name for name in names if name not in numbers)
-            yield source.name, Forwarding(node.schema, exchanges, sinks)
+            yield source.name, Forwarding(node.schema, columns, exchanges, sinks)
+
+
+def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:
+    """The node behind projections that compute nothing, and the source column behind each of its own."""
+    columns = node.schema.names
+    while len(readers[node.id]) == 1:
+        following = graph.nodes[readers[node.id][0].target]
+        if not isinstance(following.operator, Select):
+            break
+        kept = [expr.name for _, expr in following.operator.columns if isinstance(expr, Column)]
+        if len(kept) < len(following.operator.columns):
+            break
+        behind = dict(zip(node.schema.names, columns, strict=True))
+        node, columns = following, tuple(behind[name] for name in kept)
+    return node, columns
 
 
 def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:

@@ -74,7 +74,7 @@ class CellOutput:
         self._rows.setdefault(self._address(stage, shard, exchange), []).extend(rows)
 
     def forward(self, to: Forwarding, table: pa.Table) -> None:
-        """Send the rows of a table as columns."""
+        """Send the rows of a table, in the columns of `to.schema`, as columns."""
         for number, exchange, divide in to.exchanges:
             for shard, part in divide(table).items():
                 self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
@@ -84,7 +84,7 @@ class CellOutput:
         return stage, shard, exchange, self.place if placed else 0
 
     def pieces(self) -> Iterator[tuple[_Address, Rows | pa.Table]]:
-        """All rows by address. Those of an exchange are either all rows or all columns."""
+        """Everything sent, by address: what was sent as rows, then what was sent as columns."""
         import pyarrow as pa
 
         yield from self._rows.items()
@@ -181,7 +181,8 @@ class Attempt:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
     def forward(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
-        """Pass the rows of a table on as columns."""
+        """Pass the rows of a table of a source on as columns."""
+        table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
         out.forward(to, table)
         for name in to.sinks:
             if name in self.plan.plan.outputs:
@@ -225,12 +226,14 @@ class Attempt:
             )
 
     def _together(self, name: str, tables: list[pa.Table]) -> Rows | pa.Table:
-        """The changes of a sink whose rows stayed columns: still columns if its target takes them."""
+        """The changes of a sink that got columns: still columns if all are and its target takes them."""
         import pyarrow as pa
 
-        output = self.plan.plan.outputs[name]
+        output, rows = self.plan.plan.outputs[name], self.sinks.get(name, [])
         whole = pa.concat_tables(tables)
-        return whole if takes_columns(output.target) else table_to_rows(whole, output.schema, weighted=True)
+        if not rows and takes_columns(output.target):
+            return whole
+        return [*rows, *table_to_rows(whole, output.schema, weighted=True)]
 
 
 def _guarded(
