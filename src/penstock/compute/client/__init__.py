@@ -1,1 +1,1 @@
-"""The client: asks a controller. `grpc` is imported with it."""
+"""Clients of a controller, synchronous and asynchronous. Importing them imports `grpc`."""

@@ -1,4 +1,4 @@
-"""The client for programs with an event loop."""
+"""Asynchronous client, for programs with an event loop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from penstock.flow.flow import Flow
 
 
 class AsyncClient:
-    """A client of a controller: creates views, writes collections, reads.
+    """Client of a controller, to create views, write collections and read both.
 
-    address:  HOST:PORT of the controller; None: what PENSTOCK_CONTROLLER says, else 127.0.0.1:7411.
-    security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if there is one, and no TLS.
-    patience: how long a read waits for its answer, whatever is in the way of it, and how long what can be
-        repeated is tried again where the controller is away; None: as long as it takes.
+    address:  HOST:PORT of the controller; None: from PENSTOCK_CONTROLLER, else 127.0.0.1:7411.
+    security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if set, and no TLS.
+    patience: how long a read waits for its answer, and how long repeatable requests are retried while the
+        controller is unavailable; None: forever.
 
-    A read sees every write that was acknowledged, to anybody, before it was asked for (strict
-    serializable), unless it says otherwise. To be used in one event loop; close it with `aclose`, or use
-    `async with`.
+    By default, a read sees every write acknowledged to any client before the read was sent (strict
+    serializable). Use it in one event loop; close it with `aclose`, or use `async with`.
     """
 
     def __init__(
@@ -51,13 +50,13 @@ class AsyncClient:
         self._conversation = Conversation(endpoint, seconds_of(patience))
         self._known: dict[str, Known] = {}
 
-    # --- what there is ------------------------------------------------------------------
+    # --- collections and views ----------------------------------------------------------
 
     async def create_collection(self, name: str, rows: Any, *, append_only: bool = False) -> None:
         """Create a collection that clients write. Does nothing if an equal one exists.
 
         rows: a `NamedTuple`, a dataclass, a scalar type, or a `Schema`.
-        append_only: no row is ever taken back.
+        append_only: rows are never deleted.
         Raises `AlreadyThere`.
         """
         from penstock.compute.plans import schema_to_bytes
@@ -78,10 +77,10 @@ class AsyncClient:
     ) -> None:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
-        Its sources are views and collections of their names; collections that are not there are made.
-        key:   columns that it is looked up by; none: the whole row.
-        keep:  how much of the past can be read, and how long a subscription may be away.
-        into:  a collection to make, which its changes are written to as well: it survives all replicas.
+        The flow's sources read the views and collections of the same names; missing collections are created.
+        key:   columns to look up by; none: the whole row.
+        keep:  how much of the past can be read, and how long a subscription may stay disconnected.
+        into:  name of a collection to create and write the changes to, which outlives all replicas.
         allow_callables: send the code of Python functions; the replicas must allow it, too.
 
         Raises `NotServable`, `CallableRefused`, `AlreadyThere`, `UnknownColumn`.
@@ -120,33 +119,34 @@ class AsyncClient:
 
     # --- writing ------------------------------------------------------------------------
 
-    # Rows and keys are read by the caller, and not by the task that is awaited: where they come out of the
-    # blocking client, its own thread would wait for itself.
+    # Rows and keys are consumed in the call, not in the awaited task: an iterable that itself uses the
+    # blocking client would make the client's thread wait for itself.
 
     def insert(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Add rows. Returns their time; every later read sees them.
+        """Insert rows. Returns their time; every later read sees them.
 
         Raises `UnknownName`, `BadRow`.
         """
         return self._write({collection: list(rows)}, 1)
 
     def delete(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Retract rows, each once. Returns the time from which they are gone.
+        """Delete one copy of each row. Returns the time from which they are gone.
 
-        Raises `NegativeMultiplicity` where one is not there, `BadRow`; then nothing has happened.
+        Raises `NegativeMultiplicity` for a row that is not in the collection, and `BadRow`; neither changes
+        anything.
         """
         return self._write({collection: list(rows)}, -1)
 
     def write(self, changes: Mapping[str, Iterable[Any]]) -> Coroutine[Any, Any, int]:
         """Change several collections atomically. Returns the time.
 
-        changes: by collection, rows that come; or `ps.Change(row, weight)`, `ps.insert(row)`,
+        changes: by collection, rows to insert, or `ps.Change(row, weight)`, `ps.insert(row)`,
             `ps.delete(row)`.
         """
         return self._write({name: list(rows) for name, rows in changes.items()}, 1)
 
     async def _write(self, rows: Mapping[str, list[Any]], sign: int) -> int:
-        # With an id of its own a write is done once, however often it has to be sent.
+        # The id makes the write idempotent, however often it is sent.
         id = os.urandom(16)
         while True:
             known = [await self._know(name) for name in rows]
@@ -154,7 +154,7 @@ class AsyncClient:
             answer = (await self._ask(pb.Request(write=pb.Write(parts=parts, id=id))))[0]
             if answer.WhichOneof("kind") != "description":
                 return answer.done.time
-            self._known.clear()  # a collection of the name is there, but it is another one
+            self._known.clear()  # a collection was replaced by another one of the same name
 
     # --- reading ------------------------------------------------------------------------
 
@@ -174,20 +174,20 @@ class AsyncClient:
         replica: str | None = None,
         patience: Patience = AS_CLIENT,
     ) -> Coroutine[Any, Any, list[Any]]:
-        """The rows of a view or a collection at one time, repeated by their multiplicity.
+        """Read the rows of a view or collection at one time, repeated by their multiplicity.
 
-        key, keys: value, or values, of its key columns (a tuple where there are several columns).
-        where:     an expression over its columns. order_by: columns, `col.x.desc()` for downwards.
-        columns:   only these.
-        at:        a time; without it: that of the last acknowledged write.
-        staleness: how far the answer may be behind, if that is faster.
-        replica:   the only one that may answer.
-        patience:  of this read, instead of the client's. A large answer that is coming may take longer: no
-            part of it then comes later than that after the one before.
+        key, keys: value, or values, of the key columns (a tuple if there are several columns).
+        where:     an expression over the columns. order_by: columns, `col.x.desc()` for descending.
+        columns:   the columns to return, instead of all.
+        at:        the time to read at; None: that of the last acknowledged write.
+        staleness: how far the answer may lag behind, if that makes it faster.
+        replica:   the only replica that may answer.
+        patience:  of this read, instead of the client's. For a large answer, it limits the wait for each
+            part rather than for the whole.
 
         Raises `UnknownName`, `SinceViolation` for a time that is no longer kept, `ResultTooLarge`,
-        `TargetReplicaLost`, `DataflowFailed`, what the expression raises, and `ReadTimeout` with what was
-        missing for an answer.
+        `TargetReplicaLost`, `DataflowFailed`, errors of the expression, and `ReadTimeout` naming what an
+        answer still lacked.
         """
         given = [key] if key is not None else (None if keys is None else list(keys))
         reading = Reading(given, where, order_by, limit, offset, columns, at, _optional(staleness), replica)
@@ -216,10 +216,10 @@ class AsyncClient:
         """Subscribe to all changes of a view, in batches by time; the first has the rows at `as_of`.
 
         as_of:    None: the time of the last acknowledged write.
-        snapshot: False: only what comes after `as_of`. progress: batches without changes are given, too.
-        patience: how long it waits for its first batch, instead of the client's; then `ReadTimeout`. One
-            that has begun waits for as long as it takes, also where replicas are away.
-        It goes on by itself where a connection breaks or the controller is started again.
+        snapshot: False: only changes after `as_of`. progress: deliver batches without changes, too.
+        patience: how long to wait for the first batch, instead of the client's; then `ReadTimeout`. Once
+            begun, a subscription waits indefinitely, even while all replicas are disconnected.
+        The subscription resumes by itself after a broken connection or a restart of the controller.
         """
         check_number("as_of", as_of)
         asked = pb.Subscription(view=view, snapshot=snapshot, replica=replica or "")
@@ -228,11 +228,11 @@ class AsyncClient:
         return AsyncSubscription(self._conversation, asked, progress=progress, patience=patience)
 
     async def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
-        """Write the rows of a view to a file in the folder of a replica. Returns their number.
+        """Write the rows of a view to a file in a replica's folder. Returns their number.
 
-        file: a plain name that ends with .jsonl or .parquet.
-        patience: instead of the client's. While a replica is at work on it, a copy takes as long as it
-            takes; `ReadTimeout` where none is.
+        file: a plain file name ending with .jsonl or .parquet.
+        patience: instead of the client's. Raises `ReadTimeout` after that, unless a replica is already
+            working on the copy, which may then take as long as it needs.
         """
         request = pb.Request(copy=pb.Copy(view=view, file=file))
         wait = self._conversation.wait(patience)
@@ -258,7 +258,7 @@ class AsyncClient:
         await self._ask(pb.Request(release_replica=pb.ReleaseReplica(name=name)))
 
     async def status(self) -> ControllerStatus:
-        """The status of all replicas, views, collections and reads."""
+        """Fetch the status of all replicas, views, collections and reads."""
         request = pb.Request(status=pb.Status())
         answers = await self._conversation.read(request, "the status", self._conversation.wait())
         return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))
@@ -267,7 +267,7 @@ class AsyncClient:
         return await self._conversation.ask(request, repeatable=repeatable)
 
     async def aclose(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._conversation.close()
 
     async def __aenter__(self) -> AsyncClient:

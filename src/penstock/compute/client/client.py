@@ -1,4 +1,4 @@
-"""The client for programs without an event loop, and for notebooks."""
+"""Blocking client, for notebooks and programs without an event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ASYNCIO = os.path.dirname(asyncio.__file__)
 def _blocking(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
-    """A method of the asynchronous client as one that blocks, with its types and text."""
+    """Wrap a method of the asynchronous client as a blocking one with the same signature and docstring."""
 
     @wraps(method)
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,9 +36,9 @@ def _blocking(
 
 
 class Client:
-    """As `AsyncClient`, with calls that block; for any number of threads. Close it, or use `with`.
+    """Blocking, thread-safe version of `AsyncClient`. Close it, or use it in a `with` statement.
 
-    Its connection lives in a thread of its own, so it works where an event loop runs already.
+    The connection lives in a thread of its own, so it works even where an event loop is already running.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Client:
         try:
             return answer.result()
         except PenstockError as error:
-            # Found in the thread of the loop, where nobody's line is.
+            # Raised in the thread of the loop, whose stack has no line of the user.
             error.blaming(_ASYNCIO, SourceLocation.of_caller())
             raise
         except BaseException:
-            answer.cancel()  # Ctrl-C while it waits: cancel at the controller, too
+            answer.cancel()  # Ctrl-C while waiting: cancel the request at the controller, too
             raise
 
     create_collection = _blocking(AsyncClient.create_collection)
@@ -109,7 +109,7 @@ class Client:
         return Subscription(subscription, self._wait)
 
     def close(self) -> None:
-        """End the connection and its thread. What other threads wait for fails with `ConnectionBroken`."""
+        """Close the connection and its thread; calls pending in other threads raise `ConnectionBroken`."""
         if not self._closed:
             try:
                 self._wait(self._client.aclose())

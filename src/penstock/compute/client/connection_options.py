@@ -1,4 +1,4 @@
-"""Address of a controller, and the credentials of both sides."""
+"""Connection options of a client: the controller's address, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from penstock.compute.transport.limits import Limits
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 """Default address of `penstock controller`."""
 ADDRESS_VARIABLE = "PENSTOCK_CONTROLLER"
-"""The environment variable with the controller's address."""
+"""Environment variable with the controller's address."""
 SERVICE = "penstock.client.v1.Front"
-"""The service in `client.proto`, with its version."""
+"""Name of the service in `client.proto`, with its version."""
 CONVERSE = f"/{SERVICE}/Converse"
 SUBSCRIBE = f"/{SERVICE}/Subscribe"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A controller: HOST:PORT, and the credentials for it."""
+    """Address of a controller (HOST:PORT), with the credentials for it."""
 
     address: str
     security: Security = Security()  # noqa: RUF009
     limits: Limits = Limits()  # noqa: RUF009
 
     def channel(self) -> Any:
-        """A `grpc.aio` channel; nothing is sent before the first call. Raises `InsecureAddress`."""
+        """Create a `grpc.aio` channel, which connects at the first call. Raises `InsecureAddress`."""
         from penstock.compute.transport.channels import open_channel
 
         return open_channel(self.address, self.security, self.limits)
 
     def metadata(self) -> Pairs:
-        """The metadata of each call."""
+        """Return the metadata to send with each call."""
         return (*version(), *self.security.metadata())

@@ -1,6 +1,6 @@
-"""The requests of a client, on one stream to the controller that is renewed when it breaks.
+"""Requests of a client over one long-lived stream to the controller, reopened when it breaks.
 
-Source: a stream that stays open costs a third of a call per request (measured with grpc.aio).
+Source: on an open stream a request costs a third of a separate call (measured with grpc.aio).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from penstock.compute.transport.statuses import END_OF_CALL, refusal
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between two attempts to connect: at first, and at most."""
+"""Seconds between attempts to connect: initial and maximum."""
 GOODBYE = 0.5
-"""Seconds that the controller has to end the stream, when the client does."""
+"""Seconds to wait for the controller to end the stream when the client closes it."""
 _SMALLER = {
     "write": "write fewer rows at a time, or smaller ones",
     "peek": "ask for fewer keys at a time, or by a shorter condition",
 }
-"""How a request that is too large becomes smaller, by its kind."""
+"""Fix to suggest for a request that is too large, by its kind."""
 
 
 class Conversation:
-    """Matches requests with their answers. Used by one event loop.
+    """Requests of one client, matched with their answers. Used by one event loop.
 
-    patience: seconds for which a request tries again where the controller is away; None: as long as it takes.
+    patience: seconds for which requests are retried while the controller is unavailable; None: forever.
     """
 
     def __init__(self, endpoint: Endpoint, patience: float | None) -> None:
@@ -46,7 +46,7 @@ class Conversation:
         self._connecting = asyncio.Lock()
 
     def subscribe(self, asked: pb.Subscription) -> Any:
-        """Open a call of its own, of `Event`s."""
+        """Open a separate call that streams `Event`s."""
         make = self._opened().unary_stream(SUBSCRIBE, pb.Subscription.SerializeToString, pb.Event.FromString)
         return make(asked, metadata=self._endpoint.metadata())
 
@@ -58,15 +58,15 @@ class Conversation:
         return self._channel
 
     def wait(self, patience: Patience = AS_CLIENT) -> Wait:
-        """A read begins to wait, as patient as it says or as the client is."""
+        """Start the wait of a read, with its own patience or the client's."""
         return Wait(self.patience if isinstance(patience, OfClient) else seconds_of(patience))
 
     async def read(
         self, request: pb.Request, what: str, wait: Wait, *, again: bool = True
     ) -> list[pb.Answer]:
-        """As `ask`, of what changes nothing, within the patience of who waits. what: the read, as a noun.
+        """Send a read-only request as `ask` does, within the patience of `wait`. what: the read, as a noun.
 
-        Raises `ReadTimeout` where there is no answer by then, `ConnectionBroken` where no controller.
+        Raises `ReadTimeout` if there is no answer by then, `ConnectionBroken` if there is no controller.
         """
         async with wait.bounded(what, self.address):
             return await self.ask(request, repeatable=again, wait=wait)
@@ -74,12 +74,12 @@ class Conversation:
     async def ask(
         self, request: pb.Request, *, repeatable: bool, wait: Wait | None = None
     ) -> list[pb.Answer]:
-        """The answers to a request, the last of which ends it.
+        """Send a request, and return all its answers.
 
-        repeatable: it may be sent again where an answer was lost; else `Unconfirmed` is raised.
+        repeatable: the request may be resent if its answer was lost; otherwise `Unconfirmed` is raised.
         wait:       of a read; passed to the controller.
-        Raises the error that the controller answers, `ConnectionBroken` where there is no controller for as
-        long as the client is patient, `MessageTooLarge`, `NotAuthorized` and the like at once.
+        Raises the error that the controller answers with, `ConnectionBroken` if no controller can be reached
+        within the client's patience, and `MessageTooLarge`, `NotAuthorized` and the like at once.
         """
         kind = request.WhichOneof("kind") or ""
         self._endpoint.limits.check_message(
@@ -112,7 +112,7 @@ class Conversation:
             return self._line
 
     async def close(self) -> None:
-        """End the stream and the channel; what is being asked fails with `ConnectionBroken`."""
+        """Close the stream and the channel; pending requests fail with `ConnectionBroken`."""
         self.closed = True
         if self._line is not None:
             await self._line.close()
@@ -121,8 +121,8 @@ class Conversation:
 
 
 async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversation, wait: Wait) -> T:
-    """What `attempt` gives, tried again while it raises `ConnectionBroken`, or `ResultGone` because a replica
-    has died with the rows, as long as somebody waits for it and the conversation is open."""
+    """Retry `attempt` while it raises `ConnectionBroken`, or `ResultGone` because a replica died with the
+    rows, until the wait is over or the conversation is closed."""
     loop = asyncio.get_running_loop()
     pause = FIRST_PAUSE
     while True:
@@ -143,7 +143,7 @@ def _set_patience(request: pb.Request, wait: Wait) -> None:
 
 
 class _Line:
-    """One stream of requests and answers, until it breaks."""
+    """A single stream of requests and answers, used until it breaks."""
 
     def __init__(self, call: Any, address: str) -> None:
         self._call = call
@@ -157,7 +157,7 @@ class _Line:
 
     @classmethod
     async def open(cls, channel: Any, endpoint: Endpoint) -> _Line:
-        """Open a stream. Raises the error of the other side if it is refused."""
+        """Open a stream. Raises the controller's error if it refuses."""
         call = channel.stream_stream(CONVERSE, pb.Request.SerializeToString, pb.Answer.FromString)(
             metadata=endpoint.metadata()
         )
@@ -170,7 +170,7 @@ class _Line:
         return cls(call, endpoint.address)
 
     async def ask(self, request: pb.Request, progress: Callable[[], None]) -> list[pb.Answer]:
-        """progress: called when a part of the answer has come, and more will."""
+        """Send a request, and return all its answers. progress: called after each part but the last."""
         self._number += 1
         number = request.number = self._number
         waiting = self._waiting[number] = _Waiting(progress)
@@ -179,7 +179,7 @@ class _Line:
             return await waiting.whole
         except asyncio.CancelledError:
             if request.WhichOneof("kind") == "peek" and self.broken is None:
-                # Not waited for: where nothing can be sent, whoever has given up would wait for ever.
+                # Not awaited: if nothing can be sent, a caller that gave up would wait forever.
                 cancelling = asyncio.create_task(self._cancel_peek(number))
                 self._cancelling.add(cancelling)
                 cancelling.add_done_callback(self._cancelling.discard)
@@ -209,7 +209,7 @@ class _Line:
                         waiting.take(answer)
                 await self._call.code()
         except asyncio.CancelledError:
-            pass  # what `grpc.aio` raises where the call was cancelled by ourselves
+            pass  # `grpc.aio` raises this after our own cancellation of the call
         except Exception as met:
             error = met
         self.broken = error
@@ -217,8 +217,8 @@ class _Line:
             waiting.fail(error)
 
     async def close(self) -> None:
-        # Not by a cancellation, if it can be helped: pending events of gRPC about a cancelled call may find
-        # its event loop closed, and disturbs those of others.
+        # Cancel only as a last resort: gRPC's pending events for a cancelled call may find its event loop
+        # closed, which disturbs other event loops.
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GOODBYE):
                 await self._call.done_writing()
@@ -228,7 +228,7 @@ class _Line:
 
 
 class _Waiting:
-    """The answers to one request, as far as they have come. progress: called when some have."""
+    """Answers received so far for one request. progress: called after each part but the last."""
 
     def __init__(self, progress: Callable[[], None]) -> None:
         self._progress = progress

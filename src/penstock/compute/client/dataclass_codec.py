@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain data and back: how a status travels, which is for people and grows."""
+"""Conversion of frozen dataclasses to plain data and back, for statuses, which gain fields over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: object) -> Any:
-    """A dataclass as a dict by field, an enum as its value, tuples and plain values as they are."""
+    """Convert dataclasses to dicts by field, and enums to their values, also within tuples."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -26,8 +26,8 @@ def to_plain(value: object) -> Any:
 
 
 def from_plain(wanted: type[T], plain: object) -> T:
-    """The dataclass again. Fields that it does not have are ignored; raises `BadMessage` where one is
-    missing that it needs."""
+    """Convert plain data back to a dataclass. Unknown fields are ignored; raises `BadMessage` for a missing
+    required field."""
     try:
         return _made(wanted, plain)
     except (TypeError, ValueError, KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Patience: how long a read waits for its answer, over all attempts and whatever is in the way of it."""
+"""Patience: how long a read waits for its answer, over all attempts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from penstock.expr.durations import duration
 
 
 class OfClient(Enum):
-    """Marker of a read with the patience of its client."""
+    """Marker for a read that uses the patience of its client."""
 
     DEFAULT = "as the client"
 
 
 Patience: TypeAlias = timedelta | str | OfClient | None
-"""A span such as "30s"; None: as long as it takes."""
+"""A span such as "30s"; None: forever."""
 AS_CLIENT = OfClient.DEFAULT
 
 _ROUND_TRIP = 10.0
-"""Seconds for an answer where somebody has no patience at all: nothing is tried twice or waited for."""
+"""Seconds allowed for an answer with a patience of zero: nothing is retried or waited for."""
 
 
 def seconds_of(patience: timedelta | str | None) -> float | None:
@@ -37,8 +37,8 @@ def seconds_of(patience: timedelta | str | None) -> float | None:
 class Wait:
     """The wait of one read.
 
-    seconds: its patience; None: as long as it takes.
-    stood:   since the last failure there was a connection: what it waited for in quiet does not count.
+    seconds: its patience; None: forever.
+    stood:   whether there was a connection since the last failure: time spent connected does not count.
     """
 
     seconds: float | None
@@ -56,20 +56,20 @@ class Wait:
         return self._until
 
     def milliseconds(self) -> int | None:
-        """What is left for the controller, which can say what is missing: a little less than there is."""
+        """Return the time to grant the controller, slightly less than is left: it can say what is missing."""
         if self._until is None:
             return None
         left = max(self._until - asyncio.get_running_loop().time(), 0.0)
         return int(1000 * (left - min(left / 10, 0.5)))
 
     def progress(self) -> None:
-        """Restart the wait: a part of the answer has come."""
+        """Restart the wait, because part of the answer has arrived."""
         self._renew()
         if self._scope is not None and self.seconds:
             self._scope.reschedule(self._until)
 
     def failed(self) -> None:
-        """A connection has broken: it waits anew for one, if there was one since it began to wait."""
+        """Record a failed attempt; restart the wait if there was a connection since the last failure."""
         if self.stood:
             self.stood = False
             self._renew()

@@ -1,4 +1,4 @@
-"""Peeks as messages, and their answers as rows."""
+"""Conversion of peeks to messages, and of their answers to users' rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.expr.tree import Expr
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The arguments of `peek`. staleness: milliseconds."""
+    """Arguments of `peek`. staleness: milliseconds."""
 
     keys: Sequence[Any] | None
     where: Expr | None
@@ -29,7 +29,10 @@ class Reading:
 
 
 def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row], Any]]:
-    """The message, and what makes users' rows of its answers. Raises what wrong columns and values raise."""
+    """Return the message, and the conversion of its answers to users' rows.
+
+    Raises the errors of wrong columns and values.
+    """
     from penstock.compute.plans import encode_expr
 
     _check(asked)
@@ -75,7 +78,7 @@ def check_number(name: str, value: object) -> None:
 
 
 def rows_of(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
-    """The rows of the answers to a peek, repeated by their multiplicity."""
+    """Decode the answers to a peek to users' rows, repeated by their multiplicity."""
     found: list[Any] = []
     for answer in answers:
         for row, count in rows.decode_counted(answer.rows.rows):

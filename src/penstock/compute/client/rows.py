@@ -1,4 +1,4 @@
-"""Conversion between users' rows and rows of collections and views."""
+"""Conversion between users' rows and internal rows of collections and views."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """A view or collection as a client knows it.
+    """Description of a view or collection, cached by a client.
 
-    id:   of the view or collection; another one of the same name has another.
-    key:  columns that a view is looked up by; empty: by the whole row.
-    view: whether it is a view; else a collection.
+    id:   distinguishes it from earlier and later ones of the same name.
+    key:  columns that a view is looked up by; empty: the whole row.
+    view: whether it is a view; otherwise a collection.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Known:
     append_only: bool = False
 
     def counted(self, rows: Iterable[Any], sign: int) -> list[tuple[Row, int]]:
-        """Users' rows, or `Change`s of them, as rows with how often they come (or, `sign` -1, go).
+        """Convert users' rows, or `Change`s of them, to internal rows with weights multiplied by `sign`.
 
         Raises `BadRow`.
         """
@@ -50,7 +50,7 @@ class Known:
         }
         by_name = {kind for kind, names in kinds.items() if names not in (None, schema.names)}
         if by_name and not schema.scalar:
-            # Columns of a named tuple are meant by name, in whatever order they stand.
+            # Columns of a named tuple are matched by name, in whatever order they are declared.
             rows = [row._asdict() if type(row) in by_name else row for row in rows]
         elif len(kinds) == 1 and schema.names in kinds.values() and not schema.scalar:
             schema = replace(schema, row_class=next(iter(kinds)))  # such rows pass as they are
@@ -60,7 +60,7 @@ class Known:
 
     @classmethod
     def of(cls, name: str, message: pb.Description) -> Known:
-        """The description of a name by the controller. Raises `BadMessage`."""
+        """Decode the controller's description of a name. Raises `BadMessage`."""
         from penstock.compute.plans import schema_from_bytes
 
         schema = schema_from_bytes(message.schema)
@@ -68,21 +68,27 @@ class Known:
 
     @cached_property
     def _readers(self) -> dict[type[Any] | None, Callable[[Iterable[object]], list[Row]]]:
-        """What reads rows, by their class: to make one takes much longer than to read a row."""
+        """Cached row converters by row class: building one takes much longer than converting a row."""
         return {}
 
     @cached_property
     def to_user(self) -> Callable[[Row], Any]:
-        """The conversion from internal rows to users' rows."""
+        """Conversion from internal rows to users' rows."""
         return to_user(self.schema)
 
     def projected(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
-        """Positions of columns, and what makes users' rows of them. Raises `UnknownColumn`."""
+        """Return the positions of columns, and the conversion of their values to users' rows.
+
+        Raises `UnknownColumn`.
+        """
         positions = tuple(self.position(column) for column in columns)
         return positions, to_user(Schema(tuple(self.schema.fields[at] for at in positions)))
 
     def position(self, column: str | Expr) -> int:
-        """The position of a column, given by name or as `col.name`. Raises `UnknownColumn`, `BadInput`."""
+        """Return the position of a column, given by name or as `col.name`.
+
+        Raises `UnknownColumn`, `BadInput`.
+        """
         name = column.name if isinstance(column, Column) else column
         if not isinstance(name, str):
             raise BadInput(
@@ -102,7 +108,7 @@ class Known:
         return at
 
     def ordering(self, order_by: object) -> list[tuple[int, bool]]:
-        """Positions of columns, each with whether it goes down."""
+        """Return the positions of the columns to sort by, each with whether it is descending."""
         several = isinstance(order_by, list | tuple)
         each = cast("Sequence[object]", order_by) if several else [order_by]
         return [self._ordered(one) for one in each]
@@ -114,11 +120,11 @@ class Known:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns of its index."""
+        """Columns of its index."""
         return self.key or self.schema.names
 
     def keys(self, keys: Iterable[Any]) -> list[Row]:
-        """Values of the key columns, as rows. One column: a bare value; several: a tuple or a mapping.
+        """Convert keys to internal rows. One key column: bare values; several: tuples or mappings.
 
         Raises `BadRow`.
         """
@@ -131,13 +137,13 @@ class Known:
 
     @cached_property
     def _key_reader(self) -> tuple[tuple[Field, ...], Callable[[Iterable[object]], list[Row]]]:
-        """The key columns, and what reads rows of them."""
+        """Key columns, with the converter for keys."""
         fields = tuple(self.schema.fields[self.position(name)] for name in self.key_columns)
         return fields, from_user(Schema(fields), what=f"keys of {self.name!r}")
 
     @property
     def row_class(self) -> type[Any]:
-        """The class of its rows."""
+        """Class of users' rows."""
         return row_class(self.schema)
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions of clients: batches in order of time, over any number of connections."""
+"""Subscriptions of clients: batches in order of time, across any number of connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Update(NamedTuple, Generic[T]):
-    """A row, the time of its change, and its weight: above zero it comes so often, below it goes."""
+    """A changed row, with the time and the weight of the change: copies added, or removed if negative."""
 
     row: T
     time: int
@@ -30,9 +30,9 @@ class Update(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T]):
-    """All changes at times from `lower` to before `upper`; `upper` None: to the end of all times.
+    """All changes at times from `lower` up to but excluding `upper`; None: to the end of time.
 
-    Whoever has applied a batch and has stored its `upper` with what it did can go on there later:
+    A reader that stores `upper` together with the applied batch can resume there later:
     `subscribe(view, as_of=upper - 1, snapshot=False)`.
     """
 
@@ -42,12 +42,12 @@ class Batch(Generic[T]):
 
 
 class AsyncSubscription(AsyncIterator[Batch[Any]]):
-    """Batches of a view: each time once, none left out, also where connections break or controllers restart.
-    Each begins where the one before it has ended.
+    """Batches of a view that cover every time exactly once, across reconnects and controller restarts.
 
-    Nothing is read ahead: a reader that stops reads nothing more from the network. Ends after a batch with
-    `upper` None. Raises `ReadTimeout` where it has not begun within its patience; `SinceViolation` where it
-    was away, or slow, for longer than the view keeps; `UnknownName` where the view was dropped.
+    Each batch begins where the previous one ended. Nothing is read ahead: a reader that stops reads nothing
+    more from the network. Ends after a batch with `upper` None. Raises `ReadTimeout` if it does not begin
+    within its patience; `SinceViolation` if the reader was away, or slow, for longer than the view keeps its
+    past; `UnknownName` if the view was dropped.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             first = not self._begun
             self._begun, self._upper = True, Frontier(batch.upper)
             if batch.updates or self._progress or first:
-                # Those in which nothing happened were left out, and this one covers their times.
+                # Extend the batch over the times of the empty batches skipped before it.
                 given, self._given = replace(batch, lower=self._given), batch.upper or 0
                 return given
         raise StopAsyncIteration
@@ -106,7 +106,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _next_batch(self, wait: Wait) -> Batch[Any] | None:
-        """The next batch; None for one that was seen before. After `ConnectionBroken` it is tried again."""
+        """Read the next batch; None for one already seen. The caller retries after `ConnectionBroken`."""
         try:
             if self._call is None:
                 self._call = self._connected(wait)
@@ -152,7 +152,8 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         updates, self._part = tuple(self._part), []
         if upper <= self._upper and self._begun:
             return None
-        # A subscription that goes on covers what was seen before with a batch that has nothing there.
+        # A resumed subscription may begin with a batch that reaches back over times already seen, without
+        # changes there.
         return Batch(max(lower, self._upper).time or 0, upper.time, updates)
 
     def _describe(self, message: pb.Description) -> None:
@@ -169,7 +170,8 @@ def _as_it_is(row: tuple[Any, ...]) -> Any:
 
 
 class Subscription:
-    """As `AsyncSubscription`, as an iterator that blocks. Close it, or use it in a `with` statement."""
+    """Blocking iterator over the batches of an `AsyncSubscription`. Close it, or use it in a `with`
+    statement."""
 
     def __init__(self, subscription: AsyncSubscription, run: Callable[[Any], Any]) -> None:
         self._subscription = subscription
