@@ -1,1 +1,1 @@
-"""The controller as a process: one event loop around the state machine of `controller`, with sockets."""
+"""Server processes: the controller and the replica, each a state machine with sockets in one event loop."""

@@ -14,7 +14,7 @@ MOST_BYTES = 1024 * 1024
 def chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
     """Encode rows, in order, in chunks of at most `MOST_BYTES` (or one row), each with whether more follow.
 
-    Without rows: one empty chunk.
+    No rows make one empty chunk.
     """
     last: bytes | None = None
     for start in range(0, max(len(all_rows), 1), MOST_ROWS):

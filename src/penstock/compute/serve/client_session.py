@@ -1,7 +1,7 @@
-"""One client's stream of requests to the controller, and its answers.
+"""Session of one client: its stream of requests to the controller, and the answers.
 
-Everything that can be answered at once is; a peek is answered from within the call that brings the
-replica's answer. So a request costs no task of its own.
+Most requests are answered immediately; a peek is answered within the call that delivers the replica's
+answer. So no request needs a task of its own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from penstock.errors import PenstockError
 log = logging.getLogger("penstock.controller")
 
 MOST_WAITING = 1_000
-"""Answers that wait for a client that does not read them; then no more of its requests are read."""
+"""Limit on answers buffered for a client that does not read them; above it, its requests are not read."""
 
 
 class Surroundings(Protocol):
-    """The process, as a stream uses it."""
+    """Interface of the controller process for its client sessions."""
 
     controller: Controller
     writing: Writing
@@ -55,7 +55,7 @@ class Surroundings(Protocol):
 
 
 class ClientSession:
-    """The requests of one stream, until it ends."""
+    """Requests and answers of one stream, until it ends."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -73,14 +73,14 @@ class ClientSession:
     # --- the stream ---------------------------------------------------------------------
 
     async def read(self, call: Any, end: object) -> None:
-        """Take the requests of a call until it ends."""
+        """Handle the requests of a call until it ends."""
         while (request := await call.read()) is not end:
             self.take(request)
             if not self._room.is_set():
                 await self._room.wait()
 
     async def write(self, call: Any) -> None:
-        """Send the answers to a call, without end."""
+        """Send answers to a call as they arrive, until cancelled."""
         while True:
             while self._answers:
                 await call.write(self._answers.popleft())
@@ -90,7 +90,7 @@ class ClientSession:
             await self._arrived.wait()
 
     def end(self) -> None:
-        """End the session: cancel its peeks and copies. Its writes go on."""
+        """End the session, cancelling its peeks and copies. Its writes continue."""
         self._ended = True
         for uuid in list(self._peeks.values()):
             self._controller.cancel_peek(uuid)
@@ -102,11 +102,11 @@ class ClientSession:
             timer.cancel()
 
     def _give_up_after(self, number: int, milliseconds: int, give_up: Callable[[], None]) -> None:
-        """Call something where a request is not answered by then."""
+        """Call `give_up` unless the request is answered within so many milliseconds."""
         self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, give_up)
 
     def _in_time(self, number: int) -> None:
-        """It has its answer."""
+        """Stop the timer of an answered request."""
         timer = self._timers.pop(number, None)
         if timer is not None:
             timer.cancel()
@@ -122,7 +122,7 @@ class ClientSession:
     # --- requests -----------------------------------------------------------------------
 
     def take(self, request: pb.Request) -> None:
-        """Handle a request; each is answered, with a problem if need be."""
+        """Handle a request. Every request gets an answer, a problem if it fails."""
         kind = request.WhichOneof("kind")
         number = request.number
         try:
@@ -230,7 +230,7 @@ class ClientSession:
                 self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
     async def _pass_on(self, number: int, stash: StashedAt) -> None:
-        """All rows that wait in a replica, as fast as the client takes them."""
+        """Pass on all rows stashed at a replica, as fast as the client reads them."""
         try:
             async for some in self._around.fetch(stash):
                 for chunk, _ in chunks(some):
@@ -271,7 +271,7 @@ class ClientSession:
 
         def give_up() -> None:
             if not self._controller.give_up_copy(copied, asked.patience):
-                self._answer(number, rows=pb.Rows(more=True))  # a sign that somebody is at work on it
+                self._answer(number, rows=pb.Rows(more=True))  # tells the client that a replica works on it
                 self._give_up_after(number, asked.patience, give_up)
 
         if asked.HasField("patience"):
@@ -319,7 +319,7 @@ _REQUESTS: dict[str, Callable[[ClientSession, int, Any], None]] = {
 
 
 def _named(error: Exception, names: Mapping[str, str]) -> Exception:
-    """An error of the store, which knows collections by their ids, as users know them."""
+    """Rewrite an error of the store, which knows only ids, to name the collection as users do."""
     if not isinstance(error, NegativeMultiplicity) or error.facts["id"] not in names:
         return error
     name, row = names[error.facts["id"]], error.facts["row"]
@@ -347,7 +347,7 @@ def _finishing(asked: pb.Peek) -> Finishing:
 
 
 def description_of(described: Described) -> pb.Description:
-    """The description of a view or collection, for clients."""
+    """Encode the description of a view or collection for clients."""
     return pb.Description(
         id=described.id,
         view=described.view,

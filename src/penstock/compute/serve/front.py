@@ -1,4 +1,4 @@
-"""The service that clients call: gRPC around `ClientSession` and `SubscriptionBuffer`."""
+"""gRPC service for clients, around `ClientSession` and `SubscriptionBuffer`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _grpc: Any = grpc
 
 
 class Front:
-    """The service of a controller for clients."""
+    """Service of a controller for its clients."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -35,7 +35,7 @@ class Front:
         self._security = Security()
 
     def handlers(self, security: Security = Security()) -> Any:
-        """The handlers for a `grpc.aio` server. security: required of clients."""
+        """Return the handlers for a `grpc.aio` server. security: the credentials required of clients."""
         self._security = security
         return _grpc.method_handlers_generic_handler(
             SERVICE,
@@ -52,7 +52,7 @@ class Front:
     async def converse(self, requests: object, call: Any) -> None:
         """Serve one client's requests."""
         await self._admit(call)
-        # So that the client knows at once that it is let in.
+        # Tells the client at once that it is admitted.
         await call.send_initial_metadata(())
         talk = ClientSession(self._around)
         writing = asyncio.create_task(talk.write(call))
@@ -65,7 +65,7 @@ class Front:
                 await asyncio.wait([writing])
 
     async def subscribe(self, asked: pb.Subscription, call: Any) -> None:
-        """Serve one client's subscription; gRPC waits while the client does not read."""
+        """Serve one client's subscription; gRPC blocks while the client does not read."""
         await self._admit(call)
         with self._remembered():
             try:
@@ -107,7 +107,7 @@ class Front:
             outlet.close()
 
     async def _admit(self, call: Any) -> None:
-        """Refuse a call without the right credentials or version."""
+        """Refuse a call with wrong credentials or another protocol version."""
         try:
             metadata = pairs(call.invocation_metadata())
             self._security.admit(metadata, names_of_peer(call))
@@ -116,7 +116,7 @@ class Front:
             await refuse(call, error)
 
     def end(self) -> None:
-        """End all streams, with an error: the process ends."""
+        """End all streams with an error, because the process is ending."""
         for task in self._calls:
             task.cancel()
 

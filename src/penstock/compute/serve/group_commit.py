@@ -1,6 +1,6 @@
 """Group commit: writes that arrive during a commit are committed together in the next.
 
-So a slow disk costs each client a wait, and none of them the others' waits.
+On a slow disk each client waits for about one commit, rather than for those of all other clients in turn.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock.compute.protocol.responses import Counted
 from penstock.errors import PenstockError
 
 MOST_ROWS = 50_000
-"""Rows of one commit: more wait for the next, unless they are of one write."""
+"""Limit on the rows of one commit; a single larger write is committed alone."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A client's write. id: recognises a repeated write. time: set when it is durable."""
+    """Pending write of a client. id: identifies a repeated write. time: set once the write is durable."""
 
     changes: dict[str, list[Counted]]
     id: bytes
@@ -38,9 +38,9 @@ class _Asked:
 
 
 class Writing:
-    """The writes of all clients, one commit after the other.
+    """Writes of all clients, committed one group after another.
 
-    open_collections: the store, opened in the thread that appends.
+    open_collections: opens the store, in the thread that appends.
     fenced: called when a later controller has taken over.
     """
 
@@ -60,9 +60,9 @@ class Writing:
         self._committing: asyncio.Task[None] | None = None
 
     def write(self, changes: dict[str, list[Counted]], id: bytes) -> asyncio.Future[int]:
-        """Write, and return the time once it is durable. Raises the error of a failed write.
+        """Queue a write, and return a future of its time, set once it is durable, or of its error.
 
-        One that is asked for again, because an answer was lost, is done once.
+        A write repeated with the same id, because an answer was lost, is done once.
         """
         again = self._asked.get(id)
         if again is not None:
@@ -76,7 +76,7 @@ class Writing:
         return asked.time
 
     async def close(self) -> None:
-        """End the commit that is under way; those that wait fail."""
+        """Finish the current commit, cancel the queued writes, and close the store."""
         for asked in self._waiting:
             asked.time.cancel()
         self._waiting.clear()
@@ -118,7 +118,7 @@ class Writing:
             if len(group) == 1:
                 group[0].fail(error)
                 return
-            # One of them is at fault, and the others shall not suffer for it.
+            # Only one of them is at fault, so retry each by itself.
             for asked in group:
                 await self._commit([asked])
         except Exception as error:
@@ -130,7 +130,7 @@ class Writing:
                     asked.time.set_result(time)
 
     def _was_done(self, asked: _Asked) -> bool:
-        """Whether it was durable before; then its time is set."""
+        """Whether the write was already durable; if so, set its time."""
         time = self._controller.written(asked.id)
         if time is not None and not asked.time.done():
             asked.time.set_result(time)
@@ -145,7 +145,7 @@ class Writing:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._append, write.appends)
         except Exception:
-            # Of whatever kind: the next write may begin only when this one has ended.
+            # Any exception at all: the next write may begin only after this one is settled.
             if not self._controller.fail_write(write):
                 raise
         else:
@@ -153,7 +153,7 @@ class Writing:
         return write.time
 
     def _append(self, appends: Sequence[Append]) -> None:
-        # In the one thread of its own: a store is used by the thread that has opened it.
+        # Runs in the executor's only thread: a store must be used by the thread that opened it.
         if self._store is None:
             self._store = self._open()
         self._store.append(appends)

@@ -1,4 +1,4 @@
-"""The connections of a controller to its replicas, one task each."""
+"""Connections of a controller to its replicas, one task each."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logging.getLogger("penstock.controller")
 
 
 class Links:
-    """The connections to replicas, opened when the controller has them due.
+    """Connections to replicas, opened when due according to the controller.
 
-    security: the own credentials, and those required of replicas.
+    security: the controller's credentials, and those required of replicas.
     """
 
     def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
@@ -32,7 +32,7 @@ class Links:
         self._closed = False
 
     def check(self) -> None:
-        """Open the due connections, and check again when the next one is due."""
+        """Open all due connections."""
         if self._closed:
             return
         for name, address in self._controller.due():
@@ -63,7 +63,7 @@ class Links:
             yield rows
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._closed = True
         tasks = [task for _, task in self._links.values()]
         for task in tasks:

@@ -1,4 +1,4 @@
-"""The controller process, from start to end: the calls of the controller, its clock and timers."""
+"""Controller process, from start to end: the controller with its clock, timers and sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 
 GRACE = 0.5
-"""Seconds that clients have to take the last answers when the process ends."""
+"""Seconds for clients to receive their last answers when the process ends."""
 
 PARAMETERS = Parameters(max_result_size=1024 * MEGABYTE, peek_stash_size=4 * MEGABYTE)
 """Default parameters of replicas."""
@@ -37,11 +37,11 @@ PARAMETERS = Parameters(max_result_size=1024 * MEGABYTE, peek_stash_size=4 * MEG
 class Options:
     """Options of a controller process.
 
-    listen:      HOST:PORT for clients; port 0: any.
-    state:       folder for what it must not forget.
+    listen:      HOST:PORT for clients; port 0: any free one.
+    state:       folder for the durable state.
     collections: URI of the store of rows; None: SQLite in the folder.
-    replicas:    addresses by name, in addition to those that it remembers.
-    clients:     what clients must show. links: what replicas are shown, and must show.
+    replicas:    addresses by name, in addition to those in the durable state.
+    clients:     credentials toward clients. links: credentials toward replicas.
     """
 
     listen: str
@@ -57,23 +57,23 @@ class Options:
 
     @property
     def store(self) -> str:
-        """The URI of the store."""
+        """URI of the store."""
         return self.collections or f"sqlite:{self.state.resolve() / 'collections.db'}"
 
 
 async def run_controller(options: Options, ready: Callable[[str], object]) -> None:
-    """Serve until the task is cancelled.
+    """Run a controller until the task is cancelled.
 
     ready: called with the address once it listens.
-    Raises `StaleEpoch` when a later controller has started on the same state; `InsecureAddress`,
-    `StoreDamaged`, `StoreUnavailable`; `ConnectionBroken` where the address is taken, and what a wrong one
-    raises: then nothing was touched. The same for the `BadOption` of an expired certificate.
+    Raises `StaleEpoch` when a later controller starts on the same state; `StoreDamaged`,
+    `StoreUnavailable`; and before touching the state, `ConnectionBroken` if the address is taken,
+    `InsecureAddress`, and `BadOption` for an invalid address or an expired certificate.
     """
     local_path(options.state, "state of the controller")
     check_collections(options.store)
     options.clients.check_certificate()
     server = channels.make_server(options.clients, options.limits)
-    # Before the state is opened: who cannot listen must not supersede the one who does.
+    # Before the state is opened: a process that cannot listen must not supersede the one that does.
     address = channels.listen(server, options.listen, options.clients)
     try:
         await _serve(options, server, lambda: ready(address))
@@ -96,7 +96,7 @@ async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> 
 
 
 class _Process:
-    """A controller, and what goes on around it."""
+    """Running controller with its service, connections and commits; implements `Surroundings`."""
 
     def __init__(self, options: Options, state: ControllerState, store: object) -> None:
         self._options = options
@@ -147,7 +147,7 @@ class _Process:
         if error is not None and not self._end.done():
             self._end.set_exception(error)
 
-    # --- what the service needs -----------------------------------------------------------
+    # --- Surroundings ---------------------------------------------------------------------
 
     def changed(self) -> None:
         """Check for due work."""

@@ -1,4 +1,4 @@
-"""The replica process: a replica, its runtime and its server, from start to end."""
+"""Replica process, from start to end: a replica with its runtime and its server."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from penstock.private_files import make_private_folder
 class ReplicaOptions:
     """Options of a replica process.
 
-    listen:      HOST:PORT for its controller; port 0: any.
-    state:       a folder of this replica alone: copies, large results, checkpoints.
-    name:        a controller that means another one is refused; None: whatever it is called.
-    collections: where the rows are, instead of where the controller says.
-    security:    what the controller must show.
+    listen:      HOST:PORT for its controller; port 0: any free one.
+    state:       folder for this replica alone: copies, large results, checkpoints.
+    name:        name of the replica; a controller that connects to another name is refused. None: any name.
+    collections: URI of the store of rows, instead of the controller's.
+    security:    the replica's credentials, and those required of the controller.
     """
 
     listen: str
@@ -39,11 +39,11 @@ class ReplicaOptions:
 
 
 async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -> None:
-    """Serve until the task is cancelled.
+    """Run a replica until the task is cancelled.
 
-    ready: called with the address once it listens. Raises what the replica halts with
-    (`IncompatibleInstance`, `ReplicaExpired`, ...), and what keeps it from listening: `BadOption` for an
-    expired certificate, too.
+    ready: called with the address once it listens. Raises the error that the replica halts with
+    (`IncompatibleInstance`, `ReplicaExpired`, ...), the errors of `serve` if it cannot listen, and
+    `BadOption` for an expired certificate.
     """
     local_path(options.state, "state of the replica")
     options.security.check_certificate()

@@ -1,8 +1,8 @@
 """Bounded buffer of the events of a subscription, for a client that may read slowly.
 
-A client that reads more slowly than its view changes makes its outlet full. Then the subscription is given
-up, and taken up again from where it was when the client has read what waits: in between nothing is kept.
-That works as long as the view keeps the times between; a client that stays away for longer gets an error.
+When a client reads more slowly than its view changes, the buffer fills up. The subscription is then dropped,
+and resumed from the last buffered time once the client has read everything buffered; nothing is kept in
+between. This works as long as the view still keeps that time; a client that takes longer gets an error.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 
 MOST_UPDATES = 20_000
-"""Updates that wait for a client before the subscription is given up; one batch may have more."""
+"""Limit on buffered updates before the subscription is dropped; a single batch may have more."""
 MOST_BATCHES = 1_000
 
 
 class SubscriptionBuffer:
-    """One subscription of one client.
+    """Buffered subscription of one client.
 
-    patience: milliseconds for which the client waits for it to begin; None: for ever.
+    patience: milliseconds within which it must begin; None: no limit.
 
-    Every method may raise what `Controller.subscribe` raises.
+    Every method may raise the errors of `Controller.subscribe`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SubscriptionBuffer:
             if current is self._current:
                 self._take(event)
 
-        # What an earlier subscription still says is not ours.
+        # Ignore late events of an earlier subscription.
         current = self._current = object()
         return deliver
 
@@ -82,10 +82,10 @@ class SubscriptionBuffer:
         self._waiting.append(event)
         self._arrived.set()
         self._stop_timer()
-        # A batch that is alone is there as a whole already.
+        # A single batch is already complete in memory, so dropping it would save nothing.
         full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
         if full and not self._ended:
-            # Not from within the call of the controller that delivers.
+            # Later, since the controller is in the middle of delivering.
             asyncio.get_running_loop().call_soon(self._give_up)
 
     def _not_begun(self) -> None:
@@ -110,7 +110,7 @@ class SubscriptionBuffer:
             if self._id is None:
                 assert self._upper.time is not None
                 self._subscribe(self._upper.time - 1, snapshot=False)
-                continue  # something may have come at once
+                continue  # events may have arrived within the call
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
@@ -119,12 +119,12 @@ class SubscriptionBuffer:
         return event
 
     def close(self) -> None:
-        """End the subscription: the client is gone."""
+        """End the subscription, because the client is gone."""
         self._stop_timer()
         self._give_up()
         self._ended = True
 
     @property
     def waiting(self) -> int:
-        """The number of buffered events."""
+        """Number of buffered events."""
         return len(self._waiting)

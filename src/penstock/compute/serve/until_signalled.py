@@ -1,4 +1,4 @@
-"""Running a server until a signal ends its process."""
+"""Runner for servers that stop on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 def until_signalled(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
     """Run `serve` in an event loop; SIGINT and SIGTERM cancel it. Returns the signal, or None.
 
-    Raises what `serve` raises.
+    Raises the errors of `serve`.
     """
     return asyncio.run(_run(serve))
 
