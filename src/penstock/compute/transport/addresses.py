@@ -1,6 +1,6 @@
-"""Addresses: which are of this machine alone.
+"""Addresses, and the test whether one is reachable from this machine only.
 
-HOST:PORT with a name, an IPv4 address, or an IPv6 address in brackets; or `unix:PATH`.
+An address is HOST:PORT with a name, an IPv4 address, or an IPv6 address in brackets; or `unix:PATH`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOCAL = ("unix:", "unix-abstract:")
 
 
 def host_of(address: str) -> str | None:
-    """The host of an address; None of a socket in the file system. Raises `BadOption` for no address."""
+    """Return the host of an address; None for a Unix socket. Raises `BadOption` for an invalid address."""
     if address.startswith(_LOCAL):
         return None
     host, colon, port = address.rpartition(":")
@@ -30,15 +30,15 @@ def host_of(address: str) -> str | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only processes of this machine are at the address. Names are looked up; all that a name means
-    must be of this machine. Raises `BadOption`; `ConnectionBroken` for a name that means nothing."""
+    """Whether an address is reachable from this machine only. A name is resolved, and all its addresses must
+    be loopback. Raises `BadOption`; `ConnectionBroken` for a name that does not resolve."""
     host = host_of(address)
     return host is None or _all_loopback(_meant(host, address))
 
 
 def loopback_target(address: str) -> str | None:
-    """What gRPC connects to for an address: what its name means at this moment, as numbers, so that nobody
-    looks it up again; None where it is beyond this machine. Raises what `is_loopback` raises."""
+    """Return the gRPC target of a loopback address, resolved to numbers so that it is not resolved again;
+    None for an address beyond this machine. Raises as `is_loopback` does."""
     if not needs_lookup(address):
         return address if is_loopback(address) else None
     host, _, port = address.rpartition(":")
@@ -47,13 +47,13 @@ def loopback_target(address: str) -> str | None:
         return None
     if all("." in each for each in found):
         return "ipv4:" + ",".join(f"{each}:{port}" for each in sorted(found))
-    # One list is of one family: those of the other are written as if they were of this one.
+    # A target list has a single address family, so IPv4 addresses are mapped to IPv6.
     mapped = sorted(each if ":" in each else f"::ffff:{each}" for each in found)
     return "ipv6:" + ",".join(f"[{each}]:{port}" for each in mapped)
 
 
 def needs_lookup(address: str) -> bool:
-    """Whether `is_loopback` may take as long as a name server does."""
+    """Whether `is_loopback` has to resolve a name, which may block."""
     host = host_of(address)
     return host is not None and _literal(host) is None
 

@@ -1,8 +1,8 @@
-"""When certificates are valid: the dates in their PEM, checked before a process starts with them.
+"""Validity dates of certificates, read from their PEM and checked before a process starts with them.
 
-An expired certificate loads without a complaint, and every connection fails later. Python's `ssl` tells the
-dates of peers and authorities only, so they are read here: a certificate begins with a few fields of DER, and
-its dates are the fifth. OpenSSL has read the whole of it before; nothing else is looked at.
+An expired certificate loads without complaint, and then every connection fails. Python's `ssl` reports the
+dates of peers and authorities only, so this module reads them from the DER: they are the fifth field of a
+certificate. OpenSSL has already validated the whole certificate; no other field is examined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.errors import BadOption
 
 SOON = timedelta(days=14)
-"""How long before its end a certificate is warned of."""
+"""Time before expiry at which to start warning."""
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -26,14 +26,14 @@ _SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From when until when, both included, a certificate is valid."""
+    """Validity period of a certificate, both ends included."""
 
     start: datetime
     end: datetime
 
 
 def validities(pem: bytes) -> list[Validity]:
-    """The dates of each certificate of a file. Raises `BadOption` where they cannot be read."""
+    """Read the validity of each certificate in a file. Raises `BadOption` if that fails."""
     try:
         return [_of(ssl.PEM_cert_to_DER_cert(block.decode("ascii"))) for block in _PEM.findall(pem)]
     except (ValueError, IndexError) as error:
@@ -46,9 +46,9 @@ def validities(pem: bytes) -> list[Validity]:
 
 
 def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> datetime:
-    """Until when our own certificate, and what signed it, are all valid.
+    """Return the earliest expiry in our own certificate chain.
 
-    Raises `BadOption` for one that has expired or is not valid yet.
+    Raises `BadOption` if any certificate of the chain has expired or is not valid yet.
     """
     found = validities(pem)
     named = "the certificate" if path is None else f"the certificate {path}"
@@ -58,7 +58,7 @@ def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> da
 
 
 def check_authorities(pem: bytes, now: datetime, path: str | Path) -> None:
-    """Raises `BadOption` where not one of the authorities is valid. Some of a bundle may be old."""
+    """Raise `BadOption` if none of the authorities is valid. Individual ones in a bundle may have expired."""
     found = validities(pem)
     if found and not any(each.start <= now <= each.end for each in found):
         _check(max(found, key=lambda each: each.end), now, f"the CA {path}", "ca")
@@ -82,7 +82,7 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
 
 
 def shown(moment: datetime) -> str:
-    """A moment as people read it."""
+    """Format a time in UTC for people."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -92,7 +92,7 @@ def shown(moment: datetime) -> str:
 def _of(der: bytes) -> Validity:
     (certificate,) = _elements(der, 1)
     (to_be_signed,) = _elements(_within(certificate, _SEQUENCE), 1)
-    # The version is there in all but the oldest; then serial number, algorithm, issuer, validity.
+    # Version (absent in X.509 v1), then serial number, algorithm, issuer, validity.
     fields = list(_elements(_within(to_be_signed, _SEQUENCE), 5))
     validity = fields[4] if fields[0][0] == _VERSION else fields[3]
     start, end = _elements(_within(validity, _SEQUENCE), 2)
@@ -104,7 +104,7 @@ _Element = tuple[int, bytes]
 
 
 def _elements(data: bytes, count: int) -> Iterator[_Element]:
-    """The first elements of a sequence's content."""
+    """Yield the first `count` elements of a sequence's content."""
     at = 0
     for _ in range(count):
         tag, length = data[at], data[at + 1]

@@ -1,7 +1,7 @@
-"""gRPC channels and servers with our settings: sizes, signs of life, TLS.
+"""gRPC channels and servers with our settings: message sizes, keepalive, TLS.
 
-The settings of both sides must agree: a server counts pings that come more often than it allows as abuse
-and closes the connection.
+The settings of both sides must agree: a server treats pings more frequent than it permits as abuse, and
+closes the connection.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ FETCH = f"/{SERVICE}/FetchStash"
 
 _grpc: Any = grpc
 METADATA = 64 * 1024
-"""Bytes of metadata that are taken: problems travel in it."""
+"""Limit on metadata, in bytes; it carries problems."""
 
 
 def _options(limits: Limits) -> list[tuple[str, int | str]]:
     return [
-        # Room around the message for its tags and for a compression flag.
+        # Plus room for the message's tags and a compression flag.
         ("grpc.max_send_message_length", limits.message + 1024),
         ("grpc.max_receive_message_length", limits.message + 1024),
         ("grpc.max_metadata_size", METADATA),
         ("grpc.absolute_max_metadata_size", 2 * METADATA),
         ("grpc.keepalive_time_ms", int(limits.idle * 1000)),
         ("grpc.keepalive_timeout_ms", int(limits.silence * 1000)),
-        # The keepalive timeout alone is not enough: a ping that measures the bandwidth is waited for by this
-        # one, a minute by default, and no other is sent meanwhile.
+        # The keepalive timeout alone is not enough: pings that measure bandwidth are subject to this timeout,
+        # a minute by default, and no other ping is sent meanwhile.
         ("grpc.http2.ping_timeout_ms", int(limits.silence * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
@@ -44,19 +44,19 @@ def _options(limits: Limits) -> list[tuple[str, int | str]]:
 
 
 def open_channel(address: str, security: Security, limits: Limits) -> Any:
-    """A channel of `grpc.aio`; nothing is sent before it is used. Raises `InsecureAddress`."""
+    """Create a `grpc.aio` channel, which connects on first use. Raises `InsecureAddress`."""
     return channel_to(security.target(address), security, limits)
 
 
 def channel_to(target: str, security: Security, limits: Limits) -> Any:
-    """As `open_channel`, to what `Security.target` has given for an address."""
+    """Create a channel as `open_channel` does, to a target resolved by `Security.target`."""
     options = [
         *_options(limits),
-        # A channel of its own each: with a shared one, the credentials of the first would serve the next.
+        # Connections must not be shared: a second channel would reuse the credentials of the first.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
-        # By default gRPC waits up to two minutes between two attempts to connect. A subscriber would be away
-        # for so long after the other side is back; and callers pause between attempts themselves.
+        # By default gRPC waits up to two minutes between attempts to connect, which would keep a subscriber
+        # disconnected long after the other side is back; and callers pause between attempts themselves.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
         ("grpc.min_reconnect_backoff_ms", int(limits.connect * 1000)),
@@ -70,7 +70,7 @@ def channel_to(target: str, security: Security, limits: Limits) -> Any:
 
 
 def make_server(security: Security, limits: Limits) -> Any:
-    """A server of `grpc.aio` that listens nowhere yet."""
+    """Create a `grpc.aio` server that does not listen yet."""
     interval = max(1, int(limits.idle * 500))
     options = [
         *_options(limits),
@@ -83,10 +83,10 @@ def make_server(security: Security, limits: Limits) -> Any:
 
 
 def listen(server: Any, address: str, security: Security) -> str:
-    """Let a server listen. The address, with the port that port 0 became.
+    """Make a server listen. Returns the address, with the actual port in place of port 0.
 
-    Raises `InsecureAddress`; `BadOption` for no address or no certificate; `ConnectionBroken` where the
-    address is taken, or is not of this machine.
+    Raises `InsecureAddress`; `BadOption` for an invalid address or certificate; `ConnectionBroken` if the
+    address is taken, or does not belong to this machine.
     """
     security.check_listen(address)
     try:
@@ -129,7 +129,7 @@ def _is_free(address: str) -> bool:
 
 
 def names_of_peer(context: Any) -> set[str]:
-    """The names in the certificate of who called."""
+    """Return the names in the certificate of a call's peer."""
     found: dict[str, list[bytes]] = context.auth_context()
     return {
         name.decode("utf-8", "replace")

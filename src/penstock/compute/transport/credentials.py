@@ -1,8 +1,8 @@
-"""Who may connect: certificates, a token, and the rule that without them only this machine may.
+"""Credentials: certificates, a token, and the rule that without them only this machine may connect.
 
-TLS is used where there is a certificate (who listens) or a CA (who connects). What listens beyond this
-machine needs TLS, and a CA for the certificates of those who connect, or a token. A token is never sent
-in the clear over a network.
+A server uses TLS if it has a certificate, a client if it has a CA. A server that listens beyond this machine
+needs TLS, and either a CA for client certificates or a token. A token is never sent over a network in
+plaintext.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ log = logging.getLogger("penstock.transport")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What one side shows and what it asks of the other. Nothing: both are on this machine.
+    """Credentials of one side, and those it requires of the other. None at all: both are on this machine.
 
-    ca:          PEM of the authorities that the other side's certificate must come from.
-    certificate: PEM of our own, with its chain.
+    ca:          PEM of the authorities that must have issued the other side's certificate.
+    certificate: PEM of our own certificate, with its chain.
     key:         PEM of its private key.
-    token:       a secret of both sides.
-    server_name: the name that the certificate of who listens must have, where it is not the host.
-    clients:     names (SAN or CN) of which who connects must have one; empty: any that the CA vouches for.
+    token:       secret shared by both sides.
+    server_name: name required in the server's certificate, if it differs from the host.
+    clients:     allowed names (SAN or CN) in client certificates; empty: any name certified by the CA.
     """
 
     ca: bytes | None = None
@@ -59,11 +59,11 @@ class Security:
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
     ) -> Security:
-        """From files; the token from a file or else an environment variable, never from a command line, which
-        everybody on the machine can read.
+        """Load credentials from files; the token from a file or an environment variable, but never from a
+        command line, which every user of the machine can read.
 
-        Raises `BadOption`, also for files that are no certificates or keys, or do not belong together; for
-        certificates that have expired or are not valid yet; for a key or a token that others may read.
+        Raises `BadOption` for files that are not valid certificates or keys, or do not belong together; for
+        certificates that have expired or are not valid yet; for a key or token file that others may access.
         """
         if (certificate is None) != (key is None):
             raise BadOption(
@@ -95,9 +95,9 @@ class Security:
         return loaded
 
     def check_certificate(self, clock: Callable[[], float] = time.time) -> None:
-        """Log a warning where our certificate expires soon: a process that serves runs for long.
+        """Log a warning if our certificate expires soon, since servers run for a long time.
 
-        Raises `BadOption` where it has expired, or is not valid yet.
+        Raises `BadOption` if it has expired, or is not valid yet.
         """
         if self.certificate is None:
             return
@@ -112,7 +112,7 @@ class Security:
             )
 
     def check_listen(self, address: str) -> None:
-        """Raises `InsecureAddress` where strangers could connect, or listen in."""
+        """Raise `InsecureAddress` if strangers could connect to the address or eavesdrop."""
         known = self.certificate is not None and (self.ca is not None or self.token is not None)
         if known or is_loopback(address):
             return
@@ -124,11 +124,11 @@ class Security:
         )
 
     def target(self, address: str) -> str:
-        """What to connect to for an address. Without TLS a name is looked up here and never again: what it
-        means a moment later could be beyond this machine.
+        """Return the gRPC target for an address. Without TLS, a name is resolved here and never again, since
+        it might later resolve to another machine.
 
-        Raises `InsecureAddress` where what is sent could be read on its way; `ConnectionBroken` for a name
-        that means nothing; `BadOption` for no address.
+        Raises `InsecureAddress` if the connection could be eavesdropped on; `ConnectionBroken` for a name
+        that does not resolve; `BadOption` for an invalid address.
         """
         if self.ca is not None:
             host_of(address)
@@ -144,13 +144,13 @@ class Security:
         )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What is sent with each call to a `target`."""
+        """Return the metadata to send with each call to a `target`."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
     def admit(self, metadata: Mapping[str, str | bytes], names: Iterable[str]) -> None:
-        """Raises `NotAuthorized` for who connects without the token, or under none of the allowed names.
+        """Raise `NotAuthorized` for a caller without the token, or without an allowed name.
 
-        names: of its certificate, which TLS has checked.
+        names: those in its certificate, which TLS has verified.
         """
         if self.token is not None:
             sent = metadata.get("authorization", "")
@@ -177,7 +177,7 @@ def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Pat
             context.load_verify_locations(ca)
         option = "certificate"
         if certificate is not None:
-            # A key with a passphrase is refused here: without this, OpenSSL would ask the terminal for it.
+            # The empty password makes a key with a passphrase fail, instead of OpenSSL prompting for it.
             context.load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as error:
         raise BadOption(

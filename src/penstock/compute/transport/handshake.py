@@ -1,4 +1,4 @@
-"""What both sides say of themselves before the first message: in the metadata of the stream."""
+"""Handshake of a controller and a replica, in the metadata of the stream before its first message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.compute.errors import BadMessage, UnknownName, VersionMismatch
 from penstock.compute.protocol.commands import Epoch
 
 VERSION = "2"
-"""Of the protocol: of the messages and of what they mean. Both sides must have the same."""
+"""Version of the protocol, of both its messages and their meaning. It must be equal on both sides."""
 _VERSION, _EPOCH, _NONCE = "x-penstock-protocol", "x-penstock-epoch", "x-penstock-nonce-bin"
 _REPLICA, _BOOT, _RUNTIME = "x-penstock-replica", "x-penstock-boot", "x-penstock-runtime"
 _LAST_EPOCH = 2**63 - 1
@@ -20,7 +20,7 @@ Pairs = tuple[tuple[str, str | bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a controller says: which connection this is, and which replica it means, if any."""
+    """Greeting of a controller: the identity of the connection, and the name of the replica it expects."""
 
     epoch: Epoch
     nonce: bytes
@@ -32,7 +32,10 @@ class Greeting:
 
     @classmethod
     def read(cls, metadata: Metadata) -> Greeting:
-        """Raises `BadMessage`. The version is checked before, by `check_version`."""
+        """Parse the metadata of a call, whose version is already checked by `check_version`.
+
+        Raises `BadMessage`.
+        """
         nonce = metadata.get(_NONCE, b"")
         if not isinstance(nonce, bytes) or len(nonce) != 16:
             raise BadMessage("request without a nonce of 16 bytes in its metadata", field=_NONCE)
@@ -47,7 +50,7 @@ class Greeting:
         return cls(epoch, nonce, replica)
 
     def check_name(self, ours: str | None) -> None:
-        """Raises `UnknownName` where another replica was meant: the address may be ours only since then."""
+        """Raise `UnknownName` if the controller expects another replica: one that had the address before."""
         if None not in (self.replica, ours) and self.replica != ours:
             raise UnknownName(
                 f"this is replica {ours!r} and not {self.replica!r}",
@@ -59,11 +62,11 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a replica answers.
+    """Reply of a replica to a greeting.
 
-    boot:    of this process, another one after each start.
-    runtime: what runs its dataflows; empty before the first `CreateTimely`.
-    epoch:   the greatest it has seen before this connection.
+    boot:    id of this process, different after each start.
+    runtime: name of the runtime of its dataflows; empty before the first `CreateTimely`.
+    epoch:   greatest epoch seen before this connection.
     """
 
     boot: str
@@ -76,7 +79,7 @@ class Welcome:
 
     @classmethod
     def read(cls, metadata: Metadata) -> Welcome:
-        """Raises `VersionMismatch`, `BadMessage`."""
+        """Parse the metadata of a replica. Raises `VersionMismatch`, `BadMessage`."""
         check_version(metadata)
         return cls(str(metadata.get(_BOOT, "")), str(metadata.get(_RUNTIME, "")), _epoch(metadata))
 
@@ -86,7 +89,7 @@ def version() -> Pairs:
 
 
 def check_version(metadata: Metadata) -> None:
-    """Raises `VersionMismatch`."""
+    """Raise `VersionMismatch` unless the other side has our version of the protocol."""
     theirs = metadata.get(_VERSION)
     if theirs == VERSION:
         return
@@ -102,7 +105,7 @@ def check_version(metadata: Metadata) -> None:
 
 
 def pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str | bytes]:
-    """Metadata as `grpc` gives it, as a mapping."""
+    """Convert metadata as given by `grpc` to a mapping."""
     return dict(metadata or ())
 
 
@@ -119,6 +122,6 @@ def _epoch(metadata: Metadata) -> Epoch | None:
         raise BadMessage(f"{text!s:.50} is no epoch", field=_EPOCH)
     epoch = Epoch(int(controller), int(replica))
     if max(epoch.controller, epoch.replica) > _LAST_EPOCH:
-        # No controller could ever come after it.
+        # No later controller could ever exceed it.
         raise BadMessage(f"{text!s:.50} is no epoch", field=_EPOCH)
     return epoch

@@ -1,4 +1,4 @@
-"""Limits of a connection. Both sides check them, and raise typed errors."""
+"""Limits of a connection. Both sides enforce them with typed errors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ MEGABYTE = 1024 * 1024
 class Limits:
     """Limits of a connection.
 
-    message: bytes of one message, of either direction.
-    plan:    bytes of the plan of one dataflow, with its source locations: what `penstock.compute.plans` reads
-        of each.
-    batch:   bytes of one batch of a subscription, which travels in parts.
-    keys:    rows that one peek may be looked up by.
-    peeks:   peeks of one connection that wait for their answer; those above it are answered with a problem.
-    connect: seconds until a connection stands.
-    idle:    seconds without a message after which the other side is asked for a sign of life.
-    silence: seconds without it after which the connection is over.
+    message: bytes of one message, in either direction.
+    plan:    bytes of one dataflow's plan, including its source locations.
+    batch:   bytes of one batch of a subscription, which is sent in parts.
+    keys:    keys of one peek.
+    peeks:   pending peeks of one connection; further ones are answered with a problem.
+    connect: seconds for establishing a connection.
+    idle:    seconds without a message before a keepalive ping is sent.
+    silence: seconds without a reply to the ping before the connection is closed.
     """
 
     message: int = 64 * MEGABYTE
@@ -37,18 +36,18 @@ class Limits:
     silence: float = 5.0
 
     def check_plan(self, plan: Plan) -> None:
-        """Raise `MessageTooLarge` for a plan that no replica would accept."""
+        """Raise `MessageTooLarge` for a plan above the limit, which every replica would refuse."""
         size = len(plan.body) + len(plan.places)
         if size > self.plan:
             raise _too_large("plan", size, self.plan, "bytes", "divide the flow, or raise the limit of plans")
 
     def check_message(self, what: str, size: int, fix: str) -> None:
-        """Raise `MessageTooLarge` for a message that the other side would not accept."""
+        """Raise `MessageTooLarge` for a message above the limit, which the other side would refuse."""
         if size > self.message:
             raise _too_large(what, size, self.message, "bytes", fix, SourceLocation.of_caller())
 
     def check(self, command: Command) -> None:
-        """Raise `MessageTooLarge` for a command above one of the limits."""
+        """Raise `MessageTooLarge` for a command that exceeds a limit."""
         match command:
             case CreateDataflow(dataflow):
                 self.check_plan(dataflow.plan)

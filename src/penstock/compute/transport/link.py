@@ -1,4 +1,4 @@
-"""A controller's connection to one replica, from its beginning to its end."""
+"""Link: a controller's connection to one replica, from connecting to its end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from penstock.compute.transport.wakeup import Wakeup
 _grpc: Any = grpc
 _aio: Any = _grpc.aio
 _PATIENCE = 0.005
-"""Seconds for which a `CancelPeek` waits for company."""
+"""Seconds for which a `CancelPeek` waits to be sent together with later commands."""
 
 
 class Connection(Protocol):
-    """The controller's side of a connection (`penstock.compute.controller.connection`)."""
+    """Controller's side of a connection (`penstock.compute.controller.connection`)."""
 
     wake: Callable[[], None]
 
@@ -45,17 +45,17 @@ class Connection(Protocol):
 
 
 class Connecting(Protocol):
-    """The controller, as a link uses it (`penstock.compute.controller.controller`)."""
+    """Interface of the controller for links (`penstock.compute.controller.controller`)."""
 
     def connected(self, name: str) -> Connection: ...
     def unreachable(self, name: str, error: ComputeError) -> None: ...
 
 
 class Link:
-    """One connection to one replica. The controller decides about the next one.
+    """Single connection to one replica. The controller decides about the next one.
 
-    error:   what it ended with: the first thing that went wrong; None: nothing did, or it is not over.
-    welcome: the replica's greeting; None before.
+    error:   the first error, with which the connection ended; None if it ended normally, or has not ended.
+    welcome: the replica's reply to the greeting; None before it arrives.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Link:
         self._stages = ControllerStages()
 
     async def run(self) -> ComputeError | None:
-        """Connect, carry commands and responses to the end, and report it. Returns the final error.
+        """Connect, carry commands and responses until the end, and report the end to the controller.
 
-        A cancellation ends it too: then the controller gets no error.
+        Returns the final error. A cancellation also ends the connection, without an error.
         """
         try:
             self._channel = await self._reached()
@@ -120,7 +120,7 @@ class Link:
     # --- connecting ------------------------------------------------------------------
 
     async def _reached(self) -> Any:
-        """A channel that stands. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
+        """Open a connected channel. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
         if needs_lookup(self.address):
             target = await asyncio.to_thread(self._security.target, self.address)
         else:
@@ -150,7 +150,7 @@ class Link:
             state = channel.get_state(try_to_connect=True)
 
     async def _ask_why(self, channel: Any) -> None:
-        """Raise the failure of the channel, which only a call reveals."""
+        """Raise the channel's failure, whose details only a call reveals."""
         try:
             await channel.unary_unary(channels.FETCH)(b"")
         except _aio.AioRpcError as error:
@@ -175,7 +175,7 @@ class Link:
         except TimeoutError:
             self._first(ConnectionBroken(f"{self.address} does not answer", address=self.address))
         except asyncio.CancelledError:
-            # A call that the sending side has cancelled looks as if this task were.
+            # If `_send` has cancelled the call, it looks as if this task had been cancelled.
             if self.error is None or _is_cancelled():
                 raise
         except Exception as error:
@@ -188,7 +188,7 @@ class Link:
     async def _welcomed(self, call: Any) -> Welcome:
         metadata = pairs(await call.initial_metadata())
         if not metadata:
-            await call.read()  # a call that is refused has none, and raises why here
+            await call.read()  # a refused call has no metadata, and raises the reason here
         return Welcome.read(metadata)
 
     async def _receive(self, call: Any, connection: Connection) -> None:
@@ -208,7 +208,7 @@ class Link:
             while not connection.over:
                 commands = connection.take()
                 if commands and all(isinstance(command, CancelPeek) for command in commands):
-                    # Mostly of peeks that were answered, and soon there is another peek to send them with.
+                    # Usually for answered peeks, and another peek to send along with them follows soon.
                     await self._bell.heard(_PATIENCE)
                     commands = [*commands, *connection.take()]
                 for command in commands:
@@ -219,7 +219,7 @@ class Link:
                     await self._bell.heard()
             await call.done_writing()
         except (_aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the receiving side learns the status and says it
+            pass  # the receiving task gets the status and reports it
         except Exception as error:
             self._first(error)
             call.cancel()

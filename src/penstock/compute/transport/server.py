@@ -1,8 +1,8 @@
-"""The server of a replica: one loop that receives commands, steps the replica, and sends responses.
+"""Server of a replica: one event loop that receives commands, steps the replica, and sends responses.
 
-A command that arrives while the replica is idle is received, worked on and answered by the task that read
-it, without another in between. While the replica is busy, one task works in slices and gives way between
-them, and what arrives is taken in between two slices.
+A command that arrives while the replica is idle is received, processed and answered by the task that read
+it, without switching to another. While the replica is busy, one task works in time slices and yields between
+them, when arriving commands are received.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from penstock.errors import PenstockError
 
 _grpc: Any = grpc
 SLICE = 0.005
-"""Seconds of work after which what has arrived is looked at."""
+"""Seconds of work before yielding to receive commands."""
 IDLE = 0.05
-"""Seconds after which a replica is asked to step though nobody woke it: for what comes due by its clock."""
+"""Seconds after which an idle replica is stepped without a wakeup, for work that is due by its clock."""
 
 
 class Served(Protocol):
-    """The replica, as the server uses it: `penstock.compute.replica.replica.Replica`."""
+    """Interface of the replica for the server, implemented by `penstock.compute.replica.replica.Replica`."""
 
     @property
     def greatest_epoch(self) -> Epoch | None: ...
@@ -60,12 +60,12 @@ async def serve(
 ) -> None:
     """Serve a replica until the task is cancelled. One controller at a time: a greater epoch takes over.
 
-    bell:  whose `ring` and `halt` the replica was given as `wake` and `halt`.
-    name:  of the replica; a controller that means another one is refused. None: whatever it is called.
-    ready: called with the address once it listens, with the port that port 0 became.
+    bell:  wakeup whose `ring` and `halt` were passed to the replica as `wake` and `halt`.
+    name:  of the replica; a controller that expects another name is refused. None: any name.
+    ready: called with the address once it listens, with the actual port in place of port 0.
 
-    Closes the replica. Raises `InsecureAddress`, `BadOption`, `ConnectionBroken` where it cannot listen, and
-    what the replica halts with.
+    Closes the replica. Raises `InsecureAddress`, `BadOption`, `ConnectionBroken` if it cannot listen, and
+    the error that the replica halts with.
     """
     serving = _Serving(replica, security, limits, bell, name)
     server = channels.make_server(security, limits)
@@ -83,7 +83,7 @@ async def serve(
 
 
 class _Serving(_grpc.GenericRpcHandler):
-    """A replica, the stream of its controller if there is one, and the task that works."""
+    """Replica with its working task, and the stream of its current controller, if any."""
 
     def __init__(
         self, replica: Served, security: Security, limits: Limits, bell: Wakeup, name: str | None
@@ -100,18 +100,18 @@ class _Serving(_grpc.GenericRpcHandler):
         self._busy = False
 
     def service(self, handler_call_details: Any) -> Any:
-        """The handler of a method, or None. Messages stay bytes."""
+        """Return the handler of a method, or None. Messages are passed on as bytes."""
         match handler_call_details.method:
             case channels.STREAM:
                 return _grpc.stream_stream_rpc_method_handler(self._stream)
             case channels.FETCH:
-                # As a stream of one message: who may not ask is refused before the message is taken.
+                # As a stream of one message, so that an unauthorized caller is refused before it is read.
                 return _grpc.stream_stream_rpc_method_handler(self._fetch)
             case _:
                 return None
 
     async def work(self) -> None:
-        """Step the replica whenever there is work. Raises what it halts with."""
+        """Step the replica whenever it has work. Raises the error that it halts with."""
         self._bell.listen()
         while True:
             await self._bell.heard(IDLE)
@@ -123,7 +123,7 @@ class _Serving(_grpc.GenericRpcHandler):
             self._busy = False
 
     def end(self, error: Exception) -> None:
-        """End the present stream, if there is one."""
+        """End the current stream, if any."""
         if self._session is not None:
             self._session.end(error)
 
@@ -135,7 +135,7 @@ class _Serving(_grpc.GenericRpcHandler):
         except PenstockError:
             raise
         except Exception as error:
-            # A mistake of ours in the middle of a command: what it has left behind cannot be relied on.
+            # A bug in the middle of a command leaves a state that cannot be relied on.
             self._bell.halt(error)
             raise
 
@@ -150,7 +150,7 @@ class _Serving(_grpc.GenericRpcHandler):
         try:
             responses = self._replica.responses()
         except PenstockError as error:
-            self.end(error)  # a message that is not allowed ends the connection only
+            self.end(error)  # a protocol error ends only the connection
             return
         if self._session is not None:
             await self._session.send(responses)
@@ -161,7 +161,7 @@ class _Serving(_grpc.GenericRpcHandler):
         try:
             more = self._step()
         except Exception as error:
-            # The replica is what failed, not the stream that woke it.
+            # The replica has failed, not the stream that woke it.
             self._bell.halt(error)
             raise
         await self._send()
@@ -185,7 +185,7 @@ class _Serving(_grpc.GenericRpcHandler):
                 self._replica.disconnected()
 
     def _greeted(self, context: Any) -> Greeting:
-        """Raises what the call is refused with."""
+        """Read and check the greeting of a call. Raises the error to refuse it with."""
         metadata = self._admitted(context)
         greeting = Greeting.read(metadata)
         greeting.check_name(self._name)

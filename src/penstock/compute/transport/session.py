@@ -1,4 +1,4 @@
-"""The replica's side of one stream: receives commands and sends responses until one side ends it."""
+"""Session: the replica's side of one stream, receiving commands and sending responses until it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.compute.transport.statuses import refuse
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000
-"""Peeks that were refused and are not cancelled: who goes on all the same does not listen."""
+"""Limit on refused peeks that are not cancelled yet: beyond it, the controller is ignoring the refusals."""
 
 
 class Receiver(Protocol):
@@ -29,10 +29,10 @@ class Receiver(Protocol):
 
 
 class Session:
-    """A stream of one controller. Used by one loop.
+    """Stream of one controller. Used by one event loop.
 
-    Writing waits until gRPC takes the message, and that waits for the other side to read: who writes here
-    does nothing else meanwhile, so what is unsent is at most what one step of the replica has made.
+    Writing blocks until gRPC accepts the message, and so until the other side reads. The replica is not
+    stepped meanwhile, so at most the responses of one step are unsent.
     """
 
     def __init__(self, context: Any, greeting: Greeting, limits: Limits) -> None:
@@ -52,15 +52,17 @@ class Session:
         return self._error is not None
 
     def end(self, error: Exception) -> None:
-        """End the stream. The controller gets the first error."""
+        """End the stream with an error; the controller gets the first one."""
         if self._error is None:
             self._error = error
             assert self._task is not None
             self._task.cancel()
 
     async def run(self, receiver: Receiver, received: Callable[[], Any], welcome: Welcome) -> None:
-        """Welcome the controller, then hand its commands over until it ends the stream, calling and awaiting
-        `received` after each message. Whatever goes wrong ends the stream with its error, nothing else."""
+        """Welcome the controller, then pass its commands to `receiver` until the stream ends.
+
+        `received` is called and awaited after each message. Any error ends the stream, and only the stream.
+        """
         try:
             await self._context.send_initial_metadata(welcome.metadata())
             while (data := await self._context.read()) is not _grpc.aio.EOF:
@@ -70,7 +72,7 @@ class Session:
         except asyncio.CancelledError:
             if self._error is None:
                 raise
-            # The cancellation was `end`, and is answered here.
+            # Cancelled by `end`, and handled here.
             assert self._task is not None
             self._task.uncancel()
         except Exception as error:

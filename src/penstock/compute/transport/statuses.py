@@ -1,5 +1,4 @@
-"""Errors as the status of a call and back: a code for anybody, the problem itself in the trailing
-metadata."""
+"""Conversion between errors and gRPC statuses: a standard code, with the problem in the trailing metadata."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ log = logging.getLogger("penstock.transport")
 _grpc: Any = grpc
 _aio: Any = grpc.aio
 END_OF_CALL: Any = _aio.EOF
-"""The result of a read after the last message."""
+"""Result of a read after the last message."""
 PROBLEM = "penstock-problem-bin"
 _MOST = 8 * 1024
-"""Bytes of a problem in metadata, which travels as text of four thirds the length."""
+"""Limit on a problem in metadata, in bytes; it is sent as base64, a third longer."""
 
 _CODES: dict[str, str] = {
     errors.ProtocolViolation.code: "FAILED_PRECONDITION",
@@ -48,7 +47,7 @@ _CODES: dict[str, str] = {
 
 
 async def refuse(context: Any, error: BaseException) -> NoReturn:
-    """End a call with an error, by the exception of `grpc.aio`."""
+    """End a call with an error. Never returns: `grpc.aio` raises its own exception."""
     if not isinstance(error, PenstockError):
         log.error("a mistake in Penstock", exc_info=error)
     problem = problem_of_any(error)
@@ -58,10 +57,7 @@ async def refuse(context: Any, error: BaseException) -> NoReturn:
 
 
 def error_from(error: Any, address: str) -> ComputeError:
-    """The error of a failed call to an address.
-
-    error: a `grpc.aio.AioRpcError`.
-    """
+    """Convert the `grpc.aio.AioRpcError` of a call to an address."""
     for key, value in error.trailing_metadata() or ():
         if key == PROBLEM:
             return _problem_in(value)
@@ -101,7 +97,7 @@ def error_from(error: Any, address: str) -> ComputeError:
 
 @contextlib.contextmanager
 def refusal(address: str) -> Generator[None]:
-    """Raise errors of `grpc.aio` calls as `ComputeError`."""
+    """Convert errors of `grpc.aio` calls in the body to `ComputeError`."""
     try:
         yield
     except _aio.AioRpcError as error:
@@ -118,7 +114,7 @@ def _problem_in(value: bytes) -> ComputeError:
 
 
 def compute_error(error: Exception) -> ComputeError:
-    """The error to end a connection with, for any exception. Unexpected ones are logged."""
+    """Convert any exception to an error that ends a connection. Unexpected ones are logged."""
     if isinstance(error, ComputeError):
         return error
     if not isinstance(error, PenstockError):
@@ -128,7 +124,7 @@ def compute_error(error: Exception) -> ComputeError:
 
 
 def _fitting(problem: Problem) -> bytes:
-    """The bytes of a problem, without its facts and the ends of its texts where they are too many."""
+    """Encode a problem, without its facts and with shortened texts if it is too large for metadata."""
     data = wire.problem_to_bytes(problem)
     if len(data) <= _MOST:
         return data
@@ -145,6 +141,6 @@ def _fitting(problem: Problem) -> bytes:
 
 
 def _short(text: str) -> str:
-    """The beginning of a text, without what a status line cannot hold."""
+    """Shorten a text to a line that fits a status."""
     line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
     return line if len(line) <= 500 else f"{line[:500]} ..."

@@ -8,9 +8,9 @@ import threading
 
 
 class Wakeup:
-    """A wakeup from any thread, also before a loop listens; several rings count as one.
+    """Wakeup of an event loop from any thread, also before the loop listens; several rings count as one.
 
-    error: what the process is to end with, once `halt` was called.
+    error: the error to end the process with, once `halt` was called.
     """
 
     def __init__(self) -> None:
@@ -24,12 +24,12 @@ class Wakeup:
         if self._loop is None or threading.get_ident() == self._thread:
             self._rung.set()
             return
-        # A loop that is closed has nothing to do any more.
+        # A closed loop has nothing left to do.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._rung.set)
 
     def halt(self, error: Exception) -> None:
-        """End the process with an error; the first one counts."""
+        """End the process with an error; only the first one counts."""
         if self.error is None:
             self.error = error
         self.ring()
@@ -40,7 +40,7 @@ class Wakeup:
         self._thread = threading.get_ident()
 
     async def heard(self, seconds: float | None = None) -> None:
-        """Wait for a ring, at most for a time."""
+        """Wait for a ring, for at most `seconds`; None: without limit."""
         if not self._rung.is_set():
             if seconds is None:
                 await self._rung.wait()
