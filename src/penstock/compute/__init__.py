@@ -1,4 +1,4 @@
-"""Views that stay up: a controller, replicas that may be killed, durable collections, clients.
+"""Maintained views as a service: a controller, expendable replicas, durable collections, clients.
 
     client = penstock.compute.Client("127.0.0.1:7411")
     client.create_view("totals", flow, key="shop")
@@ -6,9 +6,9 @@
     client.peek("totals", key="a")
     for batch in client.subscribe("totals"): ...
 
-`protocol` is what controllers and replicas say to each other; `history` and `reconciliation` make it safe
-to say it again; `controller` and `replica` are state machines without sockets; `transport` is gRPC;
-`collections` holds the inputs; `client` asks, `serve` is the processes.
+`protocol` defines the messages between controllers and replicas; `history` and `reconciliation` make it safe
+to replay them; `controller` and `replica` are state machines without sockets; `transport` is gRPC;
+`collections` stores the inputs; `client` has the clients, `serve` the server processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever imports the package for one of its parts need not load the others, nor gRPC.
+    # Lazy, so that importing one part of the package does not load the others, or gRPC.
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'penstock.compute' has no attribute {name!r}")

@@ -1,9 +1,9 @@
 """As-of selection: the times from which dataflows start when a controller restarts.
 
-Chosen by constraints on a range of times per dataflow. A hard one must hold, or answers are missing or
-doubled; a soft one is a wish. Dataflows that read one another must agree: what is read cannot start after
-its reader. At the end each takes the latest time of its range: the least history to read, and the best
-chance that replicas can keep what they have.
+Constraints narrow a range of times per dataflow. Hard constraints must hold, or changes would be lost or
+duplicated; soft ones are preferences. A dataflow must not start later than the dataflows that read it. In the
+end, each dataflow takes the latest time of its range, which needs the least history and gives replicas the
+best chance to keep what they have.
 Source: the compute protocol of Materialize, as-of selection (reference).
 """
 
@@ -20,7 +20,7 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, I
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Keep an index readable for so many milliseconds behind its upper.
+    """Read policy that keeps an index readable for so many milliseconds behind its upper.
 
     >>> Lag(5).since(Frontier(20)), Lag(5).since(Frontier(3)), Lag(5).since(END)
     (Frontier(time=15), Frontier(time=0), Frontier(time=None))
@@ -29,33 +29,33 @@ class Lag:
     milliseconds: int = 1
 
     def since(self, upper: Frontier) -> Frontier:
-        """The since that the policy allows for an upper."""
+        """Return the since that the policy allows at an upper."""
         return upper if upper.time is None else Frontier(max(upper.time - self.milliseconds, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class ValidFrom:
-    """Keep an index readable from a frontier on, whatever its upper."""
+    """Read policy that keeps an index readable from a fixed frontier on."""
 
     frontier: Frontier
 
     def since(self, upper: Frontier) -> Frontier:
-        """The since that the policy allows for an upper."""
+        """Return the since that the policy allows at an upper."""
         return self.frontier
 
 
 class ReadPolicy(Protocol):
-    """A read policy: for an upper, the since that it allows."""
+    """Read policy: the since that it allows at an upper."""
 
     def since(self, upper: Frontier) -> Frontier: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AsOfSelection:
-    """The selected as-ofs. as_of: by export. END: it need not run any more.
+    """Selected as-ofs. as_of: by export; END for one that need not run any more.
 
-    broken: exports for which no time fulfils what must hold; they start as early as their inputs allow, and
-        what they lack is lost: a gap in what they write.
+    broken: exports whose hard constraints contradict each other; they start as early as their inputs allow,
+        which leaves a gap in the collections they write.
     """
 
     as_of: Mapping[Id, Frontier] = field(default_factory=dict[Id, Frontier])
@@ -70,11 +70,11 @@ def select(
 ) -> AsOfSelection:
     """Select the as-of of each dataflow.
 
-    dataflows:   in the order of their creation: what is imported comes first. Their own as-ofs do not matter.
-    collections: the bounds of all that they read and write.
-    policies:    of index exports; those of others are not looked at. An index without one has no past that
-        is to stay readable: it starts as late as it can.
-    now:         in the timeline, for indexes that read nothing.
+    dataflows:   in order of creation, so imports come first. Their own as-ofs are ignored.
+    collections: bounds of all collections that they read and write.
+    policies:    of index exports; others are ignored. An index without a policy need not keep its past
+        readable, and starts as late as possible.
+    now:         time of the timeline, for indexes that read nothing.
     """
     selection = _Selection(collections, policies, now)
     for dataflow in dataflows:
@@ -87,7 +87,7 @@ def select(
 
 
 class _Range:
-    """The times that a dataflow may start from, both ends included."""
+    """Times from which a dataflow may start, both ends included."""
 
     def __init__(self, dataflow: Dataflow) -> None:
         self.dataflow = dataflow
@@ -112,7 +112,7 @@ class _Range:
         self.lower = max(self.lower, bound)
 
     def lower_upper(self, bound: Frontier) -> bool:
-        """Lower the upper bound as far as the range allows. Returns whether the bound could be kept."""
+        """Lower the upper end to the bound, as far as the range allows. Returns whether it got there."""
         self.upper = max(min(self.upper, bound), self.lower)
         return self.upper <= bound
 
@@ -130,21 +130,21 @@ class _Selection:
         range = _Range(dataflow)
         written = list(range.written)
         if written and all(self._collections[id].upper == END for id in written):
-            self._sealed.append(range)  # what it writes is complete
+            self._sealed.append(range)  # everything it writes is complete
             return
         self._ranges.append(range)
         self._range_of.update(dict.fromkeys(range.exports, range))
 
     def must_be_readable(self) -> None:
-        """Hard: not before the since of a collection that it reads, directly or through an index."""
+        """Hard constraint: start no earlier than the since of any collection read, directly or by index."""
         for range in self._ranges:
             range.raise_lower(join(self._collections[i.id].since for i in range.dataflow.collections))
             range.raise_lower(join(read.lower for read in self._reads(range)))
 
     def must_continue_what_is_written(self) -> None:
-        """Hard: not after the last time that a collection has of it, nor may what it reads start later.
+        """Hard constraint: start no later than the last time already written to the dataflow's collections.
 
-        An empty collection takes it from its since on.
+        An empty collection is written from its since on. The dataflows read must not start later, either.
         """
         for range in self._ranges:
             for id in range.written:
@@ -154,14 +154,14 @@ class _Selection:
         self._agree()
 
     def wish_inputs_to_be_settled(self) -> None:
-        """Soft: at a time that all inputs have passed, so that it needs not wait before it can start."""
+        """Soft constraint: start at a time that is settled in all inputs, to avoid waiting for them."""
         for range in self._ranges:
             read = meet(self._collections[i.id].upper.step_back() for i in range.dataflow.collections)
             range.lower_upper(min(read, meet(r.upper for r in self._reads(range))))
         self._agree()
 
     def wish_what_policies_allow(self) -> None:
-        """Soft: an index not after what its policy keeps readable, and not in the future."""
+        """Soft constraint: start an index no later than its policy's since, and not in the future."""
         uppers: dict[Id, Frontier] = {}
         for range in self._ranges:
             upper = self._transitive_upper(range, uppers)
@@ -180,7 +180,7 @@ class _Selection:
         return AsOfSelection(as_of, frozenset(id for r in self._ranges if r.broken for id in r.exports))
 
     def _transitive_upper(self, range: _Range, uppers: dict[Id, Frontier]) -> Frontier:
-        """The earliest upper of the collections it reads, through whatever indexes; now where it reads
+        """Return the earliest upper of the collections read, directly or through indexes; now if there are
         none."""
         read = [self._collections[i.id].upper for i in range.dataflow.collections]
         read += [uppers[i.id] for i in range.dataflow.indexes if i.id in uppers]
@@ -189,11 +189,11 @@ class _Selection:
         return upper
 
     def _agree(self) -> None:
-        """What is read starts no later than its readers."""
+        """Make each dataflow start no later than its readers."""
         for range in reversed(self._ranges):
             for read in self._reads(range):
                 read.lower_upper(range.upper)
 
     def _reads(self, range: _Range) -> list[_Range]:
-        """The dataflows whose indexes it reads."""
+        """Return the ranges of the dataflows whose indexes it reads."""
         return [self._range_of[i.id] for i in range.dataflow.indexes if i.id in self._range_of]

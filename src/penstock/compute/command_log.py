@@ -5,9 +5,8 @@ Commands that all connections have read are discarded. A connection that stays t
 successor starts with a reduced history, which is short. So memory is bounded by the live state plus
 `most_behind` commands, however slow a replica is.
 
-No command is missed or repeated by a connection: commands are numbered without end, and a connection reads
-each number after its start once. Two commands may be left out together: a peek, and the `CancelPeek` for it
-that was pushed before the peek was taken.
+A connection reads every command after its start exactly once, in order of their numbers. A peek and its
+`CancelPeek` are both left out if the `CancelPeek` was pushed before the connection took the peek.
 Source: a replica's connection in the compute protocol of Materialize queues without bound; this does not
 (reference, improvement 4).
 """
@@ -23,7 +22,7 @@ from penstock.compute.protocol.commands import CancelPeek, Command, Peek
 from penstock.compute.protocol.dataflow import Id
 
 _SLACK = 1_000
-"""Commands that the history may have beyond what is alive: many peeks cost one reduction."""
+"""Commands that the history may accumulate beyond the live state, so that many peeks cost one reduction."""
 
 
 def everything(_command: Command) -> bool:
@@ -31,27 +30,27 @@ def everything(_command: Command) -> bool:
 
 
 class CommandLog:
-    """The history of a controller, and the log of commands that some connection has not read.
+    """Command history of a controller, with the log of commands not yet read by all connections.
 
-    most_behind: how many commands a connection may be behind before it is cut.
+    most_behind: number of commands that a connection may be behind before it is cut.
     """
 
     def __init__(self, commands: Iterable[Command] = (), *, most_behind: int = 10_000) -> None:
         self.history = History(commands, slack=_SLACK)
         self.most_behind = most_behind
         self._log: deque[Command] = deque()
-        self._first = 0  # the number of the first command in the log
+        self._first = 0  # number of the first command in the log
         self._readers: list[LogCursor] = []
-        self._cancelled: dict[bytes, int] = {}  # by uuid, the numbers of the CancelPeeks in the log
+        self._cancelled: dict[bytes, int] = {}  # numbers of the CancelPeeks in the log, by uuid
 
     @property
     def end(self) -> int:
-        """The number of the next command."""
+        """Number of the next command."""
         return self._first + len(self._log)
 
     @property
     def waiting(self) -> int:
-        """The number of commands that some connection has not read."""
+        """Number of commands not yet read by all connections."""
         return len(self._log)
 
     def push(self, command: Command) -> None:
@@ -72,18 +71,18 @@ class CommandLog:
         wanted: Callable[[Command], bool] = everything,
         uppers: Mapping[Id, Frontier] | None = None,
     ) -> LogCursor:
-        """Start a connection with the present reduced history, followed by later commands.
+        """Start a connection with the current reduced history, followed by later commands.
 
         wanted: whether a command concerns this replica; called when it is taken. Must return the same for all
             commands about one id.
-        uppers: the present uppers of collections, put into the imports.
+        uppers: current uppers of collections, put into the imports.
         """
         reader = LogCursor(self, self.history.replay(uppers or {}), wanted)
         self._readers.append(reader)
         return reader
 
     def at(self, number: int) -> Command:
-        """The command of an unread number."""
+        """Return the command with a number that is still in the log."""
         return self._log[number - self._first]
 
     def is_cancelled(self, uuid: bytes) -> bool:
@@ -106,10 +105,11 @@ class CommandLog:
 
 
 class LogCursor:
-    """A connection's position in the log.
+    """Position of a connection in the log.
 
-    cut: it was too far behind, and gets no more commands: end the connection, the next one starts anew.
-    position: the number of the next command that it will look at in the log.
+    cut: whether it was too far behind and gets no more commands; the connection must end, and the next one
+        starts over.
+    position: number of the next command to read from the log.
     """
 
     def __init__(self, outbox: CommandLog, start: list[Command], wanted: Callable[[Command], bool]) -> None:
@@ -123,7 +123,7 @@ class LogCursor:
 
     @property
     def behind(self) -> int:
-        """The number of unread commands of the log."""
+        """Number of unread commands in the log."""
         return self._outbox.end - self.position
 
     @property
@@ -132,7 +132,7 @@ class LogCursor:
         return not self._closed and bool(self._start or self.behind)
 
     def take(self, most: int = 100) -> list[Command]:
-        """Take the next commands, at most `most`; none if the reader is closed."""
+        """Take the next commands, at most `most`; none once the cursor is closed."""
         taken: list[Command] = []
         if not self.waiting:
             return taken
@@ -144,7 +144,7 @@ class LogCursor:
         return taken
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the cursor, and release the commands that only it had not read."""
         self._closed = True
         self._start.clear()
         self._outbox.leave(self)
@@ -157,7 +157,7 @@ class LogCursor:
         return command
 
     def _leaves_out(self, command: Command) -> bool:
-        """A peek whose cancellation waits already, and later the cancellation: both are left out."""
+        """Whether to skip a command: a peek with a cancellation already in the log, or that cancellation."""
         if isinstance(command, Peek) and self._outbox.is_cancelled(command.uuid):
             self._left_out.add(command.uuid)
             return True

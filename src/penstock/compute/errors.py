@@ -1,6 +1,6 @@
-"""What can go wrong between clients, controllers, replicas and collections.
+"""Errors of clients, controllers, replicas and collections.
 
-Each is a `PenstockError`, and travels between processes as a `Problem`
+Each is a `PenstockError`, and is sent between processes as a `Problem`
 (`penstock.compute.protocol.responses`).
 """
 
@@ -13,11 +13,11 @@ from penstock.errors import Origin, PenstockError
 
 
 class ComputeError(PenstockError):
-    """Base of the errors of the compute protocol and what surrounds it.
+    """Base of the errors of the compute layer.
 
-    retryable: whether the same request may succeed later without anybody changing it.
-    origin:    of a problem of which nothing is known, another replica may know better: so PROCESS, and
-        those that lie in what was asked for or in its rows say so.
+    retryable: whether the same request may succeed later, unchanged.
+    origin:    PROCESS by default, because another replica may succeed; DATA for errors caused by the request
+        or by the rows.
     """
 
     code = "P700"
@@ -26,218 +26,232 @@ class ComputeError(PenstockError):
 
 
 class ProtocolViolation(ComputeError):
-    """A message that may not be sent at this point, or not with this content. Facts: `stage`, `message`."""
+    """Message that the protocol does not allow in this stage, or with this content.
+
+    Facts: `stage`, `message`.
+    """
 
     code = "P701"
     origin = Origin.DATA
 
 
 class BadMessage(ComputeError):
-    """Bytes that are no message, or a message without what it must have. Facts: `field`."""
+    """Undecodable or incomplete message. Facts: `field`."""
 
     code = "P702"
     origin = Origin.DATA
 
 
 class MessageTooLarge(ComputeError):
-    """A message, plan or row above the limit. Facts: `size`, `limit`."""
+    """Message, plan or row above the size limit. Facts: `size`, `limit`."""
 
     code = "P703"
     origin = Origin.DATA
 
 
 class StaleEpoch(ComputeError):
-    """A controller or connection that has been superseded. Facts: `epoch`, `current`."""
+    """Controller or connection superseded by a later one. Facts: `epoch`, `current`."""
 
     code = "P704"
 
 
 class VersionMismatch(ComputeError):
-    """The other side speaks another version of the protocol. Facts: `ours`, `theirs`."""
+    """Raised when the other side has a different protocol version. Facts: `ours`, `theirs`."""
 
     code = "P705"
 
 
 class NotAuthorized(ComputeError):
-    """No credentials, or wrong ones."""
+    """Missing or wrong credentials."""
 
     code = "P706"
 
 
 class InsecureAddress(ComputeError):
-    """An address beyond this machine without credentials. Facts: `address`."""
+    """Address beyond this machine, used without credentials. Facts: `address`."""
 
     code = "P707"
 
 
 class ConnectionBroken(ComputeError):
-    """The other side is gone or cannot be reached. Facts: `address`."""
+    """Raised when the other side is gone or unreachable. Facts: `address`."""
 
     code = "P708"
     retryable = True
 
 
 class IncompatibleInstance(ComputeError):
-    """A replica runs with a configuration that the new one does not agree with; it ends itself to start
-    afresh."""
+    """Raised when a controller asks a running replica for an incompatible configuration.
+
+    The process exits, to be restarted with the new one.
+    """
 
     code = "P709"
     retryable = True
 
 
 class BadPlan(ComputeError):
-    """A plan that cannot be read, or is no flow that could have been written. Facts: `part`."""
+    """Undecodable plan, or one that describes an invalid flow. Facts: `part`."""
 
     code = "P710"
     origin = Origin.DATA
 
 
 class CallableRefused(ComputeError):
-    """A plan with Python functions where one side does not allow them. Facts: `operators`."""
+    """Plan with Python functions that one side does not allow. Facts: `operators`."""
 
     code = "P711"
 
 
 class NotServable(ComputeError):
-    """A flow whose answers depend on more than the bag of its rows at a time. Facts: `operator`."""
+    """Flow whose results depend on more than the multiset of input rows at each time. Facts: `operator`."""
 
     code = "P712"
     origin = Origin.DATA
 
 
 class SinceViolation(ComputeError):
-    """A time that can no longer be read. Facts: `id`, `time`, `since`."""
+    """Read at a time before the since. Facts: `id`, `time`, `since`."""
 
     code = "P720"
 
 
 class UnknownName(ComputeError):
-    """No view, collection or replica of that name. Facts: `name`."""
+    """Unknown name of a view, collection or replica. Facts: `name`."""
 
     code = "P721"
 
 
 class AlreadyThere(ComputeError):
-    """The name is taken by something else. Facts: `name`."""
+    """Name that is already taken by something else. Facts: `name`."""
 
     code = "P722"
     origin = Origin.DATA
 
 
 class UpperMismatch(ComputeError):
-    """Somebody else has appended first; nothing was written. Facts: `id`, `expected`, `upper`."""
+    """Raised when another writer has appended first; nothing was written.
+
+    Facts: `id`, `expected`, `upper`.
+    """
 
     code = "P723"
     retryable = True
 
 
 class StillInUse(ComputeError):
-    """It cannot be dropped while others read it. Facts: `name`, `readers`."""
+    """Drop of a view or collection that others still read. Facts: `name`, `readers`."""
 
     code = "P724"
     origin = Origin.DATA
 
 
 class NegativeMultiplicity(ComputeError):
-    """A row is taken back more often than it is there; nothing was written. Facts: `id`, `row`."""
+    """Write that would give a row a negative multiplicity; nothing was written. Facts: `id`, `row`."""
 
     code = "P725"
     origin = Origin.DATA
 
 
 class TimestampNotReady(ComputeError):
-    """A time that is not settled, where nobody waits. Facts: `id`, `time`, `upper`."""
+    """Read at an unsettled time by a caller that does not wait. Facts: `id`, `time`, `upper`."""
 
     code = "P726"
     retryable = True
 
 
 class NotWritable(ComputeError):
-    """A collection that clients cannot write, or not so. Facts: `name`."""
+    """Write to a collection that does not accept it from clients. Facts: `name`."""
 
     code = "P727"
     origin = Origin.DATA
 
 
 class ResultTooLarge(ComputeError):
-    """The rows of one answer are more bytes than allowed. Facts: `size`, `limit`."""
+    """Result of one worker above the size limit in bytes. Facts: `size`, `limit`."""
 
     code = "P730"
     origin = Origin.DATA
 
 
 class TotalResultTooLarge(ComputeError):
-    """The answers of several workers together are more bytes than allowed. Facts: `size`, `limit`."""
+    """Combined result of several workers above the size limit in bytes. Facts: `size`, `limit`."""
 
     code = "P731"
     origin = Origin.DATA
 
 
 class PeekCanceled(ComputeError):
-    """The peek was cancelled."""
+    """Raised for a cancelled peek or copy."""
 
     code = "P732"
     origin = Origin.DATA
 
 
 class TargetReplicaLost(ComputeError):
-    """The replica that was asked for failed or was dropped. Facts: `replica`."""
+    """Raised when the only replica that may answer fails or is dropped. Facts: `replica`."""
 
     code = "P734"
     retryable = True
 
 
 class ResultGone(ComputeError):
-    """The stashed rows of a peek were fetched, expired, or went with their replica. Ask again."""
+    """Raised when the stashed rows of a peek were fetched, expired, or lost with their replica. Retry."""
 
     code = "P735"
     retryable = True
 
 
 class DataflowFailed(ComputeError):
-    """A dataflow met an error at some time; from that time on it has no answers. Facts: `id`, `time`,
-    `cause`."""
+    """Raised when a dataflow has failed at some time: it has no results from then on.
+
+    Facts: `id`, `time`, `cause`.
+    """
 
     code = "P736"
     origin = Origin.DATA
 
 
 class DataflowBroken(DataflowFailed):
-    """A dataflow that one replica could not go on with: what failed lies around it, not in its rows. It is
-    built anew when the replica is connected again. Facts: as of `DataflowFailed`."""
+    """Raised when one replica cannot continue a dataflow, for a reason other than its rows.
+
+    The dataflow is rebuilt when the replica reconnects. Facts: as for `DataflowFailed`.
+    """
 
     code = "P747"
     origin = Origin.PROCESS
 
 
 class OutOfMemory(ComputeError):
-    """A replica has not the memory for an answer."""
+    """Raised when a replica lacks the memory for a result."""
 
     code = "P748"
     retryable = True
 
 
 class ReplicaExpired(ComputeError):
-    """The process has reached the age at which it ends itself."""
+    """Raised when a replica process reaches its maximum age, and exits."""
 
     code = "P737"
     retryable = True
 
 
 class Unconfirmed(ComputeError):
-    """The connection broke before the answer to a request that must not be repeated: it may have been done.
-    Facts: `address`."""
+    """Raised when the connection breaks before the answer to a request that must not be repeated.
+
+    The request may have been done or not. Facts: `address`.
+    """
 
     code = "P738"
 
 
 class Missing(Enum):
-    """What a read still lacked when its patience was over.
+    """Missing condition for the answer to a read that timed out.
 
-    CONTROLLER: an answer of the controller itself. REPLICA: a replica that is connected. HYDRATION: a replica
-    that has the view as a whole. TIME: a replica that is as far as the time of the read. WRITE: a write; the
-    time lies in the future. HEALTH: those that are connected cannot, or do not, answer. ANSWER: the word of
-    those that could answer.
+    CONTROLLER: a reply from the controller itself. REPLICA: a connected replica. HYDRATION: a replica that
+    has hydrated the view. TIME: a replica that has reached the time of the read. WRITE: a write, since the
+    time is in the future. HEALTH: a connected replica that can answer and responds. ANSWER: only the answer
+    itself, from replicas that could give it.
     """
 
     CONTROLLER = "controller"
@@ -250,35 +264,37 @@ class Missing(Enum):
 
 
 class ReadTimeout(ComputeError):
-    """A read that was not answered within its patience. Facts: `missing`, the value of a `Missing`;
-    `replicas`, the names of those that were connected."""
+    """Read that was not answered within its patience.
+
+    Facts: `missing`, the value of a `Missing`; `replicas`, the names of the connected replicas.
+    """
 
     code = "P746"
     retryable = True
 
 
 class TooManyPeeks(ComputeError):
-    """More peeks wait for their answer than one connection may have. Facts: `limit`."""
+    """Peek above the limit on pending peeks. Facts: `limit`."""
 
     code = "P745"
     retryable = True
 
 
 class RuntimeLost(ComputeError):
-    """What runs the dataflows of a replica has died; the process ends itself to start afresh."""
+    """Raised when the runtime of a replica dies; the process exits, to be restarted."""
 
     code = "P739"
     retryable = True
 
 
 class StoreDamaged(ComputeError):
-    """A store holds what was not written by us."""
+    """Raised for a store whose contents were not written by Penstock, or are damaged."""
 
     code = "P740"
 
 
 class StoreUnavailable(ComputeError):
-    """A store cannot be reached or is locked."""
+    """Raised when a store is unreachable or locked."""
 
     code = "P741"
     retryable = True

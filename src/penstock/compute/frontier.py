@@ -1,7 +1,7 @@
-"""Frontiers: which times may still change, and which are settled.
+"""Frontiers: the boundary between settled times and those that may still change.
 
-A time is an int from 0 to `LAST_TIME`, in a timeline that counts milliseconds where a
-clock makes it. Times are totally ordered here, so an antichain of times is one time or none.
+A time is an int from 0 to `LAST_TIME`, in milliseconds if it comes from a clock. Times are totally ordered
+here, so an antichain of times has one element or none.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LAST_TIME = 2**63 - 1
-"""The largest time: what all stores can hold."""
+"""Largest time, which every store can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The times at or after `time`; none at all where `time` is None: `END`, the latest frontier.
+    """Set of the times at or after `time`; empty if `time` is None (`END`, the latest frontier).
 
-    Of an upper: times before it are settled, those at or after it may still change. Of a
-    since: times before it can no longer be distinguished, those at or after it can be read.
-    Frontiers are ordered from early to late; `a <= b` holds where b allows no time that a does not.
+    As an upper: times before it are settled, those at or after it may still change. As a since: times before
+    it can no longer be distinguished, those at or after it can be read.
+    Frontiers are ordered from early to late; `a <= b` if a contains every time of b.
 
     >>> Frontier(3) < Frontier(5) < END
     True
@@ -58,21 +58,21 @@ class Frontier:
         return "[]" if self.time is None else f"[{self.time}]"
 
     def step_back(self) -> Frontier:
-        """The frontier of the last time that it has passed; itself where there is none, and END."""
+        """Return the frontier at the last time it has passed; itself if there is none, or for END."""
         return Frontier(self.time - 1) if self.time else self
 
 
 START = Frontier(0)
-"""The earliest frontier: no time is passed."""
+"""Earliest frontier: no time is passed."""
 END = Frontier(None)
-"""The latest frontier: all times are passed. As an upper: sealed. As a since: dropped."""
+"""Latest frontier: all times are passed. As an upper: sealed. As a since: dropped."""
 
 
 def meet(frontiers: Iterable[Frontier]) -> Frontier:
-    """The earliest frontier; END of none."""
+    """Return the earliest frontier; END if there are none."""
     return min(frontiers, default=END)
 
 
 def join(frontiers: Iterable[Frontier]) -> Frontier:
-    """The latest frontier; START of none."""
+    """Return the latest frontier; START if there are none."""
     return max(frontiers, default=START)

@@ -1,11 +1,11 @@
-"""The history: the commands that bring a new replica into the state of the others.
+"""Command history: the commands that bring a new replica into the same state as the others.
 
-Commands are added at the end. Now and then the history is *reduced*: rewritten into the shortest sequence
-with the same effect, so that it is about as long as there are things alive, whatever has come and gone.
-The controller keeps one (base commands: the epoch and nonce of a connection are put in when they are sent),
-and each replica keeps one of the commands it has received, to reconcile with.
+Commands are appended. From time to time the history is *reduced*: rewritten into the shortest sequence with
+the same effect, so that its length is proportional to the live state, whatever was created and dropped
+before. The controller keeps one history, without the epoch and nonce of a connection, which are filled in on
+sending. Each replica keeps one of the commands it has received, for reconciliation.
 
-Law: replaying a reduced history has the effect of replaying the whole; `reduced` is idempotent.
+Law: replaying a reduced history has the same effect as replaying the whole; `reduced` is idempotent.
 Source: the compute protocol of Materialize, its history (reference).
 """
 
@@ -34,10 +34,10 @@ from penstock.compute.protocol.dataflow import Dataflow, Id
 
 
 class History:
-    """A sequence of commands that stays short.
+    """Sequence of commands that is kept short by reduction.
 
-    commands: what is to be replayed, in order. Do not change it; it is another list after each reduction.
-    slack: how many commands longer than twice the reduced one it may get: reductions are rarer.
+    commands: the commands to replay, in order. Do not modify the list; each reduction replaces it.
+    slack: number of commands allowed beyond twice the reduced length, for fewer reductions.
     """
 
     def __init__(self, commands: Iterable[Command] = (), *, slack: int = 0) -> None:
@@ -51,13 +51,13 @@ class History:
         return len(self.commands)
 
     def push(self, command: Command) -> None:
-        """Add a command. Reduces when the history has doubled since, so that a push costs O(1) on average."""
+        """Add a command. Reduces whenever the length has doubled, so that a push takes amortized O(1)."""
         self.commands.append(command)
         if len(self.commands) > 2 * self._reduced_length + self._slack:
             self.reduce()
 
     def reduce(self) -> None:
-        """Rewrite it into the shortest sequence with the same effect."""
+        """Rewrite the history into the shortest sequence with the same effect."""
         self.commands = reduced(self.commands)
         self._reduced_length = len(self.commands)
 
@@ -66,22 +66,22 @@ class History:
         self.commands = [c for c in self.commands if not isinstance(c, Peek | CancelPeek)]
 
     def replay(self, uppers: Mapping[Id, Frontier]) -> list[Command]:
-        """The reduced history for a new connection, with the present uppers of collections."""
+        """Return the reduced history for a new connection, with the current uppers of collections."""
         self.reduce()
         return [_with_uppers(command, uppers) for command in self.commands]
 
 
 def reduced(commands: Iterable[Command]) -> list[Command]:
-    """The shortest sequence with the same effect as `commands`.
+    """Return the shortest sequence with the same effect as `commands`.
 
-    In this order: `CreateTimely`, `CreateInstance`, `UpdateConfiguration` (all in one, if it sets
-    anything), each `CreateDataflow` with an export that is not dropped, from the time on to which all of its
-    exports have been compacted, their `Schedule`s, each `Peek` that was not cancelled, by uuid, what
-    `AllowCompaction` says beyond the as-of, in the order of the exports, the `AllowWrites`,
+    Its order is: `CreateTimely`; `CreateInstance`; one merged `UpdateConfiguration`, if it sets anything;
+    each `CreateDataflow` with an export that is not dropped, with the as-of to which all its exports are
+    compacted; the `Schedule`s of their exports; each `Peek` that was not cancelled, by uuid; each
+    `AllowCompaction` beyond the as-of, in the order of the exports; the `AllowWrites`;
     `InitializationComplete`.
 
-    More than one `CreateTimely` or `CreateInstance`, and an `AllowCompaction` before the as-of or before an
-    earlier one, are bugs of the caller (AssertionError): to reduce them would hide that.
+    A second `CreateTimely` or `CreateInstance`, and an `AllowCompaction` earlier than the as-of or than a
+    previous one, are bugs of the caller and raise AssertionError, since reducing them would hide the bug.
     """
     effects = _Effects()
     for command in commands:
@@ -91,7 +91,7 @@ def reduced(commands: Iterable[Command]) -> list[Command]:
 
 @dataclass(slots=True)
 class _Effects:
-    """What the commands so far amount to."""
+    """Combined effect of the commands so far."""
 
     timely: CreateTimely | None = None
     instance: CreateInstance | None = None
@@ -156,7 +156,7 @@ class _Effects:
         residual = dict(self.compactions)
         retained = [d for d in (_compacted(d, residual) for d in self.dataflows) if not d.as_of.ended]
         ids = dict.fromkeys(export.id for dataflow in retained for export in dataflow.exports)
-        # Not in the order of the commands: which of them are gone by now depends on earlier reductions.
+        # Not in the order of the commands, which would depend on earlier reductions.
         ordered = [id for id in ids if id in residual] + [id for id in residual if id not in ids]
         start = (self.timely, self.instance, self._configuration())
         return [
@@ -165,7 +165,7 @@ class _Effects:
             *(schedule for id, schedule in self.scheduled.items() if id in ids),
             *(self.peeks[uuid] for uuid in sorted(self.peeks)),
             *(AllowCompaction(id, residual[id]) for id in ordered),
-            # Not of an export that was dropped while others of its dataflow are not.
+            # Skip dropped exports of a dataflow that is kept for its other exports.
             *(w for id, w in self.writing.items() if id in ids and self.compactions.get(id) != END),
             *([self.initialized] if self.initialized else []),
         ]
@@ -175,9 +175,9 @@ class _Effects:
 
 
 def _compacted(dataflow: Dataflow, compactions: dict[Id, Frontier]) -> Dataflow:
-    """The dataflow from the time on at which any of its exports may still be read.
+    """Advance a dataflow's as-of to the earliest time at which any of its exports may still be read.
 
-    Takes away the compactions that its as-of now says.
+    Removes the compactions that the new as-of implies.
     """
     for export in dataflow.exports:
         if export.id in compactions:
@@ -190,7 +190,7 @@ def _compacted(dataflow: Dataflow, compactions: dict[Id, Frontier]) -> Dataflow:
 
 
 def _check_rises(command: AllowCompaction, before: Frontier) -> None:
-    # No `assert`: `python -O` leaves those out.
+    # Not an `assert`, which `python -O` would omit.
     if command.frontier < before:
         raise AssertionError(f"a compaction of {command.id} goes back: {command.frontier} after {before}")
 

@@ -1,9 +1,9 @@
-"""Hydration: when a dataflow may start, when it has caught up, and how many catch up at a time.
+"""Hydration: when a dataflow may start, when it is hydrated, and how many hydrate at a time.
 
-A dataflow hydrates from its start until it has computed what was there at its as-of, or has failed. That
-takes memory beyond what it needs later, so a replica hydrates few at a time.
+A dataflow hydrates from its start until it has computed its contents at the as-of, or has failed. Hydrating
+takes more memory than steady operation, so a replica hydrates only a few dataflows at a time.
 Source: the compute protocol of Materialize, scheduling and sequential hydration (reference); here a
-dataflow counts once, with all of its exports.
+dataflow counts once for all its exports.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ def is_hydrated(as_of: Frontier, output: Frontier) -> bool:
 
 
 def is_hydrated_somewhere(replicas: Iterable[bool]) -> bool:
-    """Whether an export is hydrated, given whether it is on each replica that has it: on one it is, or
-    there are none."""
+    """Whether an export is hydrated on any of the replicas that have it, or none has it."""
     states = list(replicas)
     return not states or any(states)
 
 
 def may_be_scheduled(export: Id, as_of: Frontier, uppers: Iterable[Frontier], indexes_are: bool) -> bool:
-    """Whether an export may begin: its inputs are settled at its as-of, so it will not wait with what it
-    holds.
+    """Whether an export may be scheduled: its inputs are settled at its as-of, so it will not hold memory
+    while waiting for them.
 
-    uppers:      of all that it reads, but for itself.
+    uppers:      of everything it reads, except itself.
     indexes_are: whether all indexes that it reads have been scheduled.
-    What is transient begins at once: somebody waits for it. What is scheduled already or dropped (`as_of`
-    END) is not to be scheduled.
+    Transient exports may start at once, since a client is waiting. Dropped or already scheduled ones (`as_of`
+    END) may not be scheduled.
     """
     if as_of == END:
         return False
@@ -56,9 +55,9 @@ def may_be_scheduled(export: Id, as_of: Frontier, uppers: Iterable[Frontier], in
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A dataflow that is not known to be hydrated.
+    """Dataflow not yet known to be hydrated.
 
-    exports: all but transient ones. behind: those that are neither hydrated nor dropped.
+    exports: all except transient ones. behind: those neither hydrated nor dropped.
     queued:  those whose `Schedule` is held back.
     """
 
@@ -71,12 +70,12 @@ class _Waiting:
 class SequentialHydration:
     """Limiter of hydration on one connection: holds back `Schedule` commands.
 
-    Every command to the replica goes through `command`, every response from it through `response`; what
-    they return is to be sent to the replica, in order. Transient dataflows pass.
+    Every command to the replica goes through `command`, every response from it through `response`; the
+    commands they return must be sent to the replica, in order. Transient dataflows are not limited.
 
-    limit: how many dataflows may hydrate at a time, until `UpdateConfiguration` says otherwise.
-    Invariant: never more than the limit hydrate, and each `Schedule` is sent once, unless its export is
-    dropped first. `check` verifies what can be seen from here.
+    limit: number of dataflows that may hydrate at a time, until an `UpdateConfiguration` changes it.
+    Invariant: at most `limit` dataflows hydrate at a time, and each `Schedule` is sent once, unless its
+    export is dropped first. `check` asserts the part that is visible here.
     """
 
     def __init__(self, limit: int = 4) -> None:
@@ -87,16 +86,16 @@ class SequentialHydration:
 
     @property
     def hydrating(self) -> int:
-        """The number of hydrating dataflows."""
+        """Number of hydrating dataflows."""
         return len(self._hydrating)
 
     @property
     def queued(self) -> tuple[Id, ...]:
-        """The exports whose `Schedule` is held back, in order."""
+        """Exports whose `Schedule` is held back, in order."""
         return tuple(id for waiting in self._queue for id in waiting.queued)
 
     def command(self, command: Command) -> list[Command]:
-        """The commands to send to the replica for a command."""
+        """Return the commands to send to the replica for a command."""
         match command:
             case CreateDataflow(dataflow):
                 self._track(dataflow)
@@ -111,17 +110,17 @@ class SequentialHydration:
         return [command, *self._fill()]
 
     def response(self, response: Response) -> list[Command]:
-        """The commands to send to the replica after a response."""
+        """Return the commands to send to the replica after a response."""
         if not isinstance(response, Frontiers):
             return []
         waiting = self._dataflow_of.get(response.id)
         if waiting is None:
             return []
-        # A failed one reads no more: it will never hydrate, and must not count.
+        # A failed dataflow has stopped reading: it will never hydrate, and must not count.
         over = response.input == END
         if not over and (response.output is None or not is_hydrated(waiting.as_of, response.output)):
             return []
-        # Its own Schedules first: also one that was never let begin may find that all is there already.
+        # Its own Schedules first: a dataflow that is still queued may also turn out to be hydrated.
         return [*self._caught_up(response.id), *self._fill()]
 
     def check(self) -> None:
@@ -154,8 +153,8 @@ class SequentialHydration:
         return self._caught_up(id)
 
     def _caught_up(self, id: Id) -> list[Command]:
-        """An export is hydrated or gone. Where it was the last of its dataflow, forget that, and let go
-        what is held back of it."""
+        """Handle an export that is hydrated or dropped. If it was the last of its dataflow, stop tracking the
+        dataflow, and return its held-back commands."""
         waiting = self._dataflow_of[id]
         waiting.behind.discard(id)
         if waiting.behind:

@@ -1,7 +1,7 @@
-"""Errors that cross processes: an exception becomes a `Problem`, and is raised as the same class again.
+"""Conversion of errors to `Problem`s and back, so that another process raises the same class.
 
-The code names the class, so no text is parsed. Paths of another machine are shown but never opened here: an
-error shows the line of its source location, so a path from the network could expose any local file.
+The code identifies the class, so no text is parsed. Paths of another machine are shown but never opened here:
+an error shows the line of its source location, so a path from the network could expose any local file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock.errors import Origin, PenstockError, causes
 
 
 def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None = None) -> Problem:
-    """Convert an error to a `Problem`. `id` and `time`: if they are not among its facts.
+    """Convert an error to a `Problem`. id, time: defaults for facts that the error lacks.
 
-    A fact that is not a plain value becomes text.
+    Facts that are not plain values are converted to text.
     """
     facts = dict(error.facts)
     if isinstance(facts.get("id"), str):
@@ -43,14 +43,14 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
 
 
 def origin_of(error: BaseException) -> Origin:
-    """The origin of an error. Unexpected errors and lack of memory belong to the process."""
+    """Determine the origin of an error. Unexpected errors and lack of memory count as the process's."""
     if any(isinstance(cause, MemoryError) for cause in causes(error)):
         return Origin.PROCESS
     return error.origin if isinstance(error, PenstockError) else Origin.PROCESS
 
 
 def problem_of_any(error: BaseException, *, id: Id | None = None, time: int | None = None) -> Problem:
-    """Convert any exception to a `Problem`; an unexpected one by its type and text."""
+    """Convert any exception to a `Problem`; an unexpected one is described by its type and text."""
     if isinstance(error, PenstockError):
         return problem_of(error, id=id, time=time)
     return Problem(
@@ -65,7 +65,7 @@ def problem_of_any(error: BaseException, *, id: Id | None = None, time: int | No
 
 
 def error_of(problem: Problem) -> PenstockError:
-    """Convert a problem of another process to its error."""
+    """Convert a problem from another process back to an error."""
     found = error_class(problem.code)
     facts = {name: value for name, value in problem.facts if _is_fact(found, name)}
     facts |= {
@@ -77,7 +77,7 @@ def error_of(problem: Problem) -> PenstockError:
 
 
 def _is_fact(found: type[PenstockError], name: str) -> bool:
-    # They become attributes, and may have been named by a stranger.
+    # Facts become attributes, and their names may come from an untrusted process.
     reserved = name in ("what", "where", "why", "fix", "facts", "self") or hasattr(found, name)
     return name.isidentifier() and not name.startswith("_") and not reserved
 
@@ -96,7 +96,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, Decimal})
 
 
 def error_class(code: str) -> type[PenstockError]:
-    """The class of an error code; `ComputeError` for an unknown code."""
+    """Return the class of an error code; `ComputeError` for an unknown code."""
     return next((found for found in _classes(PenstockError) if found.code == code), ComputeError)
 
 
@@ -107,7 +107,7 @@ def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
 
 
 def file_name(path: str) -> str:
-    """The name of a file, without its folders.
+    """Return the name of a file without its folders.
 
     >>> file_name("/home/somebody/q4.py"), file_name("<q4.py>")
     ('q4.py', 'q4.py')
@@ -116,7 +116,7 @@ def file_name(path: str) -> str:
 
 
 def elsewhere(path: str) -> str:
-    """Name a file of another machine: a name in `<>` is not looked for.
+    """Mark a file as being on another machine: a name in `<>` is never opened here.
 
     >>> elsewhere("/etc/passwd")
     '<passwd>'

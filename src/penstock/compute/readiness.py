@@ -1,7 +1,7 @@
-"""Readiness: whether replicas can take over from others without a step back.
+"""Readiness: whether new replicas can take over from the current ones without a loss of freshness.
 
-Ready is a replica that has hydrated and is about as far as the best of those that serve now; for a while,
-not just at one moment: one that crashes again and again looks ready in between.
+A replica is ready once it is hydrated and about as far as the best current one. It must stay so for a while,
+because a replica that crashes repeatedly looks ready in between.
 Source: the compute protocol of Materialize, readiness for a cut-over (reference, with improvement 10).
 """
 
@@ -25,20 +25,22 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Some replica could take over."""
+    """State in which some replica can take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """Hydrated, and behind. by: milliseconds, of the replica that is least behind; None: the reference has
-    ended."""
+    """State of hydrated replicas that are too far behind.
+
+    by: milliseconds that the furthest of them is behind; None: the reference has ended.
+    """
 
     by: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unhydrated:
-    """No replica has hydrated, or there is none."""
+    """State without any hydrated replica."""
 
 
 Readiness: TypeAlias = Ready | Lagging | Unhydrated
@@ -47,11 +49,11 @@ Readiness: TypeAlias = Ready | Lagging | Unhydrated
 def readiness(
     reference: Frontier | None, targets: Mapping[str, Progress], allowed_lag: int | None
 ) -> Readiness:
-    """Whether one of the target replicas could take an export over.
+    """Determine whether one of the target replicas can take over an export.
 
-    reference:   the furthest output frontier of those that serve now; None: there are none.
-    targets:     by the name of the replica. One replica must be both hydrated and far enough.
-    allowed_lag: milliseconds; None: being hydrated is enough.
+    reference:   furthest output frontier of the current replicas; None: there are none.
+    targets:     by replica name. A single replica must be both hydrated and far enough.
+    allowed_lag: milliseconds; None: hydration is enough.
 
     >>> readiness(Frontier(100), {"r2": Progress(Frontier(5), Frontier(90))}, 5)
     Lagging(by=10)
@@ -66,7 +68,7 @@ def readiness(
 
 
 def worst(states: Iterable[Readiness]) -> Readiness:
-    """The worst of several readinesses; ready if there are none."""
+    """Return the worst of several readiness states; `Ready` if there are none."""
     lags: list[int | None] = []
     for state in states:
         match state:
@@ -82,7 +84,7 @@ def worst(states: Iterable[Readiness]) -> Readiness:
 
 
 def lag(reference: Frontier | None, output: Frontier) -> int | None:
-    """Milliseconds that an output is behind a reference; None where that has ended and it has not."""
+    """Return the milliseconds that an output is behind a reference; None if only the reference has ended."""
     if reference is None or reference <= output:
         return 0
     return None if reference.time is None or output.time is None else reference.time - output.time
@@ -90,7 +92,7 @@ def lag(reference: Frontier | None, output: Frontier) -> int | None:
 
 @dataclass(slots=True)
 class Steady:
-    """Which replicas have been ready without a break for a period, in milliseconds.
+    """Tracker of the replicas that have been ready without interruption for `period` milliseconds.
 
     >>> steady = Steady(1000)
     >>> steady.observe(0, {"r2": Ready()}), steady.observe(1000, {"r2": Ready()})
@@ -101,12 +103,12 @@ class Steady:
     _ready_since: dict[str, int] = field(default_factory=dict[str, int])
 
     def observe(self, now: int, replicas: Mapping[str, Readiness]) -> frozenset[str]:
-        """What holds at a moment of the clock, of all replicas that are connected; those that have been ready
+        """Record the readiness of all connected replicas at time `now`, and return those that have been ready
         for the whole period."""
         ready = [name for name, state in replicas.items() if isinstance(state, Ready)]
         self._ready_since = {name: self._ready_since.get(name, now) for name in ready}
         return frozenset(name for name in ready if now - self._ready_since[name] >= self.period)
 
     def restart(self, replica: str) -> None:
-        """It has been away, maybe between two observations."""
+        """Restart the period of a replica that was disconnected, perhaps between two observations."""
         self._ready_since.pop(replica, None)

@@ -1,12 +1,11 @@
 """Reconciliation: which dataflows a replica keeps when a controller connects.
 
-A controller that connects sends all that it wants, up to `InitializationComplete`. The replica compares these
-with the commands it had before, and keeps each dataflow that would come out the same, so that a restart of
-the controller costs no recomputation.
+A new controller sends all commands for the state it wants, up to `InitializationComplete`. The replica
+compares them with the commands it received before, and keeps each dataflow that would be rebuilt identically,
+so that a restart of the controller causes no recomputation.
 
-Law: a reconciled replica answers as a fresh one would with the same commands. The decision depends on the two
-sequences of commands alone, never on the progress of the replica, so that all workers of a replica decide
-alike.
+Law: a reconciled replica answers as a fresh one would with the same commands. The decision depends only on
+the two sequences of commands, never on the replica's progress, so that all workers of a replica decide alike.
 Source: the compute protocol of Materialize, reconciliation on the replica (reference).
 """
 
@@ -35,11 +34,11 @@ from penstock.compute.protocol.dataflow import CopyToExport, Dataflow, Id, Subsc
 Reason: TypeAlias = Literal[
     "compatible", "uncompacted", "subscribe_free", "copy_to_free", "dependencies_retained"
 ]
-"""What a dataflow must be in order to be kept:
+"""Conditions for keeping a dataflow:
 
-compatible:            the same plan, imports and exports, from no later time on, and at least as far.
-uncompacted:           no export was compacted beyond the time that it is asked from.
-subscribe_free:        no subscription: what it has sent went to another connection.
+compatible:            same plan, imports and exports, with an as-of no later and an until no earlier.
+uncompacted:           no export was compacted beyond the new as-of.
+subscribe_free:        no subscription, whose earlier changes went to another connection.
 copy_to_free:          no copy, for the same reason.
 dependencies_retained: the indexes that it reads are kept, too.
 """
@@ -47,18 +46,17 @@ dependencies_retained: the indexes that it reads are kept, too.
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationPlan:
-    """The steps of a reconciliation: `first`, then `then`, both in order.
+    """Steps of a reconciliation: `first`, then `then`, both in order.
 
-    keep:    dataflows as asked that go on as they run, from their new as-of.
-    drop:    exports that end. The replica reports nothing more about them.
-    create:  dataflows that are built; where `reasons` has their export ids, instead of one that could not be
-        kept.
-    reasons: by the export ids of a dataflow that is replaced, what it fails to be.
-    first:   compactions: END for what is dropped, the new as-of for what is kept. They come before the
-        rest, so that memory is free before it is needed.
+    keep:    requested dataflows that keep running, from their new as-of.
+    drop:    exports to drop. The replica reports nothing more about them.
+    create:  dataflows to build; those with their export ids in `reasons` replace one that could not be kept.
+    reasons: the unmet conditions of each replaced dataflow, by its export ids.
+    first:   compactions: END for dropped exports, the new as-of for kept ones. They come first, so that
+        memory is freed before it is needed.
     then:    commands to apply. Settings start from `Parameters()`.
     history: the replica's history from now on.
-    halt:    the replica cannot go on and ends its process, to start afresh. None: it goes on.
+    halt:    the error with which the replica exits, to be restarted. None: it continues.
     """
 
     keep: tuple[Dataflow, ...] = ()
@@ -76,7 +74,7 @@ class ReconciliationPlan:
 def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> ReconciliationPlan:
     """Reconcile a replica that has received `installed` with the commands `asked` of its next controller.
 
-    installed: None: it has no state.
+    installed: None if the replica has no state.
     asked:     all commands of the initialization stage; with or without `CreateTimely`,
         `InitializationComplete`.
     """
@@ -89,8 +87,8 @@ def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What a replica has: its dataflows by their export ids, and what of their exports is compacted beyond
-    their as-of."""
+    """Existing state of a replica: dataflows by their export ids, and compactions of exports beyond the
+    as-of."""
 
     instance: InstanceConfig | None
     dataflows: Mapping[frozenset[Id], Dataflow]
@@ -140,7 +138,7 @@ def _agree(running: _Running, commands: tuple[Command, ...]) -> ReconciliationPl
 def _reasons(
     old: Dataflow, new: Dataflow, compactions: Mapping[Id, Frontier], kept: set[Id]
 ) -> tuple[Reason, ...]:
-    """Why the old dataflow cannot serve as the new one; nothing if it can."""
+    """List the conditions that the old dataflow does not meet to serve as the new one."""
     conditions: dict[Reason, bool] = {
         "compatible": _same(old, new) and old.as_of <= new.as_of and old.until >= new.until,
         "uncompacted": all(compactions.get(e.id, START) <= new.as_of for e in new.exports),
@@ -152,7 +150,7 @@ def _reasons(
 
 
 def _same(old: Dataflow, new: Dataflow) -> bool:
-    """The same computation, by the hash of its plan. Names and the uppers of imports do not matter."""
+    """Whether both are the same computation, by plan hash, imports and exports, ignoring names and uppers."""
     return (
         old.plan.hash == new.plan.hash
         and set(old.collections) == set(new.collections)
@@ -171,7 +169,7 @@ def _compactions(running: _Running, kept: Mapping[frozenset[Id], Dataflow]) -> t
 
 
 def compatible(running: InstanceConfig, asked: InstanceConfig) -> bool:
-    """Whether a replica of one configuration can go on with another: all is equal, but it may end sooner.
+    """Whether a running replica can adopt a configuration: an equal one, or with an earlier expiration.
 
     >>> compatible(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", 20))
     True
