@@ -1,4 +1,4 @@
-"""The controller: coordinates replicas, from what clients create and read to the commands of the protocol.
+"""Controller: translates the requests of clients into protocol commands for replicas.
 
 `Controller` is a state machine without sockets, threads or clocks; `ControllerState` is its durable state.
 """
@@ -55,7 +55,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    # Clients need only a little of it, and should not wait for the rest to load.
+    # Lazy, because clients need only a small part, and should not wait for the rest to load.
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module 'penstock.compute.controller' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The catalog: collections, views and replicas by id and name.
+"""Catalog of a controller: collections, views and replicas by id and name.
 
 Plain data: `ddl` changes it, `durable` stores it. Entries are stored as plain values, with schemas in their
 portable form.
@@ -31,9 +31,9 @@ _encode = codec.value_encoder()
 
 @dataclass(frozen=True, slots=True)
 class CollectionEntry:
-    """A durable collection.
+    """Catalog entry of a durable collection.
 
-    written_by: the id of the view that writes it; None: clients do.
+    written_by: id of the view that writes it; None for a collection written by clients.
     """
 
     id: Id
@@ -44,7 +44,7 @@ class CollectionEntry:
 
     @property
     def description(self) -> bytes:
-        """The schema in its portable form, which the store keeps with the collection for its readers."""
+        """Encoded schema, kept with the collection in the store for its readers."""
         return schema_to_bytes(self.schema)
 
     def to_bytes(self) -> bytes:
@@ -60,7 +60,7 @@ class CollectionEntry:
 
 @dataclass(frozen=True, slots=True)
 class MaterializationTarget:
-    """The export that writes a view's changes, and the collection it writes them to."""
+    """Target of a materialized view: the export that writes its changes, and the collection written."""
 
     export: Id
     collection: Id
@@ -68,11 +68,11 @@ class MaterializationTarget:
 
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
-    """A view: one sink of a flow, kept as an index.
+    """Catalog entry of a view: one sink of a flow, maintained as an index.
 
-    imports:     names of the sources, with the ids of what they read.
+    imports:     source names with the ids of the views and collections they read.
     schema, append_only: of its rows.
-    valid_from:  the time it was created at; never readable before.
+    valid_from:  time of its creation; earlier times are never readable.
     """
 
     id: Id
@@ -88,7 +88,7 @@ class ViewEntry:
     into: MaterializationTarget | None = None
 
     def dataflow(self, collections: Iterable[Id], as_of: Frontier = START) -> Dataflow:
-        """The dataflow that replicas build for the view. collections: the ids of all collections."""
+        """Build the view's dataflow for replicas. collections: ids of all collections."""
         known = set(collections)
         exports: list[Export] = [IndexExport(self.id, self.sink, self.key)]
         if self.into is not None:
@@ -131,7 +131,7 @@ class ViewEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEntry:
-    """A replica to be connected."""
+    """Catalog entry of a replica."""
 
     name: str
     address: str
@@ -150,12 +150,12 @@ class ReplicaEntry:
 
 @dataclass(slots=True)
 class Catalog:
-    """All entries, by id or name, in order of creation.
+    """Entries by id or name, in order of creation.
 
-    strays: ids of collections that may be in the store without an entry, after a crash; to be dropped there.
+    strays: ids of collections that may be left in the store without an entry, and are to be dropped there.
     positions: by view id, the earliest position that a reader may resume from.
-    last_time: upper bound of the times of writes when this was stored.
-    given: the number of the last collection id that was assigned.
+    last_time: upper bound on the times of all writes when this was stored.
+    given: number of the last assigned collection id.
     """
 
     collections: dict[Id, CollectionEntry] = field(default_factory=dict[Id, CollectionEntry])
@@ -170,11 +170,11 @@ class Catalog:
     )
 
     def find(self, name: str) -> CollectionEntry | ViewEntry | None:
-        """The entry of a name, or None."""
+        """Return the view or collection with a name, or None."""
         return self._names.get(name)
 
     def named(self, name: str) -> CollectionEntry | ViewEntry:
-        """The entry of a name. Raises `UnknownName`."""
+        """Return the view or collection with a name. Raises `UnknownName`."""
         found = self._names.get(name)
         if found is None:
             raise UnknownName(
@@ -185,7 +185,7 @@ class Catalog:
         return found
 
     def replica(self, name: str) -> ReplicaEntry:
-        """The replica of a name. Raises `UnknownName`."""
+        """Return the replica with a name. Raises `UnknownName`."""
         found = self.replicas.get(name)
         if found is None:
             raise UnknownName(
@@ -210,7 +210,7 @@ class Catalog:
         del self._names[entry.name]
 
     def readers(self, id: Id) -> list[ViewEntry]:
-        """The views that read the view or collection `id`."""
+        """List the views that read the view or collection `id`."""
         return [view for view in self.views.values() if any(read == id for _, read in view.imports)]
 
     def written_by_clients(self) -> Iterable[CollectionEntry]:
@@ -218,14 +218,14 @@ class Catalog:
 
 
 def taken(name: str, why: str) -> AlreadyThere:
-    """The error for a name that is already in use."""
+    """Build the error for a name that is already in use."""
     return AlreadyThere(
         f"the name {name!r} is taken", why=why, fix="choose another name, or drop its owner", name=name
     )
 
 
 def check_name(name: str) -> None:
-    """Raise `BadMessage` if `name` is not a valid name."""
+    """Raise `BadMessage` for an invalid or reserved name."""
     if not name or name != name.strip() or not name.isprintable() or len(name) > 200:
         raise BadMessage(
             f"{name!r} is not a valid name", fix="use letters, digits and punctuation", field="name"

@@ -1,4 +1,4 @@
-"""One connection to one replica, as the controller sees it: the commands sent and the responses received."""
+"""Controller's side of a connection to a replica: commands to send, and handling of its responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from penstock.compute.protocol.responses import (
 
 @dataclass(frozen=True, slots=True)
 class ResponseRouter:
-    """Receivers of the responses of replicas, shared by all connections."""
+    """Receivers of replica responses, shared by all connections."""
 
     instance: Instance
     peeks: Peeks
@@ -52,7 +52,7 @@ class ResponseRouter:
     lost: Callable[[ReplicaConnection, ComputeError | None], None]
 
     def target_of(self, command: Peek | CreateDataflow) -> str | None:
-        """The only replica that a command is for, or None for all."""
+        """Return the only replica that a command is for, or None for all."""
         if isinstance(command, Peek):
             pending = self.peeks.find(command.uuid)
             return pending.read.target if pending else None
@@ -75,7 +75,7 @@ class Specifics:
 
 
 class ReplicaConnection:
-    """A connection to a replica, driven by a transport.
+    """Connection to a replica, driven by a transport.
 
     The transport sends what `take` returns, passes responses to `absorb`, and calls `failed` at the end of
     the stream.
@@ -109,7 +109,7 @@ class ReplicaConnection:
 
     @property
     def replica(self) -> str:
-        """The name of the replica."""
+        """Name of the replica."""
         return self._specifics.replica
 
     @property
@@ -122,7 +122,7 @@ class ReplicaConnection:
 
     @property
     def over(self) -> bool:
-        """Whether the transport is to end the stream and call `failed(None)`.
+        """Whether the transport must end the stream and call `failed(None)`.
 
         True if the connection was superseded, is too far behind, or its replica was dropped.
         """
@@ -130,11 +130,11 @@ class ReplicaConnection:
 
     @property
     def fell_behind(self) -> bool:
-        """Whether the replica was too slow in taking commands."""
+        """Whether the replica was too slow in reading commands."""
         return self._reader.cut
 
     def take(self, most: int = 100) -> list[Command]:
-        """Take the next commands, to be sent in this order; none if the connection is `over`."""
+        """Take the next commands to send, in order; none if the connection is `over`."""
         taken: list[Command] = []
         if self.over:
             return taken
@@ -144,7 +144,7 @@ class ReplicaConnection:
         return taken
 
     def absorb(self, response: Response) -> None:
-        """Take a response of the replica. Ignored after `close`."""
+        """Handle a response of the replica. Ignored after `close`."""
         if self._closed:
             return
         self.heard = self._clock()
@@ -172,17 +172,17 @@ class ReplicaConnection:
             self._router.lost(self, error)
 
     def close(self) -> None:
-        """End the connection: nothing is taken or absorbed any more."""
+        """Close the connection; no more commands are taken, and no responses handled."""
         self._closed = True
         self._reader.close()
         self._ready.clear()
         self.wake()
 
     def _fill(self, most: int) -> bool:
-        """Make the next commands ready; False if there are none."""
+        """Prepare up to `most` commands of the history for sending. Returns whether there were any."""
         commands = self._reader.take(most)
         for command in commands:
-            # Most commands are these two, and need none of the steps below.
+            # Fast path: most commands are peeks and cancellations.
             if isinstance(command, Peek):
                 self._peek(command)
             elif isinstance(command, CancelPeek):
@@ -199,7 +199,7 @@ class ReplicaConnection:
         self._ready.append(command)
 
     def _specialised(self, command: Command) -> list[Command]:
-        """The commands to send to this replica for a command of the history."""
+        """Return the commands to send to this replica for a command of the history."""
         known = self.tracking.exports
         match command:
             case CreateTimely():
@@ -221,7 +221,7 @@ class ReplicaConnection:
                 return [command]
 
     def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
-        # It may have waited for long, and inputs are held only from the sinces of its exports on.
+        # The command may be old by now, and the inputs are only held from the sinces of the exports on.
         since = self._instance.since(dataflow)
         if since == END or self._router.target_of(command) not in (None, self.replica):
             return []
@@ -257,7 +257,7 @@ class ReplicaConnection:
             self.wake()
 
     def _knows(self, id: Id, done: bool) -> bool:
-        """Whether responses for `id` are expected. done: this is the last of them."""
+        """Whether responses for `id` are expected. done: whether this is the last one."""
         tracked = self.tracking.exports.get(id)
         if tracked is None or tracked.reports or tracked.done:
             self._note(f"unexpected response for {id}")

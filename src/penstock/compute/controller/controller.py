@@ -1,7 +1,7 @@
-"""The controller's interface to clients, a transport and a clock.
+"""Controller: its interface to clients, a transport and a clock.
 
-It has no sockets, threads, clock or randomness of its own: its state is a function of the requests, responses
-and times that are passed in. Not thread-safe.
+A controller has no sockets, threads, clock or randomness of its own: its state is a function of the requests,
+responses and times passed in. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from penstock.compute.protocol.responses import (
 from penstock.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
-"""Default milliseconds of a view's past that stay readable."""
+"""Default length of a view's readable past, in milliseconds."""
 _PARAMETERS = Parameters(hydration_concurrency=4)
 
 
 class Controller:
-    """A controller of replicas.
+    """Controller of replicas.
 
     state:       durable state; a later controller on the same state supersedes this one.
-    collections: the store of the rows. Used by the thread that calls the controller.
+    collections: store of the rows, used by the thread that calls the controller.
     clock:       milliseconds since 1970.
     parameters:  limits and intervals of replicas.
     allow_callables: whether plans may carry Python functions.
@@ -103,7 +103,7 @@ class Controller:
         self._settings = settings
         self._leases = Leases(asked.holds, clock, self._keep_of)
         for id in (*self._catalog.collections, *self._catalog.views):
-            # Readers of the previous controller have until then to come back.
+            # Gives readers of the previous controller time to reconnect.
             self._leases.grant(id, asked.holds.since(id))
         self._positions = Positions(state, self.epoch, self._catalog, asked.holds, self._leases)
         self._peeks = Peeks(asked)
@@ -166,9 +166,9 @@ class Controller:
     ) -> Id:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
-        Sources are views or collections of the same name; missing collections are created.
+        The flow's sources read the views and collections of the same names; missing collections are created.
         key:  columns of its index; none: the whole row.
-        keep: milliseconds of its past that stay readable.
+        keep: milliseconds of its past to keep readable.
         into: name of a new collection to write its changes to as well.
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
@@ -176,14 +176,14 @@ class Controller:
         return self._names.create_view(ViewRequest(name, plan, tuple(key), keep, into))
 
     def drop(self, name: str) -> None:
-        """Drop a view, with the collection that it is written into, or a collection.
+        """Drop a view, with the collection it is written into, or a collection.
 
         Its subscriptions end; accepted peeks are still answered. Raises `UnknownName`, `StillInUse`.
         """
         self._names.drop(name, self._forget)
 
     def describe(self, name: str) -> Described:
-        """Describe the view or collection of a name. Raises `UnknownName`."""
+        """Describe the view or collection with a name. Raises `UnknownName`."""
         entry = self._catalog.named(name)
         key = entry.key if isinstance(entry, ViewEntry) else ()
         is_view = isinstance(entry, ViewEntry)
@@ -192,7 +192,7 @@ class Controller:
     # --- writing --------------------------------------------------------------------
 
     def begin_write(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes] = ()) -> Write:
-        """Begin a group commit by giving it a time. One at a time.
+        """Begin a group commit by assigning it a time. Only one may be in progress.
 
         The caller appends `Write.appends`, in any thread, then calls `end_write` or `fail_write`.
 
@@ -203,55 +203,55 @@ class Controller:
         try:
             self._positions.before_write(write.time)
         except StoreUnavailable as error:
-            # Some readers may lose their position in a restart: no reason to refuse a write now.
+            # Some readers may lose their position in a restart, which is no reason to refuse a write.
             self._note(None, error.what)
         return write
 
     def end_write(self, write: Write) -> None:
-        """Finish a durable write: strict reads see it from now on, and it may be acknowledged.
+        """Finish a durable write, which strict reads now see and which may be acknowledged.
 
-        Raises `StaleEpoch` if a later controller has started meanwhile; then it may not be acknowledged.
+        Raises `StaleEpoch` if a later controller has started meanwhile; then it must not be acknowledged.
         """
         self._fence_after(write)
         self._writes.end(write)
 
     def fail_write(self, write: Write) -> bool:
-        """Settle a write whose append raised. True: it is durable all the same, and ended as by `end_write`.
+        """Settle a write whose append raised. Returns whether it is durable nevertheless, and so finished.
 
-        Raises `StaleEpoch`, and `StoreUnavailable` if its outcome is unknown for now; a client that repeats
-        the write should give it the same id.
+        Raises `StaleEpoch`, and `StoreUnavailable` if the outcome is unknown for now; a client that repeats
+        the write should use the same id.
         """
         self._fence_after(write)
         durable = self._writes.fail(write)
-        self._fence()  # a later controller may have looked before the write arrived
+        self._fence()  # a later controller may have read the store before the write arrived
         return durable
 
     def written(self, id: bytes) -> int | None:
-        """The time of the write with an id; None if there was none, or long ago.
+        """Return the time of the write with an id; None for an unknown or long forgotten one.
 
-        After a restart of the controller: some time at which its rows are readable. Raises `StaleEpoch`, and
-        `StoreUnavailable` if the outcome is unknown for now.
+        After a restart of the controller, it may be a later time at which the rows are readable. Raises
+        `StaleEpoch`, and `StoreUnavailable` if the outcome is unknown for now.
         """
         time = self._writes.written(id)
-        self._fence()  # last: a later controller that has not started yet will find it
+        self._fence()  # last, so that any later controller finds the write
         return time
 
     # --- reading --------------------------------------------------------------------
 
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
-        """Send a peek to all replicas, and pass on the first answer. Returns the uuid of the peek.
+        """Send a peek to the replicas, and pass on the first answer. Returns the peek's uuid.
 
         Raises `UnknownName`, `SinceViolation`, `TargetReplicaLost`, `BadMessage`.
         """
         return self._reads.peek(request, answer)
 
     def cancel_peek(self, uuid: bytes) -> None:
-        """Cancel a peek: answer `Canceled` at once. Does nothing if it is answered already."""
+        """Cancel a peek, answering `Canceled` immediately. Does nothing if it is already answered."""
         if not self._peeks.cancel(uuid):
             self._note(None, "a peek that is not pending was to be cancelled")
 
     def give_up_peek(self, uuid: bytes) -> None:
-        """Answer a pending peek with `ReadTimeout`, naming what was missing."""
+        """Answer a pending peek with a `ReadTimeout` that names the missing condition."""
         self._reads.give_up_peek(uuid)
 
     def subscribe(
@@ -263,7 +263,7 @@ class Controller:
         snapshot: bool = True,
         replica: str | None = None,
     ) -> Id:
-        """Deliver all changes from a time on, each once, in order of time.
+        """Subscribe to all changes from a time on, delivered once each, in order of time.
 
         as_of: None: the time of the last acknowledged write. To resume after a batch with `upper`, pass
             as_of=upper-1 and snapshot=False.
@@ -273,11 +273,11 @@ class Controller:
         return self._reads.subscribe(view, deliver, as_of, snapshot, replica)
 
     def give_up_subscription(self, id: Id) -> None:
-        """End a subscription that has not begun, with `ReadTimeout`."""
+        """End a subscription that has not begun with a `ReadTimeout`."""
         self._reads.give_up_subscription(id)
 
     def unsubscribe(self, id: Id) -> None:
-        """End a subscription: deliver `DroppedAt`. Does nothing if it has ended."""
+        """End a subscription, delivering `DroppedAt`. Does nothing if it has already ended."""
         self._subscriptions.cancel(id)
 
     def copy(
@@ -289,18 +289,18 @@ class Controller:
         at: int | None = None,
         replica: str | None = None,
     ) -> Id:
-        """Write the rows at a time (None: of the last acknowledged write) to a file on the replicas."""
+        """Write the rows at a time (None: that of the last acknowledged write) to a file on the replicas."""
         return self._reads.copy(view, file, answer, at, replica)
 
     def give_up_copy(self, id: Id, silence: int) -> bool:
-        """End a copy with `ReadTimeout` unless a replica is working on it. Returns whether it has ended.
+        """End a copy with a `ReadTimeout` unless a replica is working on it. Returns whether it has ended.
 
-        A replica counts as working if it has all the input and responded within the last `silence` ms.
+        A replica counts as working if it has all the input, and has responded within the last `silence` ms.
         """
         return self._reads.give_up_copy(id, self._clock() - silence)
 
     def cancel_copy(self, id: Id) -> None:
-        """Cancel a copy: answer `Dropped` at once. Does nothing if it is answered already."""
+        """Cancel a copy, answering `Dropped` immediately. Does nothing if it is already answered."""
         self._copies.cancel(id)
 
     # --- replicas -------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Controller:
         self._replicas.add(entry)
 
     def drop_replica(self, name: str) -> None:
-        """Remove a replica; its connection ends. Raises `UnknownName`."""
+        """Remove a replica, and close its connection. Raises `UnknownName`."""
         self._catalog.replica(name)
         with self._state.change(self.epoch) as change:
             change.remove_replica(name)
@@ -329,20 +329,20 @@ class Controller:
         self._reads.lost(name)
 
     def release_replica(self, name: str) -> None:
-        """End the quarantine of a replica, forget its crashes, and retry it at once. Raises `UnknownName`."""
+        """End the quarantine of a replica, forget its crashes, and retry it now. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._replicas.release(name)
 
     def due(self) -> list[tuple[str, str]]:
-        """Names and addresses of the replicas to connect now."""
+        """List the names and addresses of the replicas to connect now."""
         return [(r.name, r.entry.address) for r in self._replicas if self._replicas.retry_in(r.name) == 0]
 
     def retry_in(self, name: str) -> int | None:
-        """Milliseconds until a replica is retried; None: it is connected, quarantined, or dropped."""
+        """Return the milliseconds until a replica is retried; None if connected, quarantined or dropped."""
         return self._replicas.retry_in(name)
 
     def connected(self, name: str) -> ReplicaConnection:
-        """Accept a new stream to a replica; an earlier connection of it ends. Raises `UnknownName`."""
+        """Accept a new connection to a replica, closing any earlier one. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._fence()
         if self._replicas.connected(name) is not None:
@@ -350,25 +350,27 @@ class Controller:
         return self._replicas.connect(name)
 
     def unreachable(self, name: str, error: ComputeError) -> None:
-        """Record a failed attempt to connect: the replica is retried later, see `retry_in`."""
+        """Record a failed attempt to connect; the replica is retried after `retry_in`."""
         self._replicas.unreachable(name, error)
 
     def configure(self, parameters: Parameters) -> None:
-        """Send replicas other limits and intervals, for the lifetime of this controller."""
+        """Change the limits and intervals of all replicas, for the lifetime of this controller."""
         self._fence()
         self._instance.send(UpdateConfiguration(parameters))
 
     # --- time passes ----------------------------------------------------------------
 
     def maintain(self) -> int:
-        """Do what is due: compact history, schedule dataflows, retry replicas. Returns the milliseconds until
-        the next call; an earlier one does no harm."""
+        """Do all work that is due: compact history, schedule dataflows, retry replicas.
+
+        Returns the milliseconds until the next call; an earlier call is harmless.
+        """
         self._fence()
         under_way = self._writes.under_way
         return self._maintenance.run({a.id for a in under_way.appends} if under_way else set())
 
     def status(self) -> ControllerStatus:
-        """The status of all replicas, views, collections and reads."""
+        """Return the status of all replicas, views, collections and reads."""
         return report(
             self.epoch,
             self._clock(),
@@ -394,12 +396,12 @@ class Controller:
         self._writes.forget_collection(id)
 
     def _keep_of(self, id: Id) -> int:
-        """Milliseconds of its past that stay readable."""
+        """Return the milliseconds of its past to keep readable."""
         view = self._catalog.views.get(id)
         return view.keep if view else self._settings.keep
 
     def _fence(self) -> None:
-        """Raise `StaleEpoch` if a later controller has started: it may have writes unknown to this one."""
+        """Raise `StaleEpoch` if a later controller has started, which may have writes unknown to this one."""
         self._state.check(self.epoch)
 
     def _fence_after(self, write: Write) -> None:
@@ -410,7 +412,7 @@ class Controller:
             raise
 
     def _settled(self, id: Id) -> Frontier:
-        """The latest upper of a view or collection on connected replicas."""
+        """Return the latest upper of a view or collection on connected replicas."""
         if self._instance.is_collection(id):
             return self._instance.upper(id)
         exports = (c.tracking.exports.get(id) for c in self._replicas.connections())

@@ -1,7 +1,7 @@
 """Creation and removal of views and collections: first in the state and the store, then on replicas.
 
-The order is such that a crash at any point loses nothing and leaves nothing behind: a collection is recorded
-as a stray before it is created in the store, and enters the catalog in the step that ends its being a stray.
+The order makes a crash at any point harmless: a collection is recorded as a stray before it is created in the
+store, and one transaction adds it to the catalog and removes it from the strays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class PlanSchema:
-    """The checked sources and sink of a plan. locations: by source name, the user's line."""
+    """Sources and sink of a checked plan. locations: the user's line of each source, by name."""
 
     sources: tuple[FlowSource, ...]
     sink: FlowSink
@@ -47,7 +47,7 @@ class PlanSchema:
 def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     """Decode a plan, and return its sources and sink.
 
-    Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable` also for more sinks than one.
+    Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable`, also for more than one sink.
     """
     flow = decode(plan, allow_callables=allow_callables)
     servable(flow)
@@ -68,7 +68,7 @@ def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
 def found_source(
     catalog: Catalog, source: FlowSource, location: SourceLocation
 ) -> CollectionEntry | ViewEntry | None:
-    """The entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
+    """Return the entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
     found = catalog.find(source.name)
     if found is None:
         return None
@@ -107,7 +107,7 @@ def check_key(key: Sequence[str], schema: Schema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """A request to create a view."""
+    """Request to create a view."""
 
     name: str
     plan: Plan
@@ -121,7 +121,7 @@ _Read: TypeAlias = tuple[FlowSource, CollectionEntry | ViewEntry | None]
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """Entries to be created. made: collections that clients write. written: by the view, from `as_of` on."""
+    """Entries to create. made: collections for clients. written: those for the view, from `as_of` on."""
 
     made: list[CollectionEntry]
     written: list[CollectionEntry]
@@ -130,9 +130,9 @@ class _Making:
 
 
 class Names:
-    """The catalog of one controller, with its changes in state, store and replicas.
+    """Catalog of one controller, with the operations that change it in state, store and replicas.
 
-    policies: the implied holds on collections.
+    policies: implied holds on collections.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Names:
                     self.policies.pop(entry.id).release()
 
     def clear_strays(self, spared: set[Id]) -> None:
-        """Drop unused collections from the store that are no longer in the catalog, except `spared`."""
+        """Drop collections from the store that are neither in the catalog nor in use, except `spared`."""
         # A dropped view runs until its peeks are answered, and a replica that rebuilds it needs its output.
         written = {
             export.collection
@@ -277,7 +277,7 @@ class Names:
             )
 
     def _making(self, asked: ViewRequest, shape: PlanSchema, reads: Sequence[_Read]) -> _Making:
-        """The entries of a view and of the collections that it needs, with new ids."""
+        """Build the entries of a view and of the collections it needs, with new ids."""
         as_of = self._as_of([found.id for _, found in reads if found])
         missing = [source for source, found in reads if found is None]
         view_ids, ids = self._new_ids(2 if asked.into else 1, len(missing) + bool(asked.into))
@@ -304,7 +304,7 @@ class Names:
         return _Making(made, written, view, as_of)
 
     def _as_of(self, ids: Sequence[Id]) -> Frontier:
-        """The latest time at which all of `ids` are readable now, limited to the read time."""
+        """Return the latest time up to the read time at which all of `ids` are settled and readable."""
         readable = self._instance.readable(ids)
         if readable == END:
             raise SinceViolation(
@@ -315,8 +315,7 @@ class Names:
         return max(readable, min(self._instance.settled(ids), Frontier(self._oracle.read)))
 
     def _new_ids(self, views: int, collections: int) -> tuple[list[Id], list[Id]]:
-        """Assign ids to exports of views and to collections; the latter are strays until they are in the
-        catalog."""
+        """Assign ids to exports of views and to collections, which are strays until added to the catalog."""
         with self._state.change(self._epoch) as change:
             change.reach(self._oracle.last)
             ids = change.new_ids("s", collections)
@@ -353,5 +352,5 @@ class Names:
             self._instance.create(making.view.dataflow(self.catalog.collections, making.as_of))
 
     def _fresh_upper(self) -> Frontier:
-        """The upper of new collections: after the last assigned time, so that no read waits for them."""
+        """Return the upper of new collections: above the last assigned time, so that no read waits for it."""
         return Frontier(self._oracle.last + 1)

@@ -1,7 +1,7 @@
-"""What a controller must not forget, in one SQLite file: the catalog, the ids given, the epoch.
+"""Durable state of a controller in one SQLite file: the catalog, the assigned ids, the epoch.
 
-Each change is one transaction, on the disk when it returns, and is refused once a later controller has
-started. So a controller may be killed at any step: what is in the file is what has happened.
+Each change is one transaction, synced to disk when it returns, and refused once a later controller has
+started. A controller may be killed at any point: the file has exactly the changes that were made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POSITIONS = "CREATE TABLE IF NOT EXISTS positions (view TEXT PRIMARY KEY, time 
 
 
 class ControllerState:
-    """The durable catalog and epoch. Used by one thread."""
+    """Durable catalog and epoch of a controller. Used by one thread."""
 
     def __init__(self, connection: sqlite3.Connection, location: str) -> None:
         self.location = location
@@ -48,13 +48,13 @@ class ControllerState:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ControllerState:
-        """Open the state in a file, created if missing. ":memory:" for one that does not last.
+        """Open the state in a file, created if missing; ":memory:" for a temporary one.
 
         Raises `StoreDamaged` for another kind of file, `StoreUnavailable` if it cannot be opened.
         """
         location = os.fspath(path)
         if location != ":memory:":
-            with suppress(OSError):  # SQLite has the better error
+            with suppress(OSError):  # SQLite gives the better error
                 make_private_file(location)
         with _translated(location):
             connection = sqlite3.connect(location, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -62,7 +62,7 @@ class ControllerState:
 
     @classmethod
     def on(cls, connection: sqlite3.Connection, location: str) -> ControllerState:
-        """Take over the state in the database of a connection. Raises as `open` does."""
+        """Open the state in the database of a connection, which it takes over. Raises as `open` does."""
         with _translated(location):
             try:
                 state = cls(connection, location)
@@ -77,7 +77,7 @@ class ControllerState:
         self._connection.close()
 
     def start(self) -> tuple[int, Catalog]:
-        """Start a new controller. Returns its epoch, which no other has had, and the catalog.
+        """Start a new controller. Returns its epoch, which is unique and increasing, and the catalog.
 
         Raises `StoreDamaged` if the file was not written by this class.
         """
@@ -87,7 +87,7 @@ class ControllerState:
             return epoch, self._catalog()
 
     def check(self, epoch: int) -> None:
-        """Raise `StaleEpoch` if a later controller has started. Fast if nothing was written."""
+        """Raise `StaleEpoch` if a later controller has started. Fast if the file has not changed."""
         try:
             (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
             if seen != self._seen:
@@ -98,7 +98,7 @@ class ControllerState:
 
     @contextmanager
     def change(self, epoch: int) -> Generator[Change]:
-        """Make one change: durable at the end, rolled back by an exception.
+        """Make one change in a `with` block: durable at its end, rolled back by an exception.
 
         Raises `StaleEpoch` if a later controller has started.
         """
@@ -118,7 +118,7 @@ class ControllerState:
         connection.execute(_POSITIONS)
 
     def _is_ours(self) -> bool:
-        """Whether it is a controller's; False if it is empty. Raises `StoreDamaged` for anything else."""
+        """Whether the file is a controller's; False if empty. Raises `StoreDamaged` for anything else."""
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if (application, version) == (_APPLICATION, _VERSION):
@@ -176,7 +176,7 @@ class ControllerState:
 
 
 class Change:
-    """The operations of one change. Valid within `ControllerState.change`."""
+    """Operations of one change. Valid within `ControllerState.change`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
@@ -189,7 +189,7 @@ class Change:
         return [f"{kind}{number}" for number in range(last - count + 1, last + 1)]
 
     def reach(self, time: int) -> None:
-        """Record that times up to this one are taken."""
+        """Record that times up to this one are used."""
         self._run("UPDATE numbers SET value = max(value, ?) WHERE name = 'time'", (time,))
 
     def add_stray(self, id: Id) -> None:
@@ -197,7 +197,7 @@ class Change:
         self._run("INSERT OR IGNORE INTO strays VALUES (?)", (id,))
 
     def remove_stray(self, id: Id) -> None:
-        """Forget a stray: it is in the catalog, or not in the store."""
+        """Remove a stray that is now in the catalog, or gone from the store."""
         self._run("DELETE FROM strays WHERE id = ?", (id,))
 
     def add_collection(self, entry: CollectionEntry) -> None:
@@ -220,7 +220,7 @@ class Change:
         self.record_position(id, None)
 
     def record_position(self, view: Id, time: int | None) -> None:
-        """Record the time that a view's readers may resume from, also with a later controller, or None."""
+        """Record the time from which a view's readers may resume under a later controller; None: remove."""
         if time is None:
             self._run("DELETE FROM positions WHERE view = ?", (view,))
         else:
@@ -257,7 +257,7 @@ def _damaged(location: str, why: str) -> StoreDamaged:
 
 @contextmanager
 def _translated(location: str) -> Generator[None]:
-    """Raise errors of SQLite as errors of the store."""
+    """Convert SQLite errors in the body to errors of the store."""
     try:
         yield
     except sqlite3.Error as error:
@@ -279,7 +279,7 @@ _AT_ONCE = 1_000
 
 
 class TransientIds:
-    """Ids "t1", "t2", ... of transient exports, never repeated, also after a crash."""
+    """Generator of ids "t1", "t2", ... for transient exports, unique even across crashes."""
 
     def __init__(self, state: ControllerState, epoch: int) -> None:
         self._state = state

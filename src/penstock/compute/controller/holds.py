@@ -1,9 +1,8 @@
-"""Read holds: which times of collections and exports must stay readable, and for whom.
+"""Read holds: guarantees that collections and exports stay readable from certain times on.
 
-The since of a collection or export is the least of the holds on it, and only a `ReadHold` can change it. When
-it rises, its own holds on its inputs rise first; then `advanced` is called, so that its past may be
-compacted.
-When the last hold is released, the since is END: it is dropped.
+The since of a collection or export is the least of the holds on it, and only changes through a `ReadHold`.
+When a since rises, the holds on its inputs rise first; then `advanced` is called, so that the past may be
+compacted. When the last hold is released, the since becomes END: the collection or export is dropped.
 Source: the compute protocol of Materialize, read capabilities of its controller (reference).
 """
 
@@ -18,9 +17,9 @@ from penstock.compute.protocol.dataflow import Id
 
 
 class ReadHold:
-    """A guarantee that a collection or export stays readable from `frontier` on; see `ReadHolds.acquire`.
+    """Guarantee that a collection or export stays readable from `frontier` on; see `ReadHolds.acquire`.
 
-    It moves to later times only, and can be released.
+    A hold only moves to later times, and can be released.
     """
 
     __slots__ = ("_of", "frontier")
@@ -31,7 +30,7 @@ class ReadHold:
 
     @property
     def id(self) -> Id:
-        """The collection or export it keeps readable."""
+        """Id of the collection or export kept readable."""
         return self._of.id
 
     def downgrade(self, frontier: Frontier) -> None:
@@ -48,14 +47,14 @@ class ReadHold:
             self.downgrade(frontier)
 
     def release(self) -> None:
-        """Give up the hold. A second call does nothing."""
+        """Release the hold. A second call does nothing."""
         self.downgrade(END)
 
 
 class ReadHolds:
-    """The sinces of collections and exports, and the holds on them.
+    """Sinces of collections and exports, determined by the holds on them.
 
-    advanced: called each time a since has risen, after the holds on its inputs.
+    advanced: called each time a since has risen, after the holds on its inputs have.
     """
 
     def __init__(self, advanced: Callable[[Id, Frontier], None]) -> None:
@@ -68,7 +67,7 @@ class ReadHolds:
     def add(self, id: Id, since: Frontier, inputs: Sequence[ReadHold] = ()) -> ReadHold:
         """Add a collection or export that is readable from `since` on. Returns the first hold on it.
 
-        inputs: holds on its inputs; from now on they follow its since.
+        inputs: holds on its inputs, which follow its since from now on.
         """
         assert id not in self._held, f"{id} exists already"
         for hold in inputs:
@@ -77,12 +76,12 @@ class ReadHolds:
         return held.acquire(since)
 
     def acquire(self, id: Id) -> ReadHold:
-        """A new hold at the present since. Raises KeyError for an unknown or dropped id."""
+        """Acquire a hold at the current since. Raises KeyError for an unknown or dropped id."""
         held = self._held[id]
         return held.acquire(held.since)
 
     def since(self, id: Id) -> Frontier:
-        """The since of `id`; END if it is unknown or dropped."""
+        """Return the since of `id`; END if unknown or dropped."""
         held = self._held.get(id)
         return held.since if held else END
 
@@ -101,10 +100,10 @@ class ReadHolds:
 
 
 class _Held:
-    """One collection or export, with its number of holds by time.
+    """Collection or export with the number of holds on it by time.
 
-    counts: by time; 0 for times whose holds are gone, until the since has passed them.
-    earliest: the keys of `counts`, as a heap.
+    counts: number of holds by time; 0 once they are gone, until the since passes that time.
+    earliest: keys of `counts`, as a heap.
     """
 
     __slots__ = ("_counts", "_earliest", "_registry", "id", "inputs", "since")
@@ -156,10 +155,10 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class KeepPast:
-    """The read policy that keeps the last settled time, and `milliseconds` before it.
+    """Read policy that keeps the last settled time and the `milliseconds` before it readable.
 
-    valid_from: no time before it is kept.
-    reader: also keep all from this time on, for a reader that resumes there.
+    valid_from: earliest time to keep.
+    reader: also keep everything from this time on, for a reader that resumes there.
 
     >>> KeepPast(5, valid_from=3).since(Frontier(20)), KeepPast(5, valid_from=3).since(Frontier(6))
     (Frontier(time=14), Frontier(time=3))
@@ -172,7 +171,7 @@ class KeepPast:
     reader: int | None = None
 
     def since(self, upper: Frontier) -> Frontier:
-        """The since that the policy allows at an upper. A sealed collection gives up nothing more."""
+        """Return the since that the policy allows at an upper. A sealed collection is never compacted."""
         if upper.time is None:
             return Frontier(self.valid_from)
         last = upper.time - 1 - self.milliseconds

@@ -1,6 +1,6 @@
-"""The desired state of all replicas: exports, the read holds on them, and the one command history.
+"""Desired state of all replicas: exports, the read holds on them, and the shared command history.
 
-All changes pass through here, so that the history and the holds never differ.
+All changes pass through here, so that the history and the holds always agree.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Expor
 
 @dataclass(slots=True, eq=False)
 class ExportState:
-    """An export that replicas have, or will have.
+    """State of an export that replicas have, or will have.
 
-    implied: the hold of the read policy; released when the export is dropped.
-    warmup:  the hold that follows the uppers of the inputs.
-    write:   contents before it are settled on some replica.
+    implied: hold of the read policy; released when the export is dropped.
+    warmup:  hold that follows the uppers of the inputs.
+    write:   frontier up to which the contents are settled on some replica.
     target:  the only replica that has it; None: all.
-    stopped: some replica has stopped reading for it: it is complete, or has failed.
+    stopped: whether some replica has stopped reading its inputs, because it is complete or has failed.
     """
 
     export: Export
@@ -54,13 +54,13 @@ class ExportState:
 
 
 class Instance:
-    """The exports of one controller, and the collections that they read.
+    """Exports of one controller, and the collections that they read.
 
-    outbox:      the history, and each connection's position in it.
-    holds:       the sinces of exports and collections.
-    running:     the exports that are not dropped, or still held.
+    outbox:      command log with the history and each connection's position.
+    holds:       sinces of exports and collections.
+    running:     exports that are not dropped, or are still held.
     uppers:      of the collections.
-    compactions: the risen sinces of collections, not yet passed to their store.
+    compactions: new sinces of collections, not yet passed to the store.
     pushed:      called after a command is pushed.
     """
 
@@ -75,7 +75,7 @@ class Instance:
         self._unscheduled: dict[Id, ExportState] = {}
 
     def send(self, command: Command) -> None:
-        """Send a command to all replicas, connected now or later."""
+        """Send a command to all replicas, including those that connect later."""
         self.outbox.push(command)
         self.pushed()
 
@@ -86,7 +86,7 @@ class Instance:
     # --- collections ----------------------------------------------------------------
 
     def add_collection(self, id: Id, since: Frontier, upper: Frontier) -> ReadHold:
-        """Add a readable collection. Returns its implied hold."""
+        """Add a collection that exports may read. Returns its implied hold."""
         self.uppers[id] = upper
         return self.holds.add(id, since)
 
@@ -98,14 +98,14 @@ class Instance:
         self.uppers[id] = max(self.uppers[id], upper)
 
     def forget_collection(self, id: Id) -> None:
-        """Forget a collection that is gone from the store."""
+        """Forget a collection that was dropped from the store."""
         self.uppers.pop(id, None)
         self.compactions.pop(id, None)
 
     # --- exports --------------------------------------------------------------------
 
     def create(self, dataflow: Dataflow, target: str | None = None) -> None:
-        """Create a dataflow. Its imports exist and are readable at its as-of, which is not END."""
+        """Create a dataflow. Its imports must exist and be readable at its as-of, which must not be END."""
         for export in dataflow.exports:
             inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
             implied = self.holds.add(export.id, dataflow.as_of, inputs)
@@ -121,42 +121,42 @@ class Instance:
         self.schedule()
 
     def drop(self, ids: Iterable[Id]) -> None:
-        """Drop exports; each goes with its last hold."""
+        """Drop exports; each disappears with the last hold on it."""
         for id in ids:
             running = self.running.get(id)
             if running is not None:
-                # It may still have to start, for peeks that were accepted.
+                # It stays in `_unscheduled`, since it may still have to start for accepted peeks.
                 running.warmup.release()
                 running.implied.release()
 
     def since(self, dataflow: Dataflow) -> Frontier:
-        """The earliest since of its exports; END: all are dropped."""
+        """Return the earliest since of a dataflow's exports; END if all are dropped."""
         return meet(self.holds.since(export.id) for export in dataflow.exports)
 
     def readable(self, ids: Iterable[Id]) -> Frontier:
-        """The earliest frontier at which all of `ids` can be read."""
+        """Return the earliest frontier at which all of `ids` can be read."""
         return join(self.holds.since(id) for id in ids)
 
     def upper(self, id: Id) -> Frontier:
-        """The upper of a collection or an index: it is settled before it."""
+        """Return the upper of a collection or an index, before which its contents are settled."""
         running = self.running.get(id)
         return running.write if running else self.uppers.get(id, START)
 
     def settled(self, ids: Iterable[Id]) -> Frontier:
-        """The last time at which all of `ids` are settled; START if there is none yet, END without ids."""
+        """Return the last time at which all of `ids` are settled; START if none is yet, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
     def available(self) -> dict[Id, Frontier]:
-        """By export, the upper of the collections that it reads, directly or through indexes."""
+        """Map each export to the upper of the collections that it reads, directly or through indexes."""
         found: dict[Id, Frontier] = {}
-        for id, running in self.running.items():  # what is read was made before its readers
+        for id, running in self.running.items():  # inputs come before their readers
             collections = (self.uppers[i.id] for i in running.dataflow.collections)
             indexes = (found.get(i.id, END) for i in running.dataflow.indexes)
             found[id] = meet((*collections, *indexes))
         return found
 
     def depends(self, id: Id, on: Id) -> bool:
-        """Whether `id` is `on`, or reads it, directly or through indexes."""
+        """Whether `id` equals `on`, or reads it directly or through indexes."""
         running = self.running.get(id)
         return id == on or (
             running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)
@@ -171,14 +171,14 @@ class Instance:
                 self.schedule()
 
     def stopped(self, id: Id) -> None:
-        """Record that some replica has stopped an export; its readers may start, and meet its end."""
+        """Record that some replica has stopped an export. Readers may start now, and will see its end."""
         running = self.running.get(id)
         if running is not None:
             running.stopped = True
             self.schedule()
 
     def schedule(self) -> None:
-        """Schedule the exports whose inputs allow it."""
+        """Schedule all exports whose inputs allow it."""
         for running in list(self._unscheduled.values()):
             if self._may_begin(running):
                 running.scheduled = True

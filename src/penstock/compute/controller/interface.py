@@ -1,4 +1,4 @@
-"""Plain data of the controller's interface: settings, and the requests and answers beyond the protocol."""
+"""Data classes of the controller's interface: settings, and requests and answers beyond the protocol."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Patience of a controller with its replicas, in milliseconds but for counts.
+    """Settings of a controller: times in milliseconds, and counts.
 
-    interval:         longest time between two calls of `maintain`.
-    keep:             the past of collections that stays readable.
-    compaction:       between two compactions of the store.
+    interval:         longest time between calls of `maintain`.
+    keep:             length of the readable past of collections.
+    compaction:       time between compactions of the store.
     first_retry:      delay before an unreachable replica is retried; doubled each time.
-    longest_retry:    the limit of that.
-    first_rest:       delay before a lost replica is retried; doubled with each loss in the window.
-    longest_rest:     the limit of that.
-    window:           older losses do not count. A replica that was steady starts at none.
-    lag:              of a replica behind the others that still counts as level with them.
-    steady:           a replica that has been hydrated and level for so long is ready, and in no crash loop.
-    careful_after:    losses in the window after which a replica hydrates one dataflow at a time.
-    quarantine_after: losses in the window after which a replica is quarantined.
+    longest_retry:    limit of that delay.
+    first_rest:       delay before a crashed replica is retried; doubled with each crash in the window.
+    longest_rest:     limit of that delay.
+    window:           age up to which crashes count. A replica that becomes steady starts over at none.
+    lag:              lag behind the other replicas up to which a replica counts as level with them.
+    steady:           time of being hydrated and level after which a replica is ready, and not crash-looping.
+    careful_after:    crashes in the window after which a replica hydrates one dataflow at a time.
+    quarantine_after: crashes in the window after which a replica is quarantined.
     quarantine:       length of a quarantine, after which the replica is retried.
-    patience:         how long the inputs of a lost replica stay readable from its position on.
-    most_behind:      commands that a connection may be behind before it is cut and starts anew.
-    remembered_ids:   how long the ids of writes are kept, to recognise repeated ones.
+    patience:         time for which the inputs of a lost replica stay readable from its position on.
+    most_behind:      commands that a connection may be behind before it is cut, to start over.
+    remembered_ids:   time for which the ids of writes are kept, to recognise repeated ones.
     """
 
     interval: int = 1_000
@@ -54,21 +54,21 @@ class Settings:
 
 
 AS_THEY_ARE = Finishing()
-"""The finishing that returns all rows with all columns, unordered."""
+"""Finishing that returns all rows with all columns, unordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeekRequest:
-    """A read of a view or collection at one time.
+    """Request to read a view or collection at one time.
 
-    keys:      wanted rows of the key columns; None: all.
-    at:        the time; None: that of the last acknowledged write (strict), or see `staleness`. The answer
-        to a future time waits until then.
-    predicate: an encoded expression over the row (`penstock.compute.plans`); None: all rows.
-    replica:   the only one allowed to answer; None: any.
-    staleness: milliseconds by which the answer may be behind the present, to get it at once: the read is at
-        the latest time that some connected replica has settled, if that is within the bound; else it is
-        strict. Not together with `at`.
+    keys:      keys to look up, as rows of the key columns; None: all rows.
+    at:        the time; None: that of the last acknowledged write (strict), unless `staleness` is given. A
+        read at a future time waits until then.
+    predicate: encoded expression over the row (`penstock.compute.plans`); None: all rows.
+    replica:   the only replica allowed to answer; None: any.
+    staleness: milliseconds by which the answer may be behind the present, to avoid waiting: the read is at
+        the latest time that some connected replica has settled, if within the bound; otherwise it is strict.
+        Excludes `at`.
     """
 
     view: str
@@ -82,7 +82,7 @@ class PeekRequest:
 
 @dataclass(frozen=True, slots=True)
 class StashedAt(Stashed):
-    """`Stashed`, with the name of the replica that holds the rows."""
+    """`Stashed` response with the name of the replica that holds the rows."""
 
     replica: str = ""
 
@@ -92,11 +92,11 @@ PeekAnswer: TypeAlias = Rows | StashedAt | Problem | Canceled
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A group of writes under way, to be passed to `Collections.append` in one call.
+    """Group of writes in progress, to be passed to `Collections.append` in one call.
 
     time:    of its changes.
-    appends: to all collections that clients write: those without changes are advanced to the same time.
-    ids:     of the clients' writes in the group.
+    appends: one per collection that clients write; those without changes are advanced to the same time.
+    ids:     ids of the clients' writes in the group.
     """
 
     time: int
@@ -108,7 +108,7 @@ class Write:
 class Described:
     """Description of a view or collection.
 
-    view:        whether it is a view; else a collection.
+    view:        whether it is a view; otherwise a collection.
     append_only: whether rows are never retracted.
     key:         columns of its index; empty: the whole row.
     """

@@ -1,15 +1,14 @@
-"""Leases: the position of a reader stays readable for a while after the reader has left it.
+"""Leases, which keep a reader's position readable for a while after the reader has left it.
 
-A connected subscriber holds its position, the time of its last delivery. When its connection breaks, it comes
-back with the position that it knows, which may be an earlier one: the last delivery may have been lost. So
-each position is leased for as long as the view keeps its past, from the moment it was left. The controller's
-clock
-counts, not the times of writes: after a quiet hour the next write is an hour later, and all readers are
-    behind.
+A connected subscriber holds its position, the time of its last delivery. When its connection breaks, it
+resumes from the position it knows, which may be earlier, since the last delivery may have been lost. So each
+position is leased when it is left, for as long as the view keeps its past. Leases expire by the controller's
+clock, not by the times of writes: after a quiet hour, the next write is an hour later and all readers are
+behind.
 
-Time without a controller does not count: a new controller leases anew everything that could be read. For that
-it must find the positions that its read policies alone would give up. Those are recorded before the write
-that moves a policy past them begins.
+Time without a controller does not count: a new controller renews the leases on everything that was readable.
+For that it must know the positions that its read policies alone would give up, so these are recorded before
+the write that moves a policy past them begins.
 Source: leased readers of Materialize's persist.
 """
 
@@ -26,9 +25,9 @@ from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id
 
 _MARGIN = 1_000
-"""Milliseconds by which positions are recorded early: each start of a controller uses up times, too."""
+"""Milliseconds by which positions are recorded early, since each start of a controller also uses up times."""
 _LEASES = 64
-"""Approximate number of leases of one view: positions closer together share one."""
+"""Approximate limit on the leases of one view: positions closer together share one."""
 
 
 @dataclass(slots=True)
@@ -39,10 +38,10 @@ class _Lease:
 
 @dataclass(slots=True)
 class _Readers:
-    """The readers of one view or collection.
+    """Readers of one view or collection.
 
-    standing: the earliest position of connected readers; END: there are none.
-    leases:   of positions that were left, in order of position and of expiry.
+    standing: earliest position of the connected readers; END if there are none.
+    leases:   leases on positions already left, in order of both position and expiry.
     """
 
     standing: Frontier = END
@@ -54,9 +53,9 @@ class _Readers:
 
 
 class Leases:
-    """The positions of readers, by the view or collection that they read.
+    """Positions of readers by view or collection, with leases on those already left.
 
-    keep_of: returns the milliseconds for which a position is leased.
+    keep_of: returns the milliseconds for which to lease positions of a view or collection.
     """
 
     def __init__(self, holds: ReadHolds, clock: Callable[[], int], keep_of: Callable[[Id], int]) -> None:
@@ -69,19 +68,19 @@ class Leases:
         return iter(self._readers)
 
     def earliest(self, id: Id) -> Frontier:
-        """The earliest position of a reader, connected or leased; END if there is none."""
+        """Return the earliest position, of a connected reader or leased; END if there is none."""
         readers = self._readers.get(id)
         return readers.earliest if readers else END
 
     def begin(self, id: Id, position: Frontier) -> None:
-        """Add a reader at a position, which it holds itself."""
+        """Add a connected reader at a position, on which it has its own hold."""
         readers = self._readers.setdefault(id, _Readers())
         readers.standing = min(readers.standing, position)
 
     def move(self, id: Id, position: Frontier) -> None:
-        """Move the earliest connected reader to `position`, and lease the position that it has left.
+        """Move the earliest position of connected readers to `position`, and lease the one left behind.
 
-        END: there is no connected reader left.
+        END means that there are no connected readers any more.
         """
         readers = self._readers.get(id)
         if readers is None or readers.standing == position:
@@ -91,7 +90,7 @@ class Leases:
         readers.standing = position
 
     def grant(self, id: Id, position: Frontier) -> None:
-        """Lease a readable position. A lease covers all later positions, too."""
+        """Lease a readable position. A lease also covers all later positions."""
         keep = self._keep_of(id)
         if position == END or not keep or id not in self._holds:
             return
@@ -123,10 +122,10 @@ class Leases:
 
 
 class Positions:
-    """The recorded positions of readers of views, for the next controller.
+    """Recorded positions of views' readers, for the next controller.
 
-    Invariant: a view whose `Leases.earliest` is before what `KeepPast` allows, given the writes that have
-    begun, is recorded with that position or an earlier one; no recorded position has been compacted.
+    Invariant: if a view's `Leases.earliest` is before the since that `KeepPast` allows given the writes
+    begun, that position or an earlier one is recorded; no recorded position has been compacted.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Positions:
                 self._hold(id, Frontier(time))
 
     def before_write(self, time: int) -> None:
-        """Record the positions that a write at a time would give up.
+        """Record the positions that the read policies would give up after a write at a time.
 
         Raises `StaleEpoch`, `StoreUnavailable`.
         """
@@ -160,7 +159,10 @@ class Positions:
                 self._hold(id, position)
 
     def follow(self, time: int) -> None:
-        """Advance the records to their readers. time: of the last write. Raises as `before_write` does."""
+        """Advance the records to the readers' positions. time: of the last write.
+
+        Raises as `before_write` does.
+        """
         moved: dict[Id, Frontier] = {}
         for id, hold in self._recorded.items():
             position = self._leases.earliest(id)
@@ -182,7 +184,7 @@ class Positions:
             hold.release()
 
     def _allowed(self, id: Id, time: int) -> Frontier:
-        """The since that the next controller would choose without a record."""
+        """Return the since that the next controller would choose without a record."""
         view = self._catalog.views.get(id)
         if view is None or not view.keep:
             return START  # the store knows the sinces of collections

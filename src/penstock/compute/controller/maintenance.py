@@ -20,9 +20,9 @@ from penstock.compute.protocol.dataflow import Id
 
 
 class Maintenance:
-    """Advances holds to the read policies, and compacts the store up to the holds.
+    """Periodic work: advancing holds to the read policies, and compacting the store up to the holds.
 
-    at_start: holds on all collections of the start, for replicas that still read them.
+    at_start: initial holds on all collections, for replicas that may still read them.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Maintenance:
         return self._names.catalog
 
     def run(self, spared: set[Id]) -> int:
-        """Do what is due. Returns the milliseconds until the next call.
+        """Do all work that is due. Returns the milliseconds until the next call.
 
-        spared: collections under write, not to be dropped now.
+        spared: collections with a write in progress, which must not be dropped now.
         """
         try:
             self._read_uppers()
@@ -94,10 +94,10 @@ class Maintenance:
             self._at_start.clear()
         self._subscriptions.maintain()
         self._leases.expire()
-        # Without replicas a view counts as far as its inputs, so that a replica that connects later need not
-        # read all of the past.
+        # Without replicas, count a view as being as far as its inputs, so that a replica that connects later
+        # need not read the whole past.
         reached = {} if self._replicas.connections() else self._instance.available()
-        # Readers were created after their inputs: with theirs first, the inputs can follow at once.
+        # In reverse order of creation, readers come before their inputs, which can then follow immediately.
         for view in reversed(self._catalog.views.values()):
             self._follow(view, reached)
         for id, hold in self._names.policies.items():
@@ -105,7 +105,7 @@ class Maintenance:
         self._instance.warm_up()
 
     def _follow(self, view: ViewEntry, reached: Mapping[Id, Frontier]) -> None:
-        """Advance a view to its read policy. reached: uppers that count in place of `write`, if greater."""
+        """Advance a view's holds to its read policy. reached: uppers to use in place of lower `write`s."""
         index = self._instance.running.get(view.id)
         if index is None:
             return
@@ -113,13 +113,13 @@ class Maintenance:
             self._seen(max(index.write, reached.get(view.id, START)))
         )
         if view.into is not None and (sink := self._instance.running.get(view.into.export)) is not None:
-            # Writing resumes where it ended, never at a later time.
+            # The collection must be continued from where it ends, not from a later time.
             sink.implied.advance(sink.write.step_back())
             since = min(since, sink.implied.frontier)
         index.implied.advance(since)
 
     def _seen(self, upper: Frontier) -> Frontier:
-        """The upper, limited to the read time: a read may be under way there."""
+        """Limit an upper to just after the read time, where reads may be in progress."""
         return upper if upper == END else min(upper, Frontier(self._oracle.read + 1))
 
     def _compact_store(self, spared: set[Id]) -> None:

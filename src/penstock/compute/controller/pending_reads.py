@@ -1,8 +1,8 @@
-"""Pending reads of one controller: peeks and copies, and what they share with subscriptions.
+"""Pending reads of one controller: peeks and copies, and their common base with subscriptions.
 
-A read goes to every replica, or to the one that was asked for; the first answer wins. A problem of a replica
-itself (a full disk, too little memory) is no answer while some connected replica has yet to respond: what one
-replica cannot do another may. It is the answer when none is left.
+A read goes to every replica, or to its target; the first answer wins. A problem of the replica itself (a full
+disk, too little memory) does not count as an answer as long as some other connected replica may still
+respond. Once none is left, the first such problem is the answer.
 
 The read hold of a peek is released only after its cancellation is sent, so no replica loses data that it is
 still reading.
@@ -40,16 +40,16 @@ MAX_PENDING = 10_000
 
 @dataclass(slots=True, eq=False)
 class PendingRead:
-    """A read awaiting an answer, and the replicas that cannot give one.
+    """Read awaiting an answer, with the problems of replicas that cannot give one.
 
     what:      the read, as a noun.
     view:      name used by the client.
-    time:      at which it reads; of a subscription, from which on.
+    time:      time to read at; for a subscription, the first time.
     target:    the only replica allowed to answer, or None for any.
     asked_at:  ms of the clock.
-    connected: returns the names of the replicas that are connected now.
-    note:      called with a replica's own problem, which clients may never see.
-    problems:  by replica, why it cannot answer.
+    connected: returns the names of the currently connected replicas.
+    note:      called with each problem of a replica itself, which the client may never see.
+    problems:  problems of replicas that cannot answer, by replica.
     """
 
     what: str
@@ -62,11 +62,11 @@ class PendingRead:
     problems: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
     def accepts(self, replica: str) -> bool:
-        """Whether this replica may answer."""
+        """Whether a replica may answer."""
         return self.target in (None, replica)
 
     def on_problem(self, replica: str, problem: Problem) -> Problem | None:
-        """Take a problem as a replica's answer. The problem to be passed on, if any."""
+        """Handle a problem in place of a replica's answer. Returns the problem to pass on, if any."""
         if self.target is not None or problem.origin is Origin.DATA:
             return problem
         self.note(replica, f"it cannot answer a {self.what}: {problem.message}")
@@ -74,21 +74,24 @@ class PendingRead:
         return self._verdict()
 
     def lost(self, replica: str) -> Problem | None:
-        """A replica is gone: it is asked again when it is back. The problem to be passed on, if any."""
+        """Handle the loss of a replica, which is asked again when it reconnects.
+
+        Returns the problem to pass on, if any.
+        """
         if self.target == replica:
             return problem_of(target_lost(replica))
         self.problems.pop(replica, None)
         return self._verdict()
 
     def _verdict(self) -> Problem | None:
-        """The first problem, if no connected replica is left that may still answer."""
+        """Return the first problem if no connected replica can still answer."""
         if not self.problems or any(name not in self.problems for name in self.connected()):
             return None
         return next(iter(self.problems.values()))
 
 
 def target_lost(replica: str) -> TargetReplicaLost:
-    """The error of a read from one replica that is not connected."""
+    """Build the error for a read from a target replica that is not connected."""
     return TargetReplicaLost(
         f"replica {replica!r} is not connected",
         why="The read is for this replica only; it failed, was dropped, or has not connected yet.",
@@ -117,17 +120,17 @@ class PendingReads(Generic[K, P]):
         return iter(self._pending.values())
 
     def find(self, key: K) -> P | None:
-        """The read of that key, if it is pending."""
+        """Return the read with a key, if it is pending."""
         return self._pending.get(key)
 
     def give_up(self, key: K, problem: Problem) -> None:
-        """Answer with a problem, if it is pending."""
+        """Answer a read with a problem, if it is pending."""
         pending = self._pending.get(key)
         if pending is not None:
             self._fail(pending, problem)
 
     def cancel(self, key: K) -> bool:
-        """Answer at once that it is cancelled; False if it is not pending."""
+        """Cancel a read, answering so immediately. Returns whether it was pending."""
         pending = self._pending.get(key)
         if pending is None:
             return False
@@ -135,12 +138,12 @@ class PendingReads(Generic[K, P]):
         return True
 
     def cancel_view(self, name: str) -> None:
-        """Cancel all reads of a view that is dropped."""
+        """Cancel all reads of a dropped view."""
         for pending in [p for p in self if p.read.view == name]:
             self._cancel(pending)
 
     def lost(self, replica: str) -> None:
-        """A replica is gone: answer the reads that only it could answer."""
+        """Fail the reads that only a lost replica could answer."""
         for pending in list(self):
             problem = pending.read.lost(replica)
             if problem is not None:
@@ -155,7 +158,7 @@ class PendingReads(Generic[K, P]):
 
 @dataclass(frozen=True, slots=True)
 class PendingPeek:
-    """A peek awaiting its first answer."""
+    """Peek awaiting its first answer."""
 
     peek: Peek
     read: PendingRead
@@ -164,7 +167,7 @@ class PendingPeek:
 
 
 class Peeks(PendingReads[bytes, PendingPeek]):
-    """The pending peeks of a controller, by uuid."""
+    """Pending peeks of a controller, by uuid."""
 
     def check_capacity(self) -> None:
         """Raise `TooManyPeeks` if the limit is reached."""
@@ -195,10 +198,7 @@ class Peeks(PendingReads[bytes, PendingPeek]):
             self._finish(pending, answer)
 
     def dropped(self, id: Id) -> None:
-        """Fail the peeks that wait for a later time of a dropped collection.
-
-        Those are peeks of it, and of dropped views over it.
-        """
+        """Fail the peeks that wait for a later time of a dropped collection, or of dropped views over it."""
         if not self._instance.is_collection(id):
             return
         upper = self._instance.upper(id)
@@ -230,7 +230,7 @@ CopyAnswer: TypeAlias = RowCount | Problem | Dropped
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """A copy to a file at the replicas, awaiting its first answer."""
+    """Copy to a file on the replicas, awaiting its first answer."""
 
     id: Id
     read: PendingRead
@@ -238,7 +238,7 @@ class PendingCopy:
 
 
 def check_file(file: str) -> None:
-    """Raise `BadMessage` unless it is the plain name of a file in a form that replicas write."""
+    """Raise `BadMessage` unless `file` is a plain file name with the suffix of a supported format."""
     if file != PurePath(file).name or "\\" in file or not file.isprintable():
         raise BadMessage(f"{file!r} is not a plain file name", fix="name no folder", field="file")
     if not file.endswith((".jsonl", ".parquet")):
@@ -246,10 +246,10 @@ def check_file(file: str) -> None:
 
 
 class Copies(PendingReads[Id, PendingCopy]):
-    """The pending copies of a controller, by id."""
+    """Pending copies of a controller, by id."""
 
     def start(self, dataflow: Dataflow, copy: PendingCopy) -> None:
-        """Send the dataflow that writes it to the replicas."""
+        """Send the copy's dataflow to the replicas."""
         self._pending[copy.id] = copy
         self._instance.create(dataflow, copy.read.target)
 

@@ -1,7 +1,7 @@
 """Reads of clients: peeks, subscriptions and copies, from the request to the replicas.
 
-A read is checked, given a time and an id, and sent. One that a client gives up ends with an error that says
-what was missing on each replica.
+A read is checked, assigned a time and an id, and sent. A read that times out ends with an error that says
+what each replica lacked.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from penstock.compute.protocol.responses import Problem, Rows
 class PassthroughDataflows:
     """Dataflows of subscriptions and copies, which pass their input on unchanged.
 
-    Their plans depend on the columns alone, and are kept.
+    Their plans depend only on the columns, and are cached.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class PassthroughDataflows:
     def subscription(
         self, id: Id, entry: CollectionEntry | ViewEntry, as_of: int, snapshot: bool
     ) -> Dataflow:
-        """Dataflow for a subscription to a view or collection."""
+        """Build the dataflow for a subscription to a view or collection."""
         return self._dataflow(entry, as_of, SubscribeExport(id, OUTPUT, snapshot))
 
     def copy(self, id: Id, entry: CollectionEntry | ViewEntry, at: int, file: str) -> Dataflow:
-        """Dataflow for a copy of a view or collection to a file."""
+        """Build the dataflow for a copy of a view or collection to a file."""
         return self._dataflow(entry, at, CopyToExport(id, OUTPUT, file))
 
     def forget(self, id: Id) -> None:
@@ -96,7 +96,7 @@ class PassthroughDataflows:
 
 
 class Unanswered:
-    """Explains why reads have no answer yet: what is missing, and how each replica stands with it."""
+    """Diagnosis of unanswered reads: the missing condition, and the state of each replica."""
 
     def __init__(self, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas) -> None:
         self._catalog = catalog
@@ -105,7 +105,7 @@ class Unanswered:
         self._replicas = replicas
 
     def error(self, read: PendingRead, now: int) -> ReadTimeout:
-        """The error of a read that is given up, with what was missing."""
+        """Build the timeout error of a read, naming the missing condition and the state of each replica."""
         replicas = [r for r in self._replicas if read.accepts(r.name)]
         connected = [r.connection for r in replicas if r.connection is not None]
         missing = self._missing(read, connected)
@@ -141,7 +141,7 @@ class Unanswered:
         return Missing.TIME if Missing.TIME in lacking else Missing.HYDRATION
 
     def _lacks(self, read: PendingRead, connection: ReplicaConnection) -> Missing | None:
-        """The condition for an answer that one replica does not meet yet, if any."""
+        """Return the condition for an answer that a replica does not meet yet, if any."""
         entry = self._catalog.find(read.view)
         if not isinstance(entry, ViewEntry):
             return None if entry is None or self._instance.upper(entry.id).passed(read.time) else Missing.TIME
@@ -188,7 +188,7 @@ _FIX = {
 
 
 class Reads:
-    """The reads of one controller. Methods raise as those of `Controller` do."""
+    """Reads of one controller. Methods raise as those of `Controller` do."""
 
     def __init__(
         self,
@@ -323,7 +323,7 @@ class Reads:
 
 
 def _check_request(request: PeekRequest, entry: Entry) -> None:
-    """Raise `BadMessage` for keys and columns that do not exist."""
+    """Raise `BadMessage` for invalid keys, columns, limit or offset."""
     if request.keys is not None:
         _check_keys(request.keys, entry)
     finishing = request.finishing

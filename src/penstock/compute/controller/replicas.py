@@ -1,4 +1,4 @@
-"""The replicas of a controller: connections, retries, crash loops and quarantine."""
+"""Replicas of a controller: connections, retries, crash loops and quarantine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from penstock.compute.readiness import Progress, Readiness, Steady, Unhydrated, 
 
 
 def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
-    """Milliseconds before the next try, after `tries` failures.
+    """Return the milliseconds to wait before the next try, after `tries` failures.
 
-    Doubles from `first` up to `longest`; half of it is random, so that replicas that failed together do not
-    come back together.
+    The wait doubles from `first` up to `longest`; up to half of it is randomly removed, so that replicas that
+    failed together are not retried together.
     """
     most = min(first << min(max(tries - 1, 0), 30), longest)
     return most - random.randint(0, most // 2)
@@ -38,12 +38,12 @@ def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
 
 @dataclass(slots=True)
 class CrashRecord:
-    """The recent crashes of one replica.
+    """Recent crashes of one replica.
 
-    deaths:    their times, ms of the clock.
-    hydrating: exports that were hydrating at the last one.
+    deaths:    times of the crashes, ms of the clock.
+    hydrating: exports that were hydrating at the last crash.
     until:     end of the quarantine, or None.
-    probation: it was quarantined before: one more crash quarantines it again.
+    probation: whether it was quarantined before, so that one more crash quarantines it again.
     """
 
     deaths: list[int] = field(default_factory=list[int])
@@ -52,44 +52,44 @@ class CrashRecord:
     probation: bool = False
 
     def died(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
-        """Record a crash; at the limit, begin the quarantine."""
+        """Record a crash, and begin a quarantine at the limit."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
 
     def recent(self, now: int, settings: Settings) -> int:
-        """The number of crashes that still count."""
+        """Return the number of crashes in the window."""
         return sum(at > now - settings.window for at in self.deaths)
 
     def careful(self, now: int, settings: Settings) -> bool:
-        """Whether it should hydrate one dataflow at a time."""
+        """Whether the replica should hydrate one dataflow at a time."""
         return self.probation or self.recent(now, settings) >= settings.careful_after
 
     def quarantined(self, now: int) -> bool:
-        """Whether it is quarantined. Afterwards it gets one more try, not all of them again."""
+        """Whether the replica is quarantined. After a quarantine it is on probation, with a single try."""
         if self.until is not None and now >= self.until:
             self.until, self.probation = None, True
         return self.until is not None
 
     def forgive(self) -> None:
-        """Forget all crashes: it was steady for long enough, or was released."""
+        """Forget all crashes of a replica that was steady for long enough, or was released."""
         self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
 
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
-"""Errors by which a replica refuses a connection: it has not crashed, and may refuse again for a while."""
+"""Errors by which a replica refuses a connection: it has not crashed, but may keep refusing for a while."""
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One replica, connected or not.
+    """State of one replica, connected or not.
 
     connections: number of connections so far.
-    since:    ms of the clock at which it entered its state.
+    since:    ms of the clock at which it entered its current state.
     tries:    failed attempts since it was last connected.
     retry_at: time of the next attempt.
-    problem:  why it is not connected.
+    problem:  reason why it is not connected.
     kept:     holds on the inputs that it may still read.
     """
 
@@ -116,7 +116,7 @@ class Replica:
 class Replicas:
     """All replicas of a controller, by name.
 
-    ready: replicas that have been level with the others for long, so that any other may be dropped.
+    ready: replicas that have been level with the others for a while, so that any other may be dropped.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Replicas:
         self._replicas: dict[str, Replica] = {}
         self._steady = Steady(settings.steady)
         self.ready: frozenset[str] = frozenset()
-        # Shared by all replicas: one that is dropped and added again may be the same process.
+        # Shared by all replicas, because a replica that is dropped and added again may be the same process.
         self._numbers = count(1)
         router.instance.pushed = self.wake
 
@@ -163,18 +163,18 @@ class Replicas:
         return [r.name for r in self._replicas.values() if r.connection is not None]
 
     def connected(self, name: str) -> ReplicaConnection | None:
-        """The connection of a replica, or None."""
+        """Return the connection of a replica, or None."""
         replica = self._replicas.get(name)
         return replica.connection if replica else None
 
     def wake(self) -> None:
-        """Wake all connections: there may be commands to take."""
+        """Wake all connections, because there may be commands to take."""
         for replica in self._replicas.values():
             if replica.connection is not None:
                 replica.connection.wake()
 
     def retry_in(self, name: str) -> int | None:
-        """Milliseconds until a replica is retried; None: it is connected, quarantined, or unknown."""
+        """Return the milliseconds until a replica is retried; None if connected, quarantined or unknown."""
         replica = self._replicas.get(name)
         now = self._clock()
         if replica is None or replica.state(now) is not ReplicaState.WAITING:
@@ -182,7 +182,7 @@ class Replicas:
         return max(replica.retry_at - now, 0)
 
     def connect(self, name: str) -> ReplicaConnection:
-        """Replace the connection of a replica by a new one."""
+        """Open a new connection of a replica, closing any earlier one."""
         replica = self._replicas[name]
         if replica.connection is not None:
             replica.connection.close()
@@ -209,7 +209,7 @@ class Replicas:
             self._wait_after_refusal(replica)
 
     def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
-        """Record the end of the present connection of a replica."""
+        """Record the end of a replica's current connection."""
         replica = self._replicas[connection.replica]
         assert replica.connection is connection, "a superseded connection is closed, and reports no end"
         now = self._clock()
@@ -226,13 +226,13 @@ class Replicas:
             self._rest(replica)
 
     def release(self, name: str) -> None:
-        """End the quarantine of a replica, forget its crashes, and retry it at once."""
+        """End the quarantine of a replica, forget its crashes, and retry it now."""
         replica = self._replicas[name]
         replica.crashes.forgive()
         replica.retry_at, replica.tries = self._clock(), 0
 
     def maintain(self) -> None:
-        """Release the inputs of replicas lost for long, and update which are ready."""
+        """Release the inputs of replicas that were lost a while ago, and update the set of ready ones."""
         now, settings = self._clock(), self._settings
         for replica in self._replicas.values():
             if replica.connection is None and now - replica.since >= settings.patience:
@@ -247,7 +247,7 @@ class Replicas:
         return replica.connection is not None and replica.name in self.ready
 
     def deaths(self, replica: Replica) -> int:
-        """The number of a replica's crashes that still count."""
+        """Return the number of a replica's crashes in the window."""
         return replica.crashes.recent(self._clock(), self._settings)
 
     def _readiness(self, connection: ReplicaConnection) -> Readiness:
@@ -263,7 +263,7 @@ class Replicas:
         )
 
     def next_retry(self) -> int | None:
-        """Milliseconds until the next retry of any replica, or None."""
+        """Return the milliseconds until the next retry of any replica, or None."""
         waits = [wait for name in self._replicas if (wait := self.retry_in(name)) is not None]
         return min(waits, default=None)
 

@@ -37,7 +37,7 @@ def report(
     subscriptions: Subscriptions,
     problems: Iterable[ProblemNote],
 ) -> ControllerStatus:
-    """The status of a controller at `now`, ms of its clock."""
+    """Build the status of a controller at `now`, ms of its clock."""
     return ControllerStatus(
         epoch=epoch,
         read_time=oracle.read,

@@ -1,7 +1,7 @@
-"""Start of a controller from its durable state, where the previous one left off.
+"""Start of a controller from its durable state, continuing where the previous one left off.
 
-As-ofs are chosen so that running replicas can keep their dataflows: as late as the promises to readers allow,
-which is never before what the previous controller allowed replicas to compact.
+As-ofs are chosen so that running replicas can keep their dataflows: as late as the guarantees to readers
+allow, and never before the frontier to which the previous controller allowed replicas to compact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The initial state of a controller. last: upper bound of the times of writes."""
+    """Initial state of a controller. last: upper bound on the times of earlier writes."""
 
     epoch: int
     catalog: Catalog
@@ -42,7 +42,7 @@ class Started:
 def start(state: ControllerState, collections: Collections) -> Started:
     """Supersede earlier controllers, then read their state.
 
-    In this order, so that everything that an earlier one acknowledged is durable by then.
+    In this order, everything that they acknowledged is already durable when it is read.
     """
     epoch, catalog = state.start()
     _check_ids(catalog, collections)
@@ -57,7 +57,7 @@ def start(state: ControllerState, collections: Collections) -> Started:
 
 
 def create_views(started: Started, instance: Instance, now: int) -> list[str]:
-    """Create the dataflows of all views. Returns a text for each that loses times."""
+    """Create the dataflows of all views. Returns a message for each view with a gap."""
     catalog = started.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {
@@ -83,7 +83,7 @@ def _views(dataflows: dict[Id, Dataflow], exports: frozenset[Id]) -> set[Id]:
 
 
 def _check_ids(catalog: Catalog, collections: Collections) -> None:
-    """Raise `StoreDamaged` if ids to be assigned next belong to existing collections."""
+    """Raise `StoreDamaged` if the store already has collections with ids yet to be assigned."""
     later = [id for id in collections.all() if id[:1] == "s" and id[1:].isdecimal()]
     if any(int(id[1:]) > catalog.given for id in later):
         raise StoreDamaged(
@@ -117,12 +117,12 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
 
 
 def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
-    """The bounds of all collections, and the last time.
+    """Advance the collections of clients to a common upper. Returns all bounds, and the last time.
 
-    Collections of clients are settled up to it, so that no read waits for one without changes, and so that a
-    write of the previous controller that is still under way fails: its client repeats it.
+    Afterwards no read waits for a collection without changes, and a write that the previous controller still
+    has in progress fails, to be repeated by its client.
 
-    Raises `UpperMismatch` if the previous controller has ended a write meanwhile.
+    Raises `UpperMismatch` if the previous controller finishes a write meanwhile.
     """
     bounds = _bounds(catalog, collections)
     clients = [entry.id for entry in catalog.written_by_clients()]

@@ -1,4 +1,4 @@
-"""Status of a controller: plain data, good enough for tables."""
+"""Status of a controller, as plain data for tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.compute.protocol.dataflow import Id
 class ReplicaState(Enum):
     """Connection state of a replica.
 
-    CONNECTED: commands reach it. WAITING: to be retried. QUARANTINED: it crashed too often, and is not
-    retried until its quarantine ends.
+    CONNECTED: receives commands. WAITING: will be retried. QUARANTINED: has crashed too often, and is not
+    retried until the quarantine ends.
     """
 
     CONNECTED = "connected"
@@ -26,14 +26,14 @@ class ReplicaState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """One replica.
+    """Status of one replica.
 
     since:      ms of the clock at which it entered this state.
     connections: number of connections so far.
-    ready:      hydrated and level with the others for a minute, so that it can replace them.
-    deaths:     crashes within the window that counts for quarantine.
-    hydrating:  exports not hydrated now, or at the last crash.
-    problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
+    ready:      whether it has been hydrated and level with the others for a minute, so it can replace them.
+    deaths:     number of crashes in the window that counts for quarantine.
+    hydrating:  exports that are hydrating now, or were at the last crash.
+    problem:    reason why it is not connected, or quarantined; empty if there is none.
     says:       its own metrics: "memory" in bytes, "rows" of indexes; the numbers of dataflows "kept",
         "created" and "dropped" when this connection began; ...
     """
@@ -55,7 +55,7 @@ class ReplicaStatus:
 class ViewReplicaStatus:
     """Progress of a view on one replica.
 
-    lag:  ms by which its settled times are behind the last write.
+    lag:  ms that its output frontier is behind the last acknowledged write.
     says: the replica's last status text.
     """
 
@@ -69,7 +69,7 @@ class ViewReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """One view. since, upper: readable times on some replica. hydrated: on some replica."""
+    """Status of one view. since, upper: times readable on some replica. hydrated: on some replica."""
 
     name: str
     id: Id
@@ -86,7 +86,7 @@ class ViewStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """One collection. written_by: the view that writes it; None: clients do."""
+    """Status of one collection. written_by: the view that writes it; None if clients do."""
 
     name: str
     id: Id
@@ -99,7 +99,7 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class PeekStatus:
-    """A pending peek. replica: the only one that may answer; None: any."""
+    """Status of a pending peek. replica: the only one that may answer; None: any."""
 
     uuid: bytes
     view: str
@@ -110,7 +110,7 @@ class PeekStatus:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription. upper: changes before it were delivered."""
+    """Status of a subscription. upper: frontier up to which changes were delivered."""
 
     id: Id
     view: str
@@ -120,9 +120,9 @@ class SubscriptionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProblemNote:
-    """An ignored anomaly.
+    """Record of an anomaly that was ignored.
 
-    at:    ms of the clock, the last time. times: occurrences in a row.
+    at: ms of the clock at its last occurrence. times: number of occurrences in a row.
     """
 
     at: int
@@ -135,8 +135,8 @@ class ProblemNote:
 class ControllerStatus:
     """Status of a whole controller.
 
-    read_time: the time of the last acknowledged write, which strict reads use.
-    commands:  length of the history, reduced or not.
+    read_time: time of the last acknowledged write, used by strict reads.
+    commands:  current length of the history.
     """
 
     epoch: int
@@ -154,7 +154,7 @@ _KEPT = 100
 
 
 class Anomalies:
-    """The last anomalies; repetitions are counted in one note."""
+    """Most recent anomalies; consecutive repetitions share one note with a count."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -1,8 +1,8 @@
-"""Subscriptions of one controller: the changes that replicas send, delivered once, in order.
+"""Subscriptions of one controller: changes sent by replicas, delivered once, in order.
 
-Each is a dataflow that passes its input on, on all replicas or on the one asked for, and each replica sends
-all changes. Replicas are deterministic, so the first to send a time is right; what was delivered before is
-left out of later batches. The dataflow is dropped with the last message to the client.
+Each subscription is a dataflow that passes its input on, on all replicas or on its target, and each replica
+sends all changes. Replicas are deterministic, so the first to send a time is right; changes already delivered
+are removed from later batches. The dataflow is dropped with the last message to the client.
 Source: the compute protocol of Materialize, subscriptions under active replication (reference).
 """
 
@@ -22,9 +22,9 @@ from penstock.errors import Origin
 
 
 def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
-    """The part of a batch from `tracked` on, up to which all has been delivered; None where it has nothing.
+    """Return the part of a batch that is not yet delivered, from `tracked` on; None if there is none.
 
-    The next `tracked` is the upper of what is returned.
+    The upper of the returned batch is the next `tracked`.
 
     >>> batch = Batch(Frontier(0), Frontier(7), ((("a",), 3, 1), (("b",), 6, 1)))
     >>> undelivered(Frontier(5), batch)
@@ -43,10 +43,10 @@ Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One client's subscription.
+    """Subscription of one client.
 
     reads: id of the view or collection. as_of: its first time.
-    upper: all changes before it were delivered.
+    upper: frontier up to which all changes were delivered.
     """
 
     id: Id
@@ -58,12 +58,12 @@ class Subscription:
 
     @property
     def position(self) -> Frontier:
-        """The earliest time that must stay readable for the undelivered changes."""
+        """Earliest time that must stay readable for the undelivered changes."""
         return max(self.as_of, self.upper.step_back())
 
 
 class Subscriptions(PendingReads[Id, Subscription]):
-    """The subscriptions of a controller, by id."""
+    """Subscriptions of a controller, by id."""
 
     def __init__(self, instance: Instance, leases: Leases, note: Callable[[str, str], None]) -> None:
         super().__init__(instance)
@@ -71,16 +71,16 @@ class Subscriptions(PendingReads[Id, Subscription]):
         self._note = note
 
     def start(self, dataflow: Dataflow, subscription: Subscription) -> None:
-        """Send the dataflow of the subscription to the replicas."""
+        """Send the subscription's dataflow to the replicas."""
         self._pending[subscription.id] = subscription
         self._instance.create(dataflow, subscription.read.target)
         self._leases.begin(subscription.reads, subscription.position)
 
     def on_response(self, replica: str, response: SubscribeResponse) -> None:
-        """Deliver the changes of a replica that were not delivered before."""
+        """Deliver those changes from a replica that were not delivered before."""
         subscription = self._pending.get(response.id)
         if subscription is None:
-            return  # it has ended meanwhile
+            return  # ended meanwhile
         if not subscription.read.accepts(replica):
             self._note(replica, f"unexpected changes of {response.id}, a subscription to another replica")
             return
@@ -90,7 +90,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
         updates = response.event.updates
         read = subscription.read
         if isinstance(updates, Problem) and updates.origin is Origin.PROCESS and not read.target:
-            # Even if the others are ahead of that time: this replica sends no more changes.
+            # Counts even if other replicas are ahead of that time, because this one sends no more changes.
             problem = read.on_problem(replica, updates)
             if problem is not None:
                 self._fail(subscription, problem)
@@ -100,9 +100,10 @@ class Subscriptions(PendingReads[Id, Subscription]):
             self._deliver(subscription, batch)
 
     def maintain(self) -> None:
-        """Advance holds and leases to what was delivered.
+        """Advance holds and leases to the delivered positions.
 
-        Replicas that connect later need not repeat it; leases keep it for clients that lost their connection.
+        Replicas that connect later need not repeat delivered changes; leases keep them readable for clients
+        that lose their connection.
         """
         positions: dict[Id, Frontier] = dict.fromkeys(self._leases, END)
         for subscription in self._pending.values():
@@ -135,6 +136,6 @@ class Subscriptions(PendingReads[Id, Subscription]):
         subscription.deliver(last)
 
     def _held(self, subscription: Subscription) -> Frontier:
-        """Its held position, as of the last `maintain`."""
+        """Return the position held by a subscription, as of the last `maintain`."""
         running = self._instance.running.get(subscription.id)
         return END if running is None else running.implied.frontier

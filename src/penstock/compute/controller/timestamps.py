@@ -1,8 +1,8 @@
 """Timestamps of writes and reads.
 
-Writes get increasing times, the clock's milliseconds where it is ahead. A read is at the time of the last
-acknowledged write, so it sees every write that was acknowledged before it, and no two reads, one after the
-other, go back (strict serializable). A read may also name its time, or bound its staleness.
+Writes get increasing times, the clock's milliseconds if that is ahead. A read is at the time of the last
+acknowledged write, so it sees every write acknowledged before it, and successive reads never go back in time
+(strict serializable). A read may also specify its time, or bound its staleness.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _REMEMBERED = 4096
 
 
 class Oracle:
-    """The timestamp oracle of one controller.
+    """Timestamp oracle of one controller.
 
-    last: the greatest time of a write, acknowledged or not.
-    read: the time of the last acknowledged write.
+    last: greatest time of a write, acknowledged or not.
+    read: time of the last acknowledged write.
     """
 
     def __init__(self, clock: Callable[[], int], last: int) -> None:
@@ -37,12 +37,12 @@ class Oracle:
         self._acknowledged: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> int:
-        """Assign a group of writes a time above all others."""
+        """Assign a time to a group of writes, above all earlier ones."""
         self.last = min(max(self.last + 1, self._clock()), LAST_TIME - 1)
         return self.last
 
     def skip(self, upper: Frontier) -> None:
-        """Skip the times before `upper`, which are taken."""
+        """Skip the times before `upper`, which are already used."""
         if upper.time is not None:
             self.last = max(self.last, upper.time - 1)
 
@@ -53,10 +53,10 @@ class Oracle:
             self._acknowledged.append((time, self._clock()))
 
     def is_within(self, staleness: int, time: int) -> bool:
-        """Whether the contents at a time were current `staleness` ms ago or later.
+        """Whether the contents at a time were current at most `staleness` ms ago.
 
-        They are current until the next write is acknowledged, by the clock: times may be ahead of that.
-        False if that was too long ago to be remembered.
+        They are current until the next write is acknowledged, by the clock, since write times may be ahead of
+        it. False if that was too long ago to be remembered.
         """
         if time >= self.read:
             return True
@@ -78,7 +78,7 @@ class Reading:
     """Timestamp selection for reads.
 
     fence: raises `StaleEpoch` if another controller may have acknowledged writes unknown to this one.
-    settled: the latest upper of a view or collection on connected replicas, or START.
+    settled: returns the latest upper of a view or collection on connected replicas, or START.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Reading:
         self._settled = settled
 
     def time_of(self, request: PeekRequest, entry: Entry) -> int:
-        """The time of a peek. Raises `SinceViolation`, `BadMessage`, `StaleEpoch`."""
+        """Select the time of a peek. Raises `SinceViolation`, `BadMessage`, `StaleEpoch`."""
         if request.at is not None:
             if request.staleness is not None:
                 raise BadMessage("a read has a time or a bound on its staleness, not both", field="staleness")
@@ -109,7 +109,7 @@ class Reading:
         return self.strict(entry)
 
     def given(self, time: int, entry: Entry) -> int:
-        """Check a time given by a client. Raises `SinceViolation` if it is compacted, `BadMessage`."""
+        """Check a time given by a client. Raises `SinceViolation` if it is compacted, and `BadMessage`."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is not a valid time", field="at")
         since = self._instance.holds.since(entry.id)
@@ -127,7 +127,10 @@ class Reading:
         return time
 
     def strict(self, entry: Entry) -> int:
-        """The time of the last acknowledged write. Raises `StaleEpoch`, `SinceViolation`."""
+        """Select the time of a strict read: that of the last acknowledged write, or the since if later.
+
+        Raises `StaleEpoch`, `SinceViolation`.
+        """
         self._fence()
         since = self._instance.holds.since(entry.id).time
         if since is None:
@@ -140,7 +143,7 @@ class Reading:
         return max(self._oracle.read, since)
 
     def hold(self, id: Id, time: int) -> ReadHold:
-        """A hold that keeps `id` readable from a time on."""
+        """Acquire a hold that keeps `id` readable from a time on."""
         hold = self._instance.holds.acquire(id)
         hold.downgrade(Frontier(time))
         return hold

@@ -1,4 +1,4 @@
-"""Progress of one replica with each export, and the holds on the inputs that it still has to read."""
+"""Tracking of a replica's progress with each export, and of holds on the inputs it still has to read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, I
 from penstock.compute.protocol.responses import Frontiers
 
 Kept = dict[Id, list[ReadHold]]
-"""By export id, the holds on the collections that a replica reads for it."""
+"""Holds on the collections that a replica reads for an export, by export id."""
 
 
 class Tracked:
-    """One export on one connection.
+    """Progress of one export on one connection.
 
     as_of:             the as-of it was created with.
-    compacted:         the frontier of the last `AllowCompaction` sent.
-    write, input, output: see `Frontiers`; at first the as-of.
-    reports:           whether it reports `Frontiers`; else it is a subscription or a copy.
+    compacted:         frontier of the last `AllowCompaction` sent.
+    write, input, output: see `Frontiers`; initially the as-of.
+    reports:           whether it reports `Frontiers`; otherwise it is a subscription or a copy.
     scheduled:         whether `Schedule` was sent.
     done:              whether no more responses are expected.
     """
@@ -40,11 +40,11 @@ class Tracked:
 
     @property
     def building(self) -> bool:
-        """Whether it is scheduled, and neither hydrated nor failed (then its input frontier is END)."""
+        """Whether it is scheduled, but neither hydrated nor failed (a failed one has input frontier END)."""
         return self.scheduled and not self.hydrated and self.input != END and not is_transient(self.id)
 
     def absorb(self, report: Frontiers) -> list[str]:
-        """Take a report. Returns complaints about frontiers that went back, which are ignored."""
+        """Update the frontiers from a report. Returns complaints about regressing ones, which are ignored."""
         wrong: list[str] = []
         for kind in ("write", "input", "output"):
             reported: Frontier | None = getattr(report, kind)
@@ -59,9 +59,9 @@ class Tracked:
 
 
 class Tracking:
-    """All exports of one connection.
+    """Progress of all exports of one connection.
 
-    kept: outlives connections, as a replica goes on reading while it is disconnected.
+    kept: holds that outlive connections, because a replica continues to read while disconnected.
     """
 
     def __init__(self, holds: ReadHolds, kept: Kept, note: Callable[[str], None]) -> None:
@@ -72,14 +72,14 @@ class Tracking:
         self._initialized = False
 
     def create(self, dataflow: Dataflow) -> None:
-        """Track a dataflow whose `CreateDataflow` is sent."""
+        """Track a dataflow whose `CreateDataflow` is being sent."""
         for export in dataflow.exports:
             reports = isinstance(export, IndexExport | CollectionExport)
             self.exports[export.id] = Tracked(export.id, dataflow.as_of, reports)
             self._keep_inputs(export.id, dataflow)
 
     def initialized(self) -> None:
-        """Release inputs of exports that are no longer wanted: `InitializationComplete` is sent."""
+        """Release inputs of exports that no longer exist, once `InitializationComplete` is sent."""
         self._initialized = True
         for id in [id for id in self._kept if id not in self.exports]:
             self.forget(id)
@@ -88,7 +88,7 @@ class Tracking:
         self.exports[id].scheduled = True
 
     def compacts(self, id: Id, frontier: Frontier) -> bool:
-        """Record that an export may be compacted. Returns whether that is news to the replica."""
+        """Record an allowed compaction. Returns whether to send it to the replica."""
         tracked = self.exports.get(id)
         if tracked is None or frontier <= tracked.compacted:
             return False
@@ -99,14 +99,14 @@ class Tracking:
         return True
 
     def absorb(self, report: Frontiers) -> bool:
-        """Take a report. Returns whether it is about an export of this connection."""
+        """Handle a report. Returns whether it is about an export of this connection."""
         tracked = self.exports.get(report.id)
         if tracked is None or not tracked.reports:
             self._note(f"unexpected frontiers of {report.id}")
             return False
         for wrong in tracked.absorb(report):
             self._note(wrong)
-        # The changes from `input` on are read next, and stay readable with the time before it.
+        # Changes from `input` on are read next; reading them needs the time before it to be readable.
         for hold in self._kept.get(report.id, ()):
             hold.advance(tracked.input.step_back())
         if tracked.write == tracked.input == tracked.output == END:
@@ -125,16 +125,16 @@ class Tracking:
             hold.release()
 
     def building(self) -> tuple[Id, ...]:
-        """The scheduled exports that are not hydrated."""
+        """List the scheduled exports that are not hydrated yet."""
         return tuple(id for id, tracked in self.exports.items() if tracked.building)
 
     def lasting(self) -> Iterator[Tracked]:
-        """The exports that are neither dropped, nor failed before they were hydrated."""
+        """Iterate over the exports that are not dropped, and did not fail before being hydrated."""
         exports = (t for t in self.exports.values() if t.reports and t.compacted != END)
         return (t for t in exports if t.hydrated or t.input != END)
 
     def output(self, id: Id) -> Frontier:
-        """The output frontier of an export; START for an unknown id."""
+        """Return the output frontier of an export; START for an unknown id."""
         tracked = self.exports.get(id)
         return tracked.output if tracked else START
 
@@ -144,10 +144,10 @@ class Tracking:
             del self.exports[tracked.id]
 
     def _keep_inputs(self, id: Id, dataflow: Dataflow) -> None:
-        """Hold the inputs from the as-of on, or from an earlier frontier of a replica that still runs it.
+        """Hold the inputs from the as-of on, or from an earlier frontier of a replica that runs the export.
 
-        No connection of this controller may know that frontier yet; until the replica reports it, everything
-        that is readable stays readable.
+        If this controller does not know that frontier yet, everything readable stays readable until the
+        replica reports it.
         """
         before = {hold.id: hold.frontier for hold in self._kept.get(id, ())}
         unknown = END if self._initialized or not self.exports[id].reports else START

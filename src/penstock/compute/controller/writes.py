@@ -1,10 +1,10 @@
-"""Writes of clients: grouped and made durable by the caller, given a time here, then acknowledged.
+"""Writes of clients: grouped and made durable by the caller, assigned a time here, then acknowledged.
 
-All collections that clients write are advanced together: after a write each of them is settled up to its
+All collections that clients write are advanced together: after a write, each of them is settled up to its
 time, so a read at that time never waits for a collection without changes.
 
-A client that repeats a write because its answer was lost gives it the same id. Ids are kept in a collection
-of their own, in the same append as the rows, so an id is known exactly if its rows are durable.
+A client that repeats a write because its answer was lost uses the same id. Ids are stored in a collection of
+their own, in the same append as the rows, so an id is known if and only if its rows are durable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GREATEST_WEIGHT = 2**63 - 1
 
 
 class Writes:
-    """The writes of one controller, one group at a time.
+    """Writes of one controller, one group at a time.
 
     remembered: milliseconds for which ids are kept.
     """
@@ -70,7 +70,7 @@ class Writes:
                     self._remember(id, upper - 1)
 
     def written(self, id: bytes) -> int | None:
-        """The time of the write with an id; None if there was none, or it is forgotten.
+        """Return the time of the write with an id; None if it is unknown or forgotten.
 
         Raises `StoreUnavailable` if that is unknown for now.
         """
@@ -78,7 +78,7 @@ class Writes:
         return self._written.get(id)
 
     def begin(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes]) -> Write:
-        """Give a group a time. Raises as `Controller.begin_write` does."""
+        """Assign a time to a group of writes. Raises as `Controller.begin_write` does."""
         if self.under_way is not None:
             raise RuntimeError("a write is under way: end it first, and group later ones")
         self._settle_doubt()
@@ -95,20 +95,20 @@ class Writes:
         return self.under_way
 
     def end(self, write: Write) -> None:
-        """Acknowledge a durable write: strict reads see it from now on."""
+        """Acknowledge a durable write, which strict reads see from now on."""
         self._take_back(write)
         self._complete(write)
 
     def fail(self, write: Write) -> bool:
-        """Settle a write whose append raised. Returns whether, by the uppers, it is durable all the same.
+        """Settle a write whose append raised. Returns whether it is durable nevertheless, by the uppers.
 
-        Raises `StoreUnavailable` if they cannot be read: then it is in doubt until they can.
+        Raises `StoreUnavailable` if the uppers cannot be read; the write stays in doubt until they can.
         """
         self.doubt(write)
         return self._settle_doubt()
 
     def doubt(self, write: Write) -> None:
-        """Leave open whether a write is durable; settled before the next one."""
+        """Mark a write as in doubt, to be settled before the next one."""
         self._take_back(write)
         self._in_doubt = write
 
@@ -133,14 +133,14 @@ class Writes:
         self._instance.schedule()
 
     def _settle_doubt(self) -> bool:
-        """Resolve a write in doubt, if there is one. Returns whether it is durable."""
+        """Resolve the write in doubt, if any. Returns whether it is durable."""
         write = self._in_doubt
         if write is None:
             return False
         ids = [*self._uppers(), self._ids]
         found = dict(zip(ids, (b.upper for b in self._collections.bounds(ids)), strict=True))
         there = [append for append in write.appends if append.id in found]
-        # No time is given twice, so this write alone makes that upper; appends are atomic.
+        # No time is assigned twice, so only this write produces that upper; appends are atomic.
         durable = bool(there) and all(found[append.id] == append.upper for append in there)
         if not durable:
             self._learn(found[self._ids])
@@ -155,8 +155,8 @@ class Writes:
         return durable
 
     def _learn(self, upper: Frontier) -> None:
-        """Load the ids of writes that were given up and became durable later: the store was still committing
-        them when their outcome was read."""
+        """Load the ids of writes that became durable only after their outcome was read, when the store was
+        still committing them."""
         known = self._instance.uppers[self._ids]
         if upper <= known:
             return
@@ -208,19 +208,19 @@ class Writes:
         return convert
 
     def _id_updates(self, ids: Sequence[bytes], time: int) -> tuple[Update, ...]:
-        """Updates of the collection of ids: the new ones, and the removal of expired ones."""
+        """Build the updates of the collection of ids: additions of new and removals of expired ones."""
         if len(set(ids)) != len(ids) or any(id in self._written for id in ids):
             raise ValueError("a write is repeated: look it up with `written` first")
         expired = self._expired(ids, time)
         return (*(((id,), time, 1) for id in ids), *(((id,), time, -1) for id in expired))
 
     def _expired(self, ids: Sequence[bytes], time: int) -> list[bytes]:
-        """The oldest ids past their time, at most some more than the new ones."""
+        """List the oldest expired ids, limited to somewhat more than the number of new ones."""
         oldest = islice(self._oldest, _FORGOTTEN_AT_ONCE + len(ids))
         return list(takewhile(lambda id: self._written[id] <= time - self._remembered, oldest))
 
     def _uppers(self) -> dict[Id, Frontier]:
-        """The uppers of all collections that clients write."""
+        """Map the collections that clients write to their uppers."""
         return {entry.id: self._instance.uppers[entry.id] for entry in self._catalog.written_by_clients()}
 
     def _remember(self, id: bytes, time: int) -> None:
