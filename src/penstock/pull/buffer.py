@@ -10,9 +10,9 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Buffer:
-    """Buffer for modules that receive other numbers of values than downstream asks for.
+    """Buffer for modules whose upstream answers do not match downstream's requests one to one.
 
-    asks: downstream's, each for 1 to so many values. values: not answered yet, in order.
+    asks: downstream's asks, each with its limit on values. values: values not answered yet, in order.
     end: the end of upstream, to be answered after the values; failure: an error to raise there.
     """
 

@@ -18,10 +18,10 @@ def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3)
     """Create a source from a function `read(abort, answer)`; see `penstock.pull.protocol`.
 
     linear: it is asked again only after it has answered. An abort may come at any time.
-    layer:  which requests it understands: 1 asks alone (the edge then confirms an abort for it), 2 aborts too
-            (a failure reaches it as an abort), 3 errors too.
+    layer:  requests it understands: 1 only asks (the edge then confirms an abort for it), 2 also aborts
+            (a failure reaches it as an abort), 3 also errors.
 
-    The function is used as it is in every run: `Source.of` is for sources that open anew.
+    The same function serves every run; use `Source.of` for sources that open anew in each.
     """
     refuse_async("source", read, fix=_FIX)
     return Source.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
@@ -32,7 +32,7 @@ def transformer(
 ) -> Transformer:
     """Create a transformer from a function that takes the `read` of upstream and returns its own.
 
-    linear, layer: see `source`. For a transformer of layer 1 the edge stops what is upstream of it.
+    linear, layer: see `source`. For a transformer of layer 1, the edge stops the modules upstream of it.
     """
     refuse_async("transformer", connect, fix=_FIX)
     return Transformer.of(

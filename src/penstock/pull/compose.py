@@ -28,7 +28,7 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline
     A duplex acts as its sink and then its source. `pull(a, b, a)` connects two duplexes
     both ways; a duplex at one end only leaves its other half open.
 
-    Raises `NotComposable`, naming module and position, for another order and for anything but modules.
+    Raises `NotComposable`, naming module and position, for any other order and for anything but modules.
     """
     location = SourceLocation.of_caller()
     if not modules:

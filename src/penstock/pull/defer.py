@@ -288,9 +288,9 @@ def defer(kind: Any = Source, *, width: int = 0) -> Any:
     kind:  `Source`, `Transformer`, `Sink` or `Duplex`.
     width: requests to hold back at once, if the module will be able to work on several.
 
-    Requests wait until then, in order, an abort as well. Nothing is opened before. `handle.abort(error)`
-    in place of `resolve` ends both sides, without `error` as an abort does. One or the other, once;
-    each run opens the module anew, before and after. To be called in the thread of the pipeline.
+    Until then, requests wait in order, including aborts, and nothing is opened. Instead of `resolve`,
+    `handle.abort(error)` ends both sides; without `error`, as an abort does. Call one of them, once, in the
+    thread of the pipeline. Every run opens the module anew, whether started before or after.
 
     >>> from penstock.pull import Source, collect, pull, values
     >>> later = defer(Source)

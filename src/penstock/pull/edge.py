@@ -1,22 +1,21 @@
 """Edge: the connection between two modules of a running pipeline, isolating each from the other's mistakes.
 
-Downstream, an edge is called as a `Read`. It gives both neighbours more than the
-protocol asks of them, so that a module is written in a few lines:
+The module downstream calls an edge as a `Read`. An edge guarantees both neighbours more than the protocol
+does, so that a module takes only a few lines:
 
-- Requests go up at once, where the stack is not deep and nothing waits; answers come down
-  through the queue of the runtime: none of a module's functions is called while another
-  of them runs.
-- Answers arrive in the order of the requests, one each. After an end every request is
-  answered by that end, without troubling the module upstream again.
-- A module is told to stop at most once, always with an answer function, also where
-  downstream gave an indication. Asks that pend at that time need no answer of their
-  own: when the module confirms, the edge answers them first, with the same end. A
-  module that has aborted gets no value any more.
-- What a module raises fails that module and nothing else: its inputs are failed with the
-  exception, and when they have confirmed, its outputs end with it.
+- Requests are passed up immediately if the stack is shallow and nothing is queued; answers come down through
+  the runtime's queue. No function of a module is called while another one of them runs.
+- Answers arrive in the order of the requests, one each. After an end, the edge answers every request with
+that
+  end, without calling the module upstream again.
+- A module is stopped at most once, always with an answer function, even if downstream gave an indication.
+  Asks pending at that time need no answer of their own: when the module confirms, the edge answers them
+  first, with the same end. A module that has aborted receives no more values.
+- An exception fails only the module that raised it: its inputs are failed with the exception, and once they
+  have confirmed, its outputs end with it.
 
-What a module does against the rules is put right in silence, or named where the edge
-is watched (`penstock.pull.probe`). An answer that says nothing at all fails its module.
+Violations of the rules are corrected silently, or reported if the edge is probed (`penstock.pull.probe`). An
+answer with neither value nor end fails its module.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class EdgeRun(Protocol):
-    """The run as edges see it. window: requests to keep in flight; None lets each edge choose."""
+    """Interface of the run for its edges. window: requests to keep in flight; None lets each edge choose."""
 
     runtime: Runtime
     window: int | None
@@ -65,7 +64,7 @@ class EdgeRun(Protocol):
 
 
 class EdgeModule(NamedModule, Protocol):
-    """The module as its edges and its run see it; implemented by `penstock.pull.module_context.Module`."""
+    """Interface of a module for its edges and run, implemented by `penstock.pull.module_context.Module`."""
 
     inputs: dict[Edge, None]
     outputs: list[Edge]
@@ -87,8 +86,8 @@ class EdgeModule(NamedModule, Protocol):
 
 
 class Edge:
-    """Connection from one module to the module downstream. Called as a `Read`; `batch` asks for several
-    values. Called as `read(abort, answer)`; `batch` asks for several values at once.
+    """Connection from one module to the module downstream. Called as `read(abort, answer)`; `batch` asks for
+    several values at once.
 
     upper, lower: the modules it connects.
     depth:  number of requests that keep every module upstream busy.
@@ -133,7 +132,7 @@ class Edge:
     # -- downstream -----------------------------------------------------------------------------
 
     def __call__(self, abort: End | None, answer: AnswerTo | None = None, most: int | None = None) -> None:
-        """Ask (None), abort (True) or fail (an exception). Without an answer function it is an indication.
+        """Ask (None), abort (True) or fail (an exception); an indication if there is no answer function.
 
         most: ask for 1 to so many values, answered as one list.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 Kernel = Callable[[Iterable[Any]], Iterable[Any]]
-"""From the values of a batch to those that go on, lazily and in order; may keep state from batch to batch."""
+"""Lazy function from the values of a batch to the output values, in order, which may keep state."""
 
 
 class OpensKernel(Protocol):

@@ -108,7 +108,7 @@ class Module:
         """Call a function of the module from user code, such as a `push`, and process all that follows."""
         self.run.runtime.enter(self.guard, call, *args)
 
-    # -- what it holds outside ------------------------------------------------------------------
+    # -- external resources ---------------------------------------------------------------------
 
     def hold(self, resource: Cancellable) -> None:
         """Call `resource.cancel()` when the module ends or fails."""

@@ -176,8 +176,7 @@ class Transformer:
 class Sink:
     """Sink module, optionally preceded by transformers.
 
-    behind: if it is a duplex with further modules: the duplex's source up to the last sink, whose result is
-            that
+    behind: for a duplex with further modules, the duplex's source up to the last sink, whose result is that
             of the whole.
     """
 

@@ -42,9 +42,9 @@ class Pipeline:
         fuse:           run neighbouring synchronous transformers as one.
         confirm_within: seconds for a module to confirm a stop; None for unlimited.
 
-        Raises what a module failed with, first cause first, after every end has confirmed;
-        `EndNotConfirmed`, `NeverAnswered`. Modules that wait for something outside need an
-        event loop: where one runs already, await the pipeline instead.
+        Raises the first failure of a module, after every end is confirmed; `EndNotConfirmed`,
+        `NeverAnswered`. Modules that wait for outside events need an event loop: if one is already running,
+        await the pipeline instead.
         """
         run = self._prepared(Runtime(), window, fuse, confirm_within)
         return run.wait()

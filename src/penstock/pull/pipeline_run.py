@@ -96,7 +96,7 @@ class Run:
             self._shared[owner] = make()
         return self._shared[owner]
 
-    # -- told by edges and modules --------------------------------------------------------------
+    # -- called by edges and modules ------------------------------------------------------------
 
     def added(self, module: EdgeModule) -> None:
         self.modules[module] = None
@@ -153,10 +153,10 @@ class Run:
             attach_close_error(self.error, error)
 
     def undelivered_failure(self, module: EdgeModule, error: Exception) -> None:
-        """A module failed when its streams had ended, and no neighbour can be told.
+        """Record the failure of a module whose streams have ended, so that no neighbour can receive it.
 
-        An earlier failure may still be on its way to a sink, and may yet be caught: only at the end of
-        the run is it known which of them is the run's error.
+        An earlier failure may still be on its way to a sink, or be caught, so only the end of the run decides
+        which of them is the run's error.
         """
         edges = (*module.outputs, *self._edges)
         on_its_way = (*(edge.ended for edge in edges), *(sink.failure for sink in self._sinks))
@@ -178,7 +178,7 @@ class Run:
         for listener in self._listeners:
             listener(self)
 
-    # -- for whoever waits ----------------------------------------------------------------------
+    # -- for callers ----------------------------------------------------------------------------
 
     def when_finished(self, listener: Callable[[Run], object]) -> None:
         """Call `listener(run)` when the run is finished, or now if it is."""
@@ -191,8 +191,8 @@ class Run:
     def result(self) -> Any:
         """Return the result of the last sink; its partial result if the run was stopped.
 
-        Raises what its stream failed with. Of a run that is not finished: `EndNotConfirmed`, `NotFinished`
-        where something may still come by itself, and else `NeverAnswered`.
+        Raises the error of a failed stream. For an unfinished run, raises `EndNotConfirmed`, `NotFinished` if
+        outside events may still come, and otherwise `NeverAnswered`.
         """
         self.runtime.raise_escaped()
         if not self.finished:
@@ -206,7 +206,8 @@ class Run:
     def wait(self) -> Any:
         """Work until the run is finished, in an event loop of its own if a module needs one.
 
-        The result. Ctrl-C and the like abort the inputs of all sinks, wait for them, and are raised then.
+        Returns the result. Ctrl-C and the like abort the inputs of all sinks, wait for them, and are then
+        raised.
         """
         self.runtime.move_here()
         try:
@@ -290,7 +291,7 @@ class Run:
             self._timer.cancel()
             self._timer = None
 
-    # -- what does not end ----------------------------------------------------------------------
+    # -- unfinished runs ------------------------------------------------------------------------
 
     def _watch(self) -> None:
         """Set a timer for the module that was told to stop first."""

@@ -194,7 +194,7 @@ class Runtime:
         if error is not None:
             raise error
 
-    # -- what comes from outside ----------------------------------------------------------------
+    # -- outside events -------------------------------------------------------------------------
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -252,8 +252,8 @@ class Runtime:
     ) -> Cancellable:
         """Run a coroutine as a task, and call `answer(error, result)` when it is done.
 
-        A task cancelled through this handle gives no answer. One cancelled elsewhere (`asyncio.run` cancels
-        all there are when it ends) answers `CallCancelled`.
+        A task cancelled through this handle gives no answer. One cancelled elsewhere answers `CallCancelled`;
+        `asyncio.run`, for instance, cancels all tasks at its end.
         """
         task = _Task(self, coroutine, answer)
         self._tasks[task] = None
@@ -303,7 +303,7 @@ class Runtime:
 
 
 class _Timer:
-    """Pending call that can be cancelled. Raises `BadOption` for no number of seconds."""
+    """Pending call that can be cancelled. Raises `BadOption` for an invalid number of seconds."""
 
     def __init__(
         self, runtime: Runtime, seconds: float, call: Callable[..., object], args: tuple[Any, ...]

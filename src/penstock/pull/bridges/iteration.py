@@ -17,7 +17,7 @@ from penstock.pull.protocol import End
 
 
 class Reading:
-    """Requests and answers of one iteration. Lists in `arrived` and open requests are at most a window.
+    """Requests and answers of one iteration: lists in `arrived` plus open requests are at most a window.
 
     woken: called when a list or the end arrives.
     """
@@ -84,15 +84,15 @@ def iter_values(
 ) -> Generator[Any]:
     """Iterate over the values of a source. It starts at the first `next`, and requests values on demand.
 
-    batch:          values asked for by one request.
-    window:         requests under way at once, those included whose values wait; None: as many as the
-                    source can work on, which is one where it answers at once.
+    batch:          number of values per request.
+    window:         limit on requests in flight, including those whose values wait; None: as many as the
+                    source can work on, which is one if it answers immediately.
     confirm_within: see `Pipeline.run`.
 
-    Ends as the stream does: an error is raised after the values before it. `close()`, and so leaving the
-    loop early, aborts the source, waits until it has confirmed, and raises what closing failed with;
-    with `contextlib.closing` that happens at a certain place. Modules that wait for something outside
-    run in an event loop of its own, and only while a value is waited for. Raises what `Run.result` does.
+    The iteration ends as the stream does: an error is raised after the values before it. `close()`, and so
+    leaving the loop early, aborts the source, waits until it has confirmed, and raises any error of closing;
+    use `contextlib.closing` to make this happen at a definite point. Modules that wait for outside events run
+    in an event loop of its own, and only while a value is awaited. Raises as `Run.result` does.
 
     >>> from penstock.pull import count, map, pull
     >>> for square in iter_values(pull(count(), map(lambda n: n * n))):
@@ -143,8 +143,8 @@ def aiter_values(
     """Iterate asynchronously over the values of a source in the running event loop, like `iter_values`.
 
     `aclose()`, or cancelling the task that waits for a value, aborts the source and waits until it has
-    confirmed. A loop that is left early does not close an asynchronous generator by itself: `async with
-    contextlib.aclosing(...)` does. Requests of the window go on while the task does something else.
+    confirmed. Leaving a loop early does not close an asynchronous generator; use `async with
+    contextlib.aclosing(...)`. Requests of the window proceed while the task does something else.
 
     >>> import asyncio
     >>> from penstock.pull import values

@@ -153,12 +153,11 @@ _NONE = object()
 def from_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Source:
     """Read the items of a `queue.Queue` or an `asyncio.Queue`, in the queue's order.
 
-    end: the item that says that no more will come; compared by `is`. Without it the stream lasts
-         until it is stopped.
+    end: item that marks the end, compared by `is`. Without it, the stream lasts until it is stopped.
 
-    An item is taken when it is asked for, and counts as done (`task_done`) then. While there is none it
-    waits in the event loop, for a `queue.Queue` in a thread of its own. A stop is confirmed at once
-    and takes nothing more; of an `asyncio.Queue` an item may be lost that had just been taken.
+    An item is taken when it is asked for, and then counts as done (`task_done`). While the queue is empty,
+    the source waits in the event loop, or for a `queue.Queue` in a thread of its own. A stop is confirmed
+    immediately and takes no more items; an item just taken from an `asyncio.Queue` may be lost.
 
     >>> import queue
     >>> from penstock.pull import collect, pull
@@ -231,10 +230,10 @@ class _Taking:
 def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sink:
     """Put the values into a `queue.Queue` or an `asyncio.Queue`; the result is their number.
 
-    end: put after the last value, also where the stream failed; without it nothing.
+    end: item to put after the last value, even if the stream failed; by default none.
 
-    Where the queue is full it waits for room, and asks for nothing meanwhile: a bounded queue slows
-    down the source. Where the stream fails, `Run.partial` is how many there were.
+    While the queue is full, the sink waits for room without asking for more, so a bounded queue slows down
+    the source. If the stream fails, `Run.partial` is the number of values put.
 
     >>> import queue
     >>> from penstock.pull import pull, values
@@ -249,7 +248,7 @@ def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sin
 
 
 class _Putting:
-    """Sink state: waiting values and open requests are at most a window."""
+    """State of the sink: waiting values plus open requests are at most a window."""
 
     def __init__(self, module: Module, edge: Edge, items: QueueAdapter, last: Any) -> None:
         self._module = module

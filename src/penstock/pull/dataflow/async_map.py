@@ -18,8 +18,8 @@ from penstock.pull.protocol import attach_close_error
 def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
     """Apply `await function(value)` to each value, `width` at once; results in the order of the values.
 
-    Values and permits are streams: a thread takes one of each and starts the call, which sends the permit
-    back when it is over. An abort is confirmed when no call runs any more.
+    Values and permits are streams: a thread takes one of each and starts the call, which returns the permit
+    when it is over. An abort is confirmed once no call is running any more.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> async def double(x):
@@ -43,11 +43,11 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
 class _Calls:
     """State of the running calls.
 
-    waiting: unanswered asks of downstream. asked: what was asked of upstream for them.
-    permits: one for each further call.
+    waiting: unanswered asks of downstream. asked: the corresponding asks of upstream.
+    permits: one for each call that may still start.
     running: variables bound at the end of each running call.
-    ended:   how upstream ended by itself.
-    closing: why the stream ends, once that is certain. closed: how it ended.
+    ended:   end of upstream by itself.
+    closing: reason for the end of the stream, once certain. closed: its final end.
     """
 
     def __init__(

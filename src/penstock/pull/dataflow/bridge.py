@@ -1,4 +1,4 @@
-"""Bridges: modules of one form used in the other, so that a pipeline may mix both.
+"""Bridges that convert modules between the two forms, so that a pipeline may mix both.
 
 A bridge answers each request with the answer it receives, so the same events happen on both sides. As with
 every module, it turns an indication into a request with an answer.

@@ -1,13 +1,13 @@
 """Edge: a stream of requests from one module to the module upstream.
 
-Downstream writes it as a port (Oz): `send` appends to the stream's unbound tail, later, in order.
-Upstream reads it as a list, and answers by binding the variables in it. What both may rely on
-is what an edge of the callback form gives them; here it is said of variables:
+Downstream writes to it as a port (Oz): `send` appends to the stream's unbound tail, later, in order. Upstream
+reads it as a list, and answers by binding the variables in it. The guarantees are those of an edge in
+callback form, expressed with variables:
 
-- The module upstream finds asks, and then at most one `Abort` or `Fail`, which has a variable
-  to confirm with also where downstream gave an indication. Asks that wait then need no answer.
-- The variables that downstream waits for are bound in the order of its requests; after the
-  end all are bound to that end, and after a stop none to a value.
+- The module upstream reads asks, and then at most one `Abort` or `Fail`, which has a variable for the
+  confirmation even if downstream gave an indication. Asks still waiting then need no answer.
+- The variables that downstream waits for are bound in the order of its requests; after the end, all are bound
+  to that end, and after a stop, none is bound to a value.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Edge:
     # -- downstream -----------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
-        """Append a request to the stream. Raises `WrongValue` for what is none."""
+        """Append a request to the stream. Raises `WrongValue` for anything else."""
         if not isinstance(request, _REQUESTS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise not_a_request(self.lower, request, "send Ask(), Abort(), Fail(error), or an indication")
         self._count += 1

@@ -19,7 +19,7 @@ Asks = Stream[Ask]
 async def working(module: Module, requests: Requests, work: Callable[[Asks], Running]) -> None:
     """Run `work(asks)` to answer all asks, one after another, until the stream is stopped.
 
-    Then the thread is not resumed, and the module's inputs are stopped, last opened first.
+    Then the thread is abandoned, and the module's inputs are stopped, last opened first.
     """
     port: Port[Ask] = Port()
     worker = module.thread(work(Stream(port.tail)))
@@ -109,9 +109,9 @@ def cat(sources: Iterable[Source]) -> Source:
 def merge(*sources: Source) -> Source:
     """Merge the values of all sources as they arrive: each has a reader, and all send to one port.
 
-    From the first ask on each source is asked ahead, for one value or for as many as its window, and again
-    when one of them is given. One that fails fails the others with its error at once; what was read ahead
-    is lost. An abort is confirmed when all have confirmed.
+    From the first ask on, each source is asked ahead, for one value or for its window, and again each time
+    one of its values is emitted. A failing source immediately fails the others with its error; values read
+    ahead are lost. An abort is confirmed when all have confirmed.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> pull(merge(values("ace"), values("bd")), collect()).run()

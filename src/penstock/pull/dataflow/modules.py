@@ -39,8 +39,8 @@ class Source:
     def of(cls, name: str, thread: Callable[[Module, Requests], Running], *, width: int = 0) -> Source:
         """Create a source from a thread function, which reads `requests` and binds their answers.
 
-        width: requests it works on at once; 0 if it answers immediately, or through
-               sources that it reads as soon as it is opened.
+        width: number of requests it works on at once; 0 if it answers immediately, or through sources that it
+               reads as soon as it is opened.
         """
         location = SourceLocation.of_caller()
 

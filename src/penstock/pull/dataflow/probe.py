@@ -29,9 +29,9 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
     """Record an edge: `pull(source, probe(recorder), sink)`. A probe is not a module.
 
     A request is recorded when upstream can read it, an answer when upstream binds it.
-    below: a request when downstream makes it, and an answer when that is bound for downstream.
-    With `stop_at_once`, a module upstream that binds a value out of order, after an end
-    or to an abort fails with `ProtocolBroken`; a second answer is `AlreadyBound` without a probe.
+    below: record a request when downstream makes it, and an answer when it is bound for downstream.
+    With `stop_at_once`, a module upstream that binds a value out of order, after an end or to an abort fails
+    with `ProtocolBroken`; a second answer raises `AlreadyBound` even without a probe.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> recorder = Recorder()

@@ -57,11 +57,10 @@ def drain(each: Callable[[Any], object] | None = None) -> Sink:
 
 
 def for_each(function: Callable[[Any], object]) -> Sink:
-    """Call `function(value)` for each value in turn, awaiting the result if possible. What it returns is
-    awaited, where it can be.
+    """Call `function(value)` for each value in turn, awaiting the result if it is awaitable.
 
-    What a call raises fails upstream and is the result. Where the stream fails or is stopped meanwhile, the
-    call goes on, and the end is told when it is over.
+    An exception of a call fails upstream and the run. If the stream fails or is stopped during a call, the
+    call continues, and the sink ends when it is over.
 
     >>> from penstock.pull.dataflow import pull, values
     >>> async def store(row):
@@ -164,9 +163,7 @@ def collect() -> Sink:
 
 
 def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
-    """Find the first value for which `wanted(value)` is true, then abort upstream. `default` if there is
-    none.
-    """
+    """Find the first value for which `wanted(value)` is true, then abort upstream; `default` without one."""
     wanted = synchronous("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
     async def thread(module: Module, upstream: Edge) -> None:

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Stream(Generic[T]):
-    """Reader of a list, element by element: `async for element in stream`, or `await stream.next()`. It waits
-    at the tail.
+    """Reader of a list, element by element: `async for element in stream`, or `await stream.next()`.
 
+    It waits at the tail for further elements.
     rest: the current position, from which another reader may start.
     """
 

@@ -1,8 +1,7 @@
 """Dataflow variables: names for values that are not known yet.
 
-A variable is bound once and keeps that value for ever. Who needs the value waits until
-it is there; who binds it need not know who waits. So two threads that share a variable
-agree on its value under every schedule, with nothing to lock.
+A variable is bound once and keeps that value forever. Readers wait until it is bound; the binder need not
+know who is waiting. So threads that share a variable agree on its value under every schedule, without locks.
 
 Source: the dataflow variables of Oz (Van Roy and Haridi).
 """
@@ -27,9 +26,9 @@ _DEEPEST = 60
 class Variable(Generic[T]):
     """Value that is bound at most once, by anyone, and read any number of times.
 
-    Binding it again to an equal value (in the sense of `==`) has no effect.
-    Binding it to another value is an error. A variable may fail instead; then its readers get
-    the exception. Waiting readers are woken in the order in which they came.
+    Binding it again to an equal value (by `==`) has no effect; binding it to another value is an error. A
+    variable may fail instead; then its readers get the exception. Waiting readers are woken in the order of
+    their arrival.
 
     >>> price = Variable()
     >>> price.when_bound(lambda value: print("it is", value))
@@ -62,7 +61,7 @@ class Variable(Generic[T]):
     def fail(self, error: Exception) -> None:
         """Fail the variable, so that it has no value.
 
-        Raises `AlreadyBound` if it has one, or failed otherwise.
+        Raises `AlreadyBound` if it has a value, or failed with another exception.
         """
         if self._failure is error:
             return
@@ -100,7 +99,7 @@ class Variable(Generic[T]):
     def when_bound(
         self, then: Callable[[T], object], failed: Callable[[Exception], object] | None = None
     ) -> None:
-        """Call `then(value)` when the variable is bound, or `failed(error)` when it fails; now, if it has."""
+        """Call `then(value)` once the variable is bound, or `failed(error)` once it fails; now, if it has."""
         if self._value is not _UNBOUND:
             _drop(then(self._value))
         elif self._failure is not None:

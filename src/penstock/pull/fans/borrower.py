@@ -100,7 +100,7 @@ class Borrower:
 
         def over(end: End) -> None:
             self._lending.returned(self)
-            # It may have ended without stopping its input, which is of no use any more.
+            # It may have ended without stopping its input, which is no longer needed.
             for lent in self._lends:
                 lent.finish(end)
             if end is True:

@@ -15,12 +15,12 @@ from penstock.pull.protocol import AnswerTo, End, Read
 def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     """Add a closing handshake to a duplex, for connections that close as a whole when one direction ends.
 
-    When its source is done, `message` is sent as one more value. Done follows once the message of the
-    other side has arrived, which the sink does not see. Both sides must use the same message, which
-    must not occur as a value. (The original calls it goodbye.)
+    When its source is done, `message` is sent as a last value. Done follows once the other side's message has
+    arrived, which is not passed to the sink. Both sides must use the same message, which must not occur as a
+    value. (The original calls it goodbye.)
 
     If the incoming stream ends, fails or is aborted first, the source does not wait.
-    Errors and aborts pass at once.
+    Errors and aborts are passed on immediately.
 
     >>> from penstock.pull import collect, pull, values
     >>> here, there = (closing_handshake(Duplex(values(text), collect())) for text in ("abc", "z"))
@@ -49,7 +49,7 @@ def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
 
 
 class _PeerDone:
-    """Whether the peer has sent its message or can no longer send it, and who waits for that."""
+    """Event that the peer has sent its message, or can no longer send it, with the answer awaiting it."""
 
     def __init__(self) -> None:
         self._done = False

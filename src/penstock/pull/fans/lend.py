@@ -22,8 +22,7 @@ from penstock.pull.transformers.take import take
 
 
 class Lending:
-    """Running lender. It asks upstream once for each borrower that wants a value while downstream wants a
-    result.
+    """Running lender. It asks upstream once per borrower that wants a value while downstream wants a result.
 
     The stream ends when upstream has ended, all values are answered and all borrowers have closed. If
     downstream stops it, the stream ends when upstream and all borrowers have closed.
@@ -114,7 +113,7 @@ class Lending:
         self._borrowers.pop(borrower, None)
         self.returned(borrower)
 
-    # -- what follows ---------------------------------------------------------------------------
+    # -- consequences ---------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         ledger = self.ledger
@@ -192,9 +191,9 @@ class Lender(Transformer):
 
         values: maximum number of values for it; None for unlimited.
 
-        Raises `NotLending` if there is no run, or nothing will be lent any more because all values
-        are answered, or downstream has stopped the stream. A borrower that finds all values lent to
-        others waits: it may get those of one that fails. To be called in the thread of the pipeline.
+        Raises `NotLending` if there is no run, or lending is over because all values are answered or
+        downstream has stopped the stream. While all values are lent to others, a new borrower waits, since
+        one of them may fail. Call it in the thread of the pipeline.
         """
         lending = next(reversed([*self.running]), None)
         if lending is None:
@@ -212,21 +211,18 @@ class Lender(Transformer):
 def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     """Process each value by one of several borrowers; results are in the order of the values.
 
-    borrowers: those of every run; others come by `Lender.lend` while it runs. A borrower is a
-               transformer or a duplex that makes one value of each value, in order (a connection to another
-               machine, say), or a coroutine function, which is called with one value at a time.
-    width:     how many values may be with borrowers, or wait for their turn, at once: as many requests
-               sinks make. Without that many requests from downstream there is less.
+    borrowers: borrowers of every run; `Lender.lend` adds others while it runs. A borrower is a transformer
+               or a duplex with one result per value, in order (a connection to another machine, for
+               example), or a coroutine function, which is called with one value at a time.
+    width:     limit on values that are with borrowers or wait their turn, and so on the requests of sinks.
 
-    A borrower that fails, ends or aborts before it has answered its values does no harm: they are lent
-    to the others, oldest first. Its error is in its `Loan`. When no borrower is left, the stream waits
-    for the next one.
+    If a borrower fails, ends or aborts before it has answered its values, they are lent to the others, oldest
+    first. Its error is in its `Loan`. When no borrower is left, the stream waits for the next one.
 
-    Upstream is asked when a borrower and downstream wait for a value; not before. Values go to whoever
-    asks: a fast borrower gets more. Done and errors of upstream come when all values before
-    them are answered; borrowers get the same end, and the stream ends when all of them have
-    closed. An abort from downstream goes upstream and to all borrowers, and is confirmed when
-    they have closed.
+    Upstream is asked only when both a borrower and downstream wait for a value. Values go to whichever
+    borrower asks, so a fast one gets more. Done and errors of upstream follow once all values before them are
+    answered; borrowers get the same end, and the stream ends when all of them have closed. An abort from
+    downstream goes upstream and to all borrowers, and is confirmed when they have closed.
 
     >>> from penstock.pull import collect, map, pull, take, values
     >>> quits = pull(take(2), map(lambda x: 10 * x))

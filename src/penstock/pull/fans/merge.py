@@ -21,8 +21,8 @@ class MergeState:
 
     capped:  end when the inputs have ended.
 
-    `ready` holds what came, in the order in which it came. As each input has only as many values there as
-    its window, no input waits for more than one round of the others.
+    `ready` holds the values in order of arrival. Each input has at most its window of values there, so no
+    input waits for more than one round of the others.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class MergeState:
         edge, values = self._ready.popleft()
         found.extend(values[:most])
         if len(values) > most:
-            # They must not end up after later values of the same input.
+            # These values must not end up after later values of the same input.
             later = any(other is edge for other, _values in self._ready)
             (self._ready.appendleft if later else self._ready.append)((edge, values[most:]))
         else:
@@ -115,13 +115,14 @@ class MergeState:
 def merge(*sources: Source) -> Source:
     """Merge the values of all sources in order of arrival; each source's own order is kept.
 
-    From the first request on, each source is asked ahead for one value (for as many as its window, where it
-    works on several at once; for as many as one request of downstream wants). So sources that answer at
-    once take turns, and a slow one holds up no other. `sorted_merge` merges by a key, `many` takes
-    sources while it runs.
+    From the first request on, each source is asked ahead for one value (or for its window, if it works on
+    several at once; or for the values of one downstream request). So sources that answer immediately take
+    turns, and a slow one does not delay the others. `sorted_merge` merges by a key; `many` accepts sources
+    while it runs.
 
-    It ends when all have ended. One that fails fails the others with its error; when they have confirmed,
-    it is answered, and what was read ahead is lost. An abort is confirmed when all have confirmed.
+    The stream ends when all sources have ended. A failing source fails the others with its error; once they
+    have confirmed, the error is answered, and values read ahead are lost. An abort is confirmed when all
+    have confirmed.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(merge(values("ace"), values("bd")), collect()).run()
@@ -151,8 +152,8 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
 class Many(Source):
     """Merged source that is also the handle to add sources; see `many`.
 
-    It may run several times: each run reads the sources that it was made of. What is added goes to all
-    runs at work; where there is none, to the next.
+    It may run several times: each run reads the original sources. Added sources go to all active runs, or to
+    the next run if there is none.
     """
 
     __slots__ = ("_inputs",)

@@ -17,8 +17,8 @@ from penstock.pull.running_modules import Registry
 def notify(*, bound: int | None = 1024) -> Notify:
     """Create a handle that delivers each value to all current listeners.
 
-    bound: limit on values waiting for one listener; None for unlimited. A listener over the limit gives
-           those that wait and fails with `QueueFull`. The others, and who pushes, notice nothing.
+    bound: limit on values waiting for one listener; None for unlimited. A listener over the limit emits the
+           waiting values and then fails with `QueueFull`, without affecting the others or the caller.
 
     >>> from penstock.pull import collect, pull
     >>> news = notify()
@@ -52,7 +52,7 @@ class Notify:
     def listen(self) -> Source:
         """Create a source of values pushed from the moment a run opens it, until `end`.
 
-        An abort ends the listening, and is confirmed at once. After `end` there is only the end.
+        An abort stops listening, and is confirmed immediately. After `end`, the source is empty.
         """
         return Source.of("notify", self._open, batches=True)
 

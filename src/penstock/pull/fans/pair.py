@@ -16,15 +16,15 @@ from penstock.pull.protocol import AnswerTo, BatchRead, End
 def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     """Create a sink and a source that emits the values the sink reads, within one run.
 
-    The sink asks for nothing itself: it passes on what the source is asked, and each end to the other
-    side: an abort or error of the source to what the sink reads from, whose confirmation is the source's;
-    done and errors of that to the source. The sink's own result is None, also where the stream failed:
-    the error is with those that read the source.
+    The sink makes no requests of its own: it passes on the requests of the source, and ends in both
+    directions. An abort or error of the source goes to the stream that the sink reads, whose confirmation
+    answers it; done and errors of that stream go to the source. The sink's own result is None even if the
+    stream fails, since the error reaches the readers of the source.
 
-    In a run where only one half is used nothing flows: the source has nothing to answer
-    (`NeverAnswered` names it), the sink reads nothing.
+    In a run that uses only one half, nothing flows: the source has nothing to answer (`NeverAnswered` names
+    it), and the sink reads nothing.
 
-    width: requests that are useful at once upstream of the sink, where something waits there.
+    width: number of requests to keep in flight, if modules upstream of the sink work on several at once.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2]), pair(), collect()).run()

@@ -21,19 +21,18 @@ Key = Callable[[Any], Any]
 
 
 def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both") -> Source:
-    """Merge sources that are each sorted in ascending order of `key(value)`, or of the value. All are sorted
-    upwards by `key(value)`, or by the value.
+    """Merge sources that are each sorted in ascending order of `key(value)`, or of the value.
 
-    equal: of values with equal keys, "both" gives all, those of a source further left first; "left" those
-           of the leftmost source that has such a key, "right" those of the rightmost.
+    equal: of values with equal keys, "both" emits all, in the order of the sources; "left" only those of the
+           first source with such a key, "right" only those of the last.
 
-    A source is asked for as much as one request of downstream wants, and again when that is used and more is
-    wanted; sooner where it works on several at once. A value goes on when every source has shown its next,
-    or its end.
+    A source is asked for as many values as one downstream request, and again when they are used and more are
+    wanted; sooner if it works on several at once. A value is emitted once the next value or the end of every
+    source is known.
 
-    It ends when all have ended. One that fails, or is not sorted (`NotSorted`), fails the others with its
-    error; when they have confirmed, it is answered. An abort is confirmed when all have confirmed. The
-    original swallowed errors, and gave only the right one of two equal values.
+    The stream ends when all sources have ended. A source that fails, or is not sorted (`NotSorted`), fails
+    the others with its error; once they have confirmed, the error is answered. An abort is confirmed when
+    all have confirmed. The original swallowed errors, and emitted only the right one of two equal values.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(sorted_merge(values([1, 4, 6]), values([2, 4]), values([3])), collect()).run()
@@ -79,9 +78,9 @@ class _Input:
 class _Sorted:
     """Running merge. The heap holds the next value of each input, with equal keys in the order of `rank`.
 
-    `missing` inputs have shown neither their next value nor their end. The `hungry` have lost one since they
-    were asked: each is asked for as many as its window, with what has come of it already.
-    `group` is the key that was last in turn, `winner` the input that had it first.
+    For `missing` inputs, neither the next value nor the end is known. The `hungry` have used a value since
+    they were last asked: each is asked up to its window, including values that have already arrived.
+    `group` is the key emitted last, `winner` the first input that had it.
     """
 
     def __init__(

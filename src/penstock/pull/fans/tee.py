@@ -43,8 +43,8 @@ class Branch(Buffer):
 class Hub:
     """Reader of one upstream on behalf of all branches.
 
-    It asks upstream when some branch has an open request, and every other active branch has one too or
-    has room for the values: `ahead` values (None: unlimited).
+    It asks upstream when some branch has an open request, and every other active branch either has one too or
+    has room for the values: up to `ahead` (None: unlimited).
     """
 
     def __init__(
@@ -162,16 +162,17 @@ def branches(
 def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Source, ...]:
     """Duplicate a source into `count` sources, reading it once.
 
-    All branches run in the same run: complete each and run them `together`, or bring them into one again
-    with `merge` or the like. A branch that no pipeline of the run reads still counts, and holds up the
-    others: `NeverAnswered` names it.
+    All branches belong to the same run: complete each and run them `together`, or combine them again with
+    `merge` or the like. A branch that no pipeline of the run reads still counts, and blocks the others:
+    `NeverAnswered` names it.
 
-    ahead: how many values a branch may be behind the fastest. With 0 a value is asked for when every branch
-           has asked for one, so the slowest sets the pace; None: any number. What it is behind is kept.
+    ahead: number of values that a branch may be behind the fastest, which are buffered; None for unlimited.
+           With 0, a value is requested only when every branch has asked for one, so the slowest sets the
+           pace.
 
-    done and errors of the source reach each branch after the values before. A branch that aborts or fails
-    leaves at once, and the others go on; the last one aborts (or fails) the source, and its confirmation
-    is that of the source.
+    Done and errors of the source reach each branch after the values before them. A branch that aborts or
+    fails leaves immediately, and the others continue; the last one aborts (or fails) the source, whose
+    confirmation answers it.
 
     >>> from penstock.pull import collect, map, pull, together, values
     >>> plain, squares = tee(values([1, 2, 3]))
@@ -194,14 +195,14 @@ def fork(
 ) -> tuple[Source, ...]:
     """Split a source by key: one source per key, with the values for which `classify(value)` is that key.
 
-    keys: with the default, `classify` is a predicate: what it does not hold for comes first.
+    keys: with the default, `classify` is a predicate, and the first branch has the values that fail it.
 
-    As with `tee`, all branches run in the same run. With `ahead=0` a value is asked for when every branch has
-    asked for one, as it may be for any of them; otherwise so many values wait for a branch that does not
-    ask. Values for a branch that has left are dropped. All that `tee` says of the ends holds.
+    As with `tee`, all branches belong to the same run. With `ahead=0`, a value is requested only when every
+    branch has asked for one, since it may be for any of them; otherwise up to `ahead` values wait for a
+    branch that does not ask. Values for a branch that has left are dropped. Ends are handled as by `tee`.
 
-    What `classify` raises, and a key that is none of `keys` (`UnknownPort`), fails the source with it, and
-    then all branches.
+    An exception of `classify`, or a key that is not in `keys` (`UnknownPort`), fails the source, and then all
+    branches.
 
     >>> from penstock.pull import collect, pull, together, values
     >>> odd, even = fork(values(range(5)), lambda x: x % 2 == 0)

@@ -1,1 +1,1 @@
-"""Bytes from and into files, sockets and processes."""
+"""Modules that read bytes from, and write bytes to, files, sockets and processes."""

@@ -1,4 +1,4 @@
-"""from_stream, to_stream: read and write streams of asyncio that the caller has opened."""
+"""`from_stream`, `to_stream`: read and write asyncio streams opened by the caller."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.pull.protocol import End
 
 
 def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
-    """Read bytes from a stream of asyncio when asked, at most `chunk` at a time.
+    """Read bytes from an asyncio stream when asked, at most `chunk` at a time.
 
-    An abort cancels a pending read and leaves the stream open, with everything unread, for its owner to read
-    on or close. If the stream breaks, it fails with `ConnectionLost`. Run it in the event loop of the stream.
+    An abort cancels a pending read and leaves the stream open, with all unread bytes, for its owner to
+    continue reading or close. A broken stream fails with `ConnectionLost`. Run it in the stream's event loop.
     """
     whole("from_stream", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
@@ -29,13 +29,13 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
 
 
 def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
-    """Write bytes to a stream of asyncio; the result is their number.
+    """Write bytes to an asyncio stream; the result is their number.
 
-    It asks for the next value when the buffer of the stream is below its limit. At the end it flushes and
+    The sink asks for the next value when the stream's buffer is below its limit. At the end it flushes and
     closes the stream. If it fails or is stopped, it resets the connection, so that the other side doesn't
-    take a part for the whole. A stream that breaks fails upstream with `ConnectionLost`.
+    mistake a part for the whole. A broken stream fails upstream with `ConnectionLost`.
 
-    close: False leaves the stream open for its owner in all cases. A break is then noticed only by writing.
+    close: False leaves the stream open for its owner in all cases; then only writing detects a broken one.
     """
     location = SourceLocation.of_caller()
     stream = (None, writer)
@@ -44,7 +44,7 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
 
 
 class _GivenStream(Connection):
-    """One half of a stream that somebody else has opened. close: whether to close it at the end."""
+    """One half of a stream opened by the caller. close: whether to close it at the end."""
 
     def __init__(
         self, name: str, location: SourceLocation, streams: Any, *, chunk: int = CHUNK, close: bool = False

@@ -1,4 +1,4 @@
-"""Target: a file being written, which appears as a whole or not at all."""
+"""`Target`: a file being written, which appears as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from penstock.errors import UnwritableFile
 from penstock.pull.module_context import Module
 
 _BESIDE = 50
-"""Characters of a file name repeated in that of its temporary file; the system limits the length of names."""
+"""Characters of a file name used in that of its temporary file, because systems limit the length of names."""
 
 
 class Target:
-    """A file open for writing: `write` any number of times, then `commit` or `cancel` once.
+    """File open for writing: `write` any number of times, then `commit` or `cancel` once.
 
     append: add to the existing contents.
     atomic: all or nothing. A temporary file in the same folder is renamed by `commit`; with `append`,
-            `cancel` truncates the file to its old size. Otherwise what was written stays.
+            `cancel` truncates the file to its old size. Without it, everything written stays.
 
     Anything but a regular file (a device, a named pipe) is written in place.
-    All methods but `cancel` raise `UnwritableFile`, the constructor too.
+    The constructor and all methods but `cancel` raise `UnwritableFile`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Target:
             if self._zip is not None and in_place:
                 self._zip.close()
             elif self._zip is not None:
-                self._zip.fileobj = None  # it would write its trailer when it is collected
+                self._zip.fileobj = None  # or it would write its trailer when garbage-collected
         with suppress(OSError):
             file.close()
         with suppress(OSError):

@@ -13,23 +13,27 @@ from penstock.pull.protocol import AnswerTo, End, Read
 
 
 class Reader(Protocol):
-    """The asynchronous side of a source."""
+    """Asynchronous side of a source."""
 
     async def read(self) -> Any:
-        """The next value; a false one (b"", None) at the end, after everything is closed that closes with it.
+        """Read the next value; a false one (b"", None) at the end, once all its resources are closed.
 
-        Raises what the stream fails with, after that has closed. May be cancelled; not called twice at once.
+        Raises the error that the stream fails with, also after closing. May be cancelled; never called
+        concurrently.
         """
 
     async def close(self, cause: End) -> None:
-        """Stop. Returns when everything is closed that closes with it. Not called after an end."""
+        """Stop, and wait until all its resources are closed. Not called after an end."""
 
     def cancel(self) -> None:
-        """Release what is still open, without waiting. Always called last, also after an end."""
+        """Release everything still open, without waiting. Always called last, even after an end."""
 
 
 def reading(make: Callable[[Module], Reader]) -> Callable[[Module], Read]:
-    """Open the source in a run. It reads when asked; an abort cancels a pending read, then closes."""
+    """Create the function that opens the source in a run; `make` creates its `Reader`.
+
+    The source reads when asked; an abort cancels a pending read, then closes.
+    """
 
     def open(module: Module) -> Read:
         reader = make(module)

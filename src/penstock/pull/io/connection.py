@@ -1,4 +1,4 @@
-"""Connection: bytes to and from a socket, a process or a stream, as two halves that end independently."""
+"""`Connection`: a socket, a process or a stream as two halves, source and sink, that end independently."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Connection(ABC):
-    """A socket, a process or a stream, opened once, when a half first needs it.
+    """Socket, process or stream, opened once, when a half first needs it.
 
-    name, called: its name, and how errors refer to it. location: the user's line.
-    chunk: most bytes of one read.
+    name, called: its name, and its description in errors. location: the user's line.
+    chunk: maximum number of bytes per read.
     """
 
     used_again: ClassVar[tuple[str, str, str]] = (
@@ -30,7 +30,7 @@ class Connection(ABC):
         "A connection that was accepted is one stream of bytes each way.",
         "use each half in one pipeline, once; tee() gives its values to several",
     )
-    """How often, why and the fix, for the error of a half that is taken twice."""
+    """Parts of the error for a half that is taken twice: how often, why, and the fix."""
 
     def __init__(self, name: str, called: str, location: SourceLocation, chunk: int = CHUNK) -> None:
         self.name = name
@@ -38,19 +38,19 @@ class Connection(ABC):
         self.location = location
         self.chunk = chunk
         self.failure: Exception | None = None
-        """The error it broke with or was stopped with."""
+        """Error with which it broke or was stopped."""
         self.stopped = False
         """Whether one half closed the whole connection before both had ended."""
         self._taken: set[Half] = set()
         self._using: set[Half] = set()
         self._opening: asyncio.Task[Streams] | None = None
         self._loss: asyncio.Task[Exception | None] | None = None
-        """Ends when the writer is closed, with the error that closed it; see `_watch`."""
+        """Task that ends with the closing of the writer, with its error; see `_watch`."""
 
     def take(self, half: Half) -> None:
-        """Reserve a half for a module. Raise `AlreadyUsed` the second time.
+        """Reserve a half for a module. Raises `AlreadyUsed` the second time.
 
-        A half that is not taken when the other one ends counts as ended.
+        A half that is still not taken when the other one ends counts as ended.
         """
         if half in self._taken:
             again, why, fix = self.used_again
@@ -61,9 +61,10 @@ class Connection(ABC):
         self._using.add(half)
 
     async def streams(self) -> Streams | None:
-        """The reader and the writer, opened on first use; None if it was stopped before.
+        """Return the reader and the writer, opened on first use; None if stopped before.
 
-        Raises the error of the opening. Cancelling the call leaves the opening under way, for the other half.
+        Raises the error of opening. Cancelling the call does not cancel the opening, for the other half's
+        sake.
         """
         if self._opening is None and not self.stopped:
             self._opening = asyncio.create_task(self._open())
@@ -75,7 +76,7 @@ class Connection(ABC):
         return None
 
     def stop(self, cause: End) -> None:
-        """Close the connection at once; if the cause is an error, let the other side see that it broke."""
+        """Close the connection immediately; for an error, such that the other side sees it break."""
         if self.failure is None and isinstance(cause, Exception):
             self.failure = cause
         if not self.stopped:
@@ -83,13 +84,13 @@ class Connection(ABC):
             self._stop(cause)
 
     def abandon(self) -> None:
-        """Close the connection without anybody to wait for it."""
+        """Close the connection without waiting."""
         self.stop(True)
 
     def lost(
         self, error: Exception | None, why: str = "The other side closed it before this side had ended."
     ) -> ConnectionLost:
-        """Make the error of a broken connection. why: the reason if no `error` says it."""
+        """Build the error for a broken connection. why: the reason if there is no `error`."""
         return ConnectionLost(
             f"{self.called} broke",
             where=[self.location],
@@ -121,31 +122,31 @@ class Connection(ABC):
 
     @abstractmethod
     def broken(self, error: OSError) -> Exception:
-        """The failure to report for an error of reading."""
+        """Return the failure to report for an error of reading."""
 
     @abstractmethod
     def refused(self, error: OSError) -> Exception | None:
-        """The failure to report for an error of writing; None if the other side just wants no more."""
+        """Return the failure to report for an error of writing; None if the other side just wants no more."""
 
     @abstractmethod
     async def left(self, half: Half) -> None:
-        """End a half, and wait for everything that closes with it; raise unless that ended well."""
+        """End a half, and wait until everything is closed that ends with it; raise if that failed."""
 
     @abstractmethod
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
-        """Tell the other side that no more will be written, and end the sink's half."""
+        """Signal the end of writing to the other side, and end the sink's half."""
 
     @abstractmethod
     async def gone(self) -> None:
-        """Wait until the other side wants no more; raise if it is lost."""
+        """Wait until the other side wants no more input; raise if it is lost."""
 
     @abstractmethod
     async def closed(self) -> None:
-        """Wait until everything is closed that closes with the half that has ended."""
+        """Wait until everything is closed that ends with the half that has ended."""
 
 
 async def settled(task: asyncio.Task[object] | None) -> None:
-    """Wait for a task, if there is one, however it ends. Its error counts as seen."""
+    """Wait for a task, if any, however it ends. Its error is marked as retrieved."""
     if task is not None:
         await asyncio.wait({task})
         if not task.cancelled():
@@ -153,7 +154,7 @@ async def settled(task: asyncio.Task[object] | None) -> None:
 
 
 def cut_off(writer: asyncio.StreamWriter, *, failed: bool) -> None:
-    """Close a stream at once. failed: reset the connection, so that the other side sees it broke."""
+    """Close a stream immediately. failed: reset the connection, so that the other side sees it break."""
     connection = writer.get_extra_info("socket")
     if failed and connection is not None:
         with suppress(OSError):

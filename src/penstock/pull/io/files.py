@@ -1,4 +1,4 @@
-"""from_file, to_file, from_lines, to_lines: read and write files as bytes or as lines of text."""
+"""`from_file`, `to_file`, `from_lines`, `to_lines`: read and write files as bytes or as lines of text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FilePath = str | PathLike[str]
 
 
 class Readable(Protocol):
-    """An open file."""
+    """Interface of a file open for reading."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -107,7 +107,7 @@ class _Reading:
 def writing(
     module: Module, edge: Edge, target: Target, bytes_of: Callable[[Any], Octets], *, per_value: bool
 ) -> None:
-    """Write `bytes_of` each value. The result is the number of values (`per_value`) or of bytes.
+    """Open a sink that writes `bytes_of` each value. The result counts values (`per_value`) or bytes.
 
     The target is committed when the stream is done, and rolled back if the sink ends in any other way.
     """
@@ -159,7 +159,7 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
     atomic: all or nothing. The bytes go to a temporary file, whose name ends in `.tmp`; when the stream is
             done, it is synced to disk and renamed over the target. If the stream fails or is stopped, it is
             removed; with `append`, the target is truncated to its old size (others' appends are lost too).
-            Without `atomic`, the file is written in place and keeps what was written.
+            Without `atomic`, the file is written in place and keeps everything written.
 
     A file that cannot be opened or written fails upstream with `UnwritableFile`, a value other than bytes
     with `WrongValue`. If the stream fails, `Run.partial` is the number of bytes before. Devices and named
@@ -175,9 +175,9 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
 
 
 def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGEST) -> Source:
-    """Read the lines of a text file, without their ends. A file named `.gz` is decompressed.
+    """Read the lines of a text file, without their line endings. A file named `.gz` is decompressed.
 
-    The same as `from_file` followed by `lines`: the file is read on demand, one chunk ahead, and closed
+    Equivalent to `from_file` followed by `lines`: the file is read on demand, one chunk ahead, and closed
     before the end is answered. A line of more than `longest` characters fails the stream with `LineTooLong`
     after the lines before it, undecodable bytes with `UndecodableText`, and a file that is unreadable or
     damaged with `UnreadableSource`.

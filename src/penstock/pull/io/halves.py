@@ -1,4 +1,4 @@
-"""Halves of a connection: the source and the sink that read it and write it."""
+"""Halves of a connection: the source that reads it, and the sink that writes it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from penstock.pull.sinks.read_loops import WorkerLoop
 
 
 def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
-    """Make a duplex of the two halves of the connection that `connection(module)` gives in a run."""
+    """Create a duplex of the two halves of a connection, which `connection(module)` returns in a run."""
     read = reading(lambda module: SourceHalf(connection(module)))
     source = Source(SourcePart(name, location, read, linear=True))
     return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)
 
 
 class SourceHalf:
-    """The `Reader` of a connection."""
+    """Reader for the source half of a connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -57,8 +57,8 @@ class SourceHalf:
 def writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edge], None]:
     """Open the sink in a run. Its result is the number of bytes written.
 
-    It asks when the connection is open, and again each time the last value is on its way. If the other side
-    is lost, it fails upstream; if the other side wants no more, it aborts upstream.
+    The sink asks once the connection is open, and again each time the system has taken the last value. If the
+    other side is lost, it fails upstream; if the other side wants no more, it aborts upstream.
     """
 
     def open(module: Module, edge: Edge) -> None:
@@ -115,7 +115,7 @@ class _SinkHalf:
             self._module.spawn(self._flush(), flushed)
 
     def _sent(self, data: Any) -> bool:
-        """Whether the system took all of it at once. That costs no task and no turn of the event loop."""
+        """Write a value, and return whether the system took all of it immediately, without a task."""
         transport = self._writer.transport
         if transport.is_closing():
             return False

@@ -1,4 +1,4 @@
-"""lines, join_lines: decode chunks of bytes into lines of text, and encode lines as bytes."""
+"""`lines`, `join_lines`: decode chunks of bytes into lines of text, and encode lines as bytes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from penstock.pull.protocol import BatchRead
 def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
     r"""Decode chunks of bytes into lines of text, without their ends (`\n` or `\r\n`).
 
-    longest: most characters of a line; a longer one fails the stream with `LineTooLong` after the lines
-             before it.
+    longest: limit on the characters of a line; a longer one fails the stream with `LineTooLong` after the
+             lines before it.
 
-    Bytes that are not text in this encoding fail the stream with `UndecodableText`, also after the lines
+    Bytes that are invalid in this encoding fail the stream with `UndecodableText`, also after the lines
     before them. Otherwise it works like `split`.
 
     >>> from penstock.pull import collect, pull, values
@@ -41,7 +41,7 @@ def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
 
 
 class _Decoding:
-    """Incremental decoder of chunks that may end within a character, with a divider into lines."""
+    """Incremental decoder of chunks, which may end within a character, into lines."""
 
     def __init__(self, module: Module, encoding: str, longest: int) -> None:
         self._module = module
@@ -103,9 +103,9 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
 
 
 def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
-    """Make a function that encodes lines. It raises `WrongValue` for values that it cannot encode.
+    """Create a function that encodes lines, and raises `WrongValue` for values that it cannot encode.
 
-    A byte order mark, where the encoding has one, is written once.
+    If the encoding has a byte order mark, it is written once.
     """
     encoding_one = codecs.getincrementalencoder(encoding)()
 

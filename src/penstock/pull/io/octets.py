@@ -1,4 +1,4 @@
-"""Bytes, the values that files, sockets and processes carry."""
+"""Byte values, as carried by files, sockets and processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.pull.module_context import Module
 Octets: TypeAlias = bytes | bytearray | memoryview
 
 CHUNK = 65536
-"""Most bytes of one read, by default."""
+"""Default limit on the bytes of one read."""
 
 
 def octets(module: Module, value: object) -> Octets:
-    """Return the value if it is bytes, as a view of single bytes where needed; else raise `WrongValue`."""
+    """Return the value if it is bytes, as a view of single bytes if needed; otherwise raise `WrongValue`."""
     if isinstance(value, memoryview):
         # Event loops count the items of a view as bytes and would lose part of wider ones.
         return value.cast("B") if value.nbytes and value.c_contiguous else value.tobytes()

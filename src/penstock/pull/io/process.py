@@ -1,4 +1,4 @@
-"""process: another program as a duplex of its standard input and output."""
+"""`process`: another program as a duplex of its standard input and output."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.pull.modules import Duplex
 from penstock.pull.protocol import End
 
 GRACE = 5.0
-"""Seconds between asking a process to end and killing it, by default."""
+"""Default seconds between asking a process to end and killing it."""
 
 TAIL = 4096
-"""Bytes from the end of a process's standard error that an error repeats."""
+"""Bytes from the end of a process's standard error that an error includes."""
 
 STRAGGLING = 1.0
 """Seconds to wait, after the exit, for standard error to close: descendants may still hold it."""
@@ -77,7 +77,7 @@ def process(
 
 
 class _ExitProtocol(SubprocessStreamProtocol):
-    """Sets `exited` at the exit; `Process.wait` also waits for pipes that others hold or have not read."""
+    """Protocol that sets `exited` at the exit, while `Process.wait` would also wait for open pipes."""
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=limit, loop=loop)
@@ -89,10 +89,10 @@ class _ExitProtocol(SubprocessStreamProtocol):
 
 
 class Child(Connection):
-    """A running process. It starts when a half needs it; the first half that is stopped ends it.
+    """Running process, started when a half needs it, and ended by the first half that is stopped.
 
     A half that is not taken is connected to the null device.
-    codes: exit codes that are no failure. grace: seconds between SIGTERM and SIGKILL.
+    codes: exit codes that count as success. grace: seconds between SIGTERM and SIGKILL.
     options: `cwd` and `env` of the process.
     """
 
@@ -183,7 +183,7 @@ class Child(Connection):
         return self._failed("cannot be read from", f"{type(error).__name__}: {error}")
 
     def refused(self, error: OSError) -> None:
-        """Ignore it: the program closed its input and wants no more, which `gone` reports."""
+        """Ignore the error: the program closed its input and wants no more, which `gone` reports."""
 
     async def left(self, half: Half) -> None:
         self._using.discard(half)
@@ -215,7 +215,7 @@ class Child(Connection):
         self._release()
 
     async def closed(self) -> None:
-        """Wait until the process has ended, or never began; release its pipes if no half uses them."""
+        """Wait until the process has ended, if it ever started; release its pipes if no half uses them."""
         await settled(self._opening)
         await settled(self._ending)
         await settled(self._exit)

@@ -1,4 +1,4 @@
-"""connect, listen: TCP connections, with optional TLS."""
+"""`connect`, `listen`: TCP connections, with optional TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 PENDING = 16
-"""Connections that may wait to be accepted, by default."""
+"""Default limit on connections waiting to be accepted."""
 
 TLS_CLOSE_WITHIN = 5.0
 """Seconds the other side may take to confirm the end of a TLS connection."""
@@ -43,15 +43,15 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     at most 256 kB more) and then waits on the other side. The sink asks for the next value when the system
     has taken the last one. Its result is the number of bytes sent.
 
-    The halves end independently: after the sink is done (a half-close), the source reads on; after the source
-    has ended, the sink sends on. When both have ended, the connection is closed, and only then the later end
-    is answered. An unused half counts as ended. Aborting the source closes the connection, then confirms; the
-    sink aborts its upstream. An error on either half resets the connection, so that the
-    other side sees that it broke.
+    The halves end independently: after the sink is done (a half-close), the source continues to read; after
+    the source has ended, the sink continues to send. When both have ended, the connection is closed, and only
+    then the later end is answered. An unused half counts as ended. Aborting the source closes the connection,
+    then confirms; the sink aborts its upstream. An error on either half resets the connection, so that the
+    other side sees it break.
 
     ssl:   True or a context for TLS, which has no half-close: a sink that is done before the source leaves
            the connection open, and the other side must know the end from the data.
-    chunk: most bytes of a value.
+    chunk: limit on the bytes of a value.
 
     Fails with `ConnectionFailed` if it cannot connect, and with `ConnectionLost` if the connection breaks or
     the other side closes it while the sink is sending.
@@ -68,7 +68,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
             return await asyncio.open_connection(
                 host, port, limit=chunk, ssl=ssl or None, ssl_shutdown_timeout=within
             )
-        except (OSError, UnicodeError) as error:  # the latter of a name that is too long
+        except (OSError, UnicodeError) as error:  # UnicodeError for a name that is too long
             raise ConnectionFailed(
                 f"connect() cannot reach {name}",
                 where=[location],
@@ -92,16 +92,16 @@ def listen(
     chunk: int = CHUNK,
     ready: Callable[[str, int], object] | None = None,
 ) -> Source:
-    """Listen on an address of this machine: a source of connections, which are duplexes as of `connect`.
+    """Listen on an address of this machine: a source of connections, duplexes like those of `connect`.
 
     It listens from the first ask on and accepts one connection per ask; up to `pending` more wait in the
-    system, which refuses others. An abort is confirmed when it no longer listens; accepted connections go on.
+    system, which refuses others. An abort is confirmed once it no longer listens; accepted connections stay.
     Each connection can be used once (else `AlreadyUsed`), in any pipeline and at any time; it is closed when
     both halves have ended, or when it is garbage-collected unused.
 
     Fails with `ConnectionFailed` if it cannot listen.
 
-    host:  by default only reachable from this machine; "" is all IPv4 addresses.
+    host:  by default reachable from this machine only; "" means all IPv4 addresses.
     port:  0 picks a free one. ready: `ready(host, port)` is called with the actual address once it listens.
     ssl:   a context with a certificate, for TLS; the handshake takes place when a connection is first used.
     """
@@ -124,9 +124,9 @@ def address(host: str, port: int) -> str:
 
 
 class SocketConnection(Connection):
-    """A TCP connection, closed when both halves have ended.
+    """TCP connection, closed when both halves have ended.
 
-    connect: opens it, or raises one of our errors. discard: called if it is stopped before it was opened.
+    connect: opens it, or raises one of our errors. discard: called if it is stopped before being opened.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class SocketConnection(Connection):
 
     @property
     def _is_closed_by_us(self) -> bool:
-        """Whether the other half closed the connection without an error."""
+        """Whether our other half closed the connection without an error."""
         return self.stopped and self.failure is None
 
     def refused(self, error: OSError) -> Exception | None:
@@ -197,7 +197,7 @@ class SocketConnection(Connection):
 
 @dataclass(eq=False)
 class Listener:
-    """The `Reader` of `listen`: accepts a connection each time it is asked."""
+    """Reader of `listen`, which accepts a connection each time it is asked."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""split: divide chunks of bytes at a separator."""
+"""`split`: divide chunks of bytes at a separator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from penstock.pull.protocol import BatchRead
 T = TypeVar("T", str, bytes)  # the same code for both, which pyright follows only with `Any`
 
 LONGEST = 2**20
-"""Longest line in bytes, or characters, by default."""
+"""Default limit on the length of a line, in bytes or characters."""
 
 _FEW = 256
-"""Chunks without a separator to hold one by one; more are joined, to save the cost of each."""
+"""Number of chunks without a separator to hold separately; more are joined, to save overhead."""
 
 
 class Divider(Generic[T]):
@@ -38,7 +38,7 @@ class Divider(Generic[T]):
         """Pieces completed so far."""
 
     def feed(self, chunk: T) -> Iterator[T]:
-        """Give the pieces that this chunk completes; raise `LineTooLong` at the first long one."""
+        """Yield the pieces that a chunk completes; raise `LineTooLong` at the first piece too long."""
         separator, parts = self._separator, self._parts
         parts.append(chunk)
         self._size += len(chunk)
@@ -53,14 +53,14 @@ class Divider(Generic[T]):
         return self._bounded(pieces)
 
     def rest(self) -> Iterator[T]:
-        """Give the text after the last separator as a piece, unless it is empty."""
+        """Yield the rest after the last separator as a piece, unless it is empty."""
         rest = self._nothing.join(self._parts)
         self._parts.clear()
         self._size = 0
         return self._bounded([rest] if rest else [])
 
     def _last(self, count: int) -> Any:
-        """At least the last `count` bytes or characters held, or all of them."""
+        """Return at least the last `count` bytes or characters held, or all of them."""
         parts = self._parts
         at, found = len(parts), 0
         while at and found < count:
@@ -92,13 +92,13 @@ class Divider(Generic[T]):
 
 
 def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
-    """Divide chunks of bytes, of any size, at each separator, and leave the separators out.
+    """Divide chunks of bytes, of any size, at each separator, and remove the separators.
 
-    The bytes after the last separator are a piece too, unless there are none. A piece of more than `longest`
-    bytes fails the stream with `LineTooLong` after the pieces before it, so memory holds at most that much
-    and one chunk per request in flight. If upstream fails, the complete pieces are answered first and the
-    incomplete one is dropped. It asks upstream only when it has no piece left, and at most once for each
-    ask; an abort goes upstream and drops the pieces that are left.
+    Any bytes after the last separator are also a piece. A piece of more than `longest` bytes fails the stream
+    with `LineTooLong` after the pieces before it, so memory holds at most that much and one chunk per request
+    in flight. If upstream fails, the complete pieces are answered first and the incomplete one is dropped. It
+    asks upstream only when it has no piece left, and at most once for each ask; an abort goes upstream and
+    drops the remaining pieces.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([b"a;b", b"c;;d"]), split(b";"), collect()).run()

@@ -1,4 +1,4 @@
-"""Traces: the events at an edge, or at both edges of a transformer, in time.
+"""Traces: the events at an edge, or at both edges of a transformer, in chronological order.
 
 An event is a request, which goes upstream, or an answer, which comes back. A trace is their
 sequence in time. Both have a text, the notation in which traces are kept and talked about:
@@ -115,7 +115,7 @@ Event = Request | Answer
 
 @dataclass(frozen=True)
 class Trace:
-    """Events of an edge or of a transformer, in time.
+    """Events of an edge or of a transformer, in chronological order.
 
     layer: supported requests: 1 asks, 2 also aborts, 3 also errors.
     complete: whether no further event will occur; False for a truncated trace.

@@ -26,7 +26,7 @@ class Transformer:
 
     @cached_property
     def in_time(self) -> tuple[Placed, ...]:
-        """List requests and replies of both edges, in time."""
+        """List requests and replies of both edges, in chronological order."""
         edges = (self.input, self.output)
         placed: list[Placed] = [asked for edge in edges for asked in edge.requests]
         placed += [reply for edge in edges for reply in edge.replies]

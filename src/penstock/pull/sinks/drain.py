@@ -20,11 +20,10 @@ from penstock.pull.sinks.read_loops import ReadLoop
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
     """Read everything, calling `function(value)` for each value in order. The result is None.
 
-    If it returns False, upstream is aborted as a normal end
-    (the original gave its caller `true` instead). What it raises fails upstream and is the result.
-    `drain(...).abort()` ends it from outside.
+    If the function returns False, upstream is aborted as a normal end (the original gave its caller `true`
+    instead). An exception fails upstream and the run. `drain(...).abort()` ends the sink from outside.
 
-    batch: values asked for by one request; see `ReadLoop`.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> seen = []
@@ -80,8 +79,8 @@ class Drain(Sink):
     def abort(self, error: Exception | None = None) -> None:
         """Abort all runs of this sink, including later ones, or fail them with `error`.
 
-        May be called at any time in the thread of the pipeline, also within the function.
-        Calls after the first have no effect.
+        May be called at any time in the thread of the pipeline, even from the function itself. Calls after
+        the first have no effect.
         """
         self.handle.abort(error)
 
@@ -89,8 +88,9 @@ class Drain(Sink):
 def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:
     """Write each value as text: `to("label: value")`, the value as its `repr`. The result is None.
 
-    to: what writes a text, as `print` or `logging.info`. What it raises fails upstream and is the result.
-    batch: values asked for by one request; see `ReadLoop`.
+    to: function that writes a text, such as `print` or `logging.info`. An exception fails upstream and the
+        run.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, "b"]), log("in")).run()
@@ -113,9 +113,9 @@ def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1)
 def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
     """Read everything, then call `function(error)` once. The result is None.
 
-    error: what the stream failed with; None where it ended, or the run was stopped. What the
-           function raises is the result, or a note of `error`.
-    batch: values asked for by one request; see `ReadLoop`.
+    error: error that the stream failed with; None if it ended, or the run was stopped. An exception of the
+           function fails the run, or is attached to `error`.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2]), on_end(lambda error: print("over:", error))).run()

@@ -44,11 +44,11 @@ def nothing() -> None:
 
 
 def collect(*, batch: int = 1) -> Sink:
-    """Collect all values in a list. If the stream fails, `Run.partial` holds those before.
+    """Collect all values in a list. If the stream fails, `Run.partial` has those before the error.
 
-    It holds them all in memory; `to_file` and `for_each` do not.
+    All values are held in memory, unlike with `to_file` and `for_each`.
 
-    batch: values asked for by one request; see `ReadLoop`.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values("abc"), collect()).run()
@@ -65,9 +65,10 @@ def collect(*, batch: int = 1) -> Sink:
 def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
     """Concatenate all values to one text, converting other types by `str`. An empty stream gives "".
 
-    empty: `concat(b"")` joins bytes, and takes nothing else (`WrongValue`). Where the stream fails,
-           `Run.partial` holds what came before.
-    batch: values asked for by one request; see `ReadLoop`.
+    empty: `concat(b"")` joins bytes, and accepts nothing else (`WrongValue`).
+    batch: number of values per request; see `ReadLoop`.
+
+    If the stream fails, `Run.partial` has the text before the error.
 
     >>> from penstock.pull import pull, values
     >>> pull(values(["a", 1, "b"]), concat()).run()
@@ -91,9 +92,9 @@ def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
 
 
 def last(*, default: Any = None, batch: int = 1) -> Sink:
-    """Keep the last value; `default` for an empty stream. If the stream fails, `Run.partial` holds it.
+    """Keep the last value; `default` for an empty stream. If the stream fails, `Run.partial` has it.
 
-    batch: values asked for by one request; see `ReadLoop`.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2, 3]), last()).run()
@@ -118,11 +119,11 @@ _NOTHING: Any = object()
 def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batch: int = 1) -> Sink:
     """Fold the values in order by `function(so_far, value)`.
 
-    It begins with `initial`, or with the first value. Without either (an empty stream) the run fails with
-    `NoValue` (the original gave nothing at all). Where the stream fails, `Run.partial` holds
-    the answer until then. What the function raises fails upstream and is the result.
+    It starts with `initial`, or with the first value. Without either (an empty stream), the run fails with
+    `NoValue` (the original had no result at all). If the stream fails, `Run.partial` has the result up to
+    then. An exception of the function fails upstream and the run.
 
-    batch: values asked for by one request; see `ReadLoop`.
+    batch: number of values per request; see `ReadLoop`.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 2, 3]), reduce(lambda total, value: total + value, 10)).run()
@@ -160,10 +161,10 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
 def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> Sink:
     """Find the first value for which `test(value)` is true; `default` if there is none.
 
-    Having found it, it aborts upstream; the result is there when upstream has confirmed.
-    What the test raises fails upstream and is the result.
+    Then it aborts upstream; the result is available once upstream has confirmed. An exception of the test
+    fails upstream and the run.
 
-    batch: values asked for by one request: so many may be drawn beyond the one that is found.
+    batch: number of values per request, and so of values that may be drawn beyond the one found.
 
     >>> from penstock.pull import pull, values
     >>> pull(values([1, 7, 9]), find(lambda value: value > 5)).run()

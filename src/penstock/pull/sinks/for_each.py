@@ -24,12 +24,12 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
     Calls start in the order of the values, up to `width` at once. The result is None, once all calls are
     done.
 
-    What a call raises fails upstream and is the result. Then, and where the stream fails or is stopped,
-    values that wait for their call are dropped, and the end is told when no call is under way any more.
+    An exception of a call fails upstream and the run. Then, or if the stream fails or is stopped, values
+    waiting for their call are dropped, and the sink ends once no call is running any more.
 
-    width:  calls under way at once. No more values are asked for than that, or than keep everything
-            upstream at work.
-    cancel: calls under way when the stream fails or is stopped are cancelled; by default they are awaited.
+    width:  limit on concurrent calls. The number of requested values is limited to that, or to the number
+            that keeps all modules upstream busy.
+    cancel: cancel running calls when the stream fails or is stopped; by default they are awaited.
 
     >>> import asyncio
     >>> from penstock.pull import pull, values

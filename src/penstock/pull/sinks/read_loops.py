@@ -14,8 +14,8 @@ class ReadLoop:
     """Read an edge until it ends or `stop` is called, and pass on its values in order.
 
     take: called with each list of 1 to `batch` values. over: called once, with the end.
-    batch: values asked for by one request. More than one is faster; but everything upstream
-           works that many values ahead of the sink.
+    batch: number of values per request. More than one is faster, but all modules upstream work that many
+           values ahead of the sink.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class ReadLoop:
 class WorkerLoop:
     """Read an edge, and process up to `width` values at once, started in order.
 
-    begin: `begin(value, finished)` begins to work; it, or whoever it asks, calls `finished()`.
-    over:  called once: with done when all work is finished, with an error as soon as it comes;
-           values that wait for work are dropped then.
+    begin: `begin(value, finished)` starts processing, and arranges for a call of `finished()`.
+    over:  called once: with done when all work is finished, or immediately with an error; values waiting to
+           be processed are then dropped.
 
-    Where somebody else stops the edge (a run that is stopped), it does nothing any more.
+    If the edge is stopped by someone else (when the run is stopped), the loop does nothing any more.
 
-    Values asked for, waiting and being worked on are together no more than `width`, or than
-    the requests that keep everything upstream at work, whichever is more.
+    The total number of values requested, waiting and being processed is limited to `width`, or to the number
+    of requests that keeps all modules upstream busy, whichever is greater.
     """
 
     def __init__(

@@ -21,11 +21,11 @@ def values(
 
     None counts as an empty collection.
 
-    on_stop: called once when the stream is aborted (with None) or failed (with the error), right
-             after the stop was confirmed; not where the stream came to its end.
+    on_stop: called once when the stream is aborted (with None) or failed (with the error), right after the
+             stop is confirmed; not called if the stream ends by itself.
 
-    Ends: done after the last; a stop is confirmed at once. The collection is not copied, and
-    iterated anew in every run. An iterator is drawn as `iterate` does it.
+    Done follows the last value; a stop is confirmed immediately. The collection is not copied, and is
+    iterated anew in every run. An iterator is treated as by `iterate`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(values([1, 2, 3]), collect()).run()
@@ -42,7 +42,7 @@ def values(
 
 
 def keys(mapping: Mapping[Any, Any]) -> Source:
-    """Emit the keys of a mapping, in its order. Ends and laziness: as `values`.
+    """Emit the keys of a mapping, in its order. Otherwise as `values`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(keys({"a": 1, "b": 2}), collect()).run()
@@ -52,9 +52,9 @@ def keys(mapping: Mapping[Any, Any]) -> Source:
 
 
 def once(value: Any) -> Source:
-    """Emit one value, then done. A stop is confirmed at once.
+    """Emit one value, then done. A stop is confirmed immediately.
 
-    None is a value like any other; the original makes `once(null)` an empty stream, which is `empty()`.
+    None is a value like any other; in the original, `once(null)` is an empty stream, here `empty()`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(once(None), collect()).run()
@@ -64,7 +64,7 @@ def once(value: Any) -> Source:
 
 
 def empty() -> Source:
-    """Answer every ask with done; a stop is confirmed at once.
+    """Answer every ask with done; a stop is confirmed immediately.
 
     >>> from penstock.pull import collect, pull
     >>> pull(empty(), collect()).run()
@@ -96,8 +96,8 @@ def error(cause: Exception) -> Source:
 def count(last: int | None = None, start: int = 0) -> Source:
     """Emit `start`, `start + 1`, ... up to and including `last`, or forever without `last`.
 
-    Done after `last`, at once where it is before `start`; a stop is confirmed at once.
-    `count(0)` is 0 alone; the original takes a last of 0 for none, and counts for ever.
+    Done follows `last`, or comes immediately if that is less than `start`; a stop is confirmed immediately.
+    `count(0)` emits only 0; the original ignores a last of 0, and counts forever.
 
     >>> from penstock.pull import collect, pull
     >>> pull(count(3), collect()).run()
@@ -129,13 +129,12 @@ def infinite(make: Callable[[], Any]) -> Source:
 def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
     """Emit the items of an iterable or asynchronous iterable, drawn one by one on request.
 
-    Begun at the first ask of a run, anew in each. An iterator gives its values once: a second run
-    of it fails with `AlreadyUsed`. What it raises is the answer after the values before it.
+    Iteration starts anew in each run, at the first ask. An iterator gives its values only once: a second run
+    fails with `AlreadyUsed`. An exception of the iterator is answered after the values before it.
 
-    A stop closes a generator, which means that its `finally` has run before the stop is confirmed;
-    an `anext` that is under way is cancelled first. Other iterators (an open file) are left as they are.
-    Asynchronous ones work on one value at a time, and need an event loop. An iterable of both kinds is
-    iterated synchronously.
+    A stop closes a generator, so its `finally` has run before the stop is confirmed; a pending `anext` is
+    cancelled first. Other iterators (an open file) are left alone. Asynchronous ones work on one value at a
+    time, and need an event loop. An iterable of both kinds is iterated synchronously.
 
     >>> from penstock.pull import collect, pull, take
     >>> pull(iterate(line.upper() for line in ["a", "b"]), collect()).run()

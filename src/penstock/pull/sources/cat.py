@@ -18,12 +18,12 @@ from penstock.pull.sources.iterator_reads import begin_of, close_generator
 def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
     """Concatenate the values of several sources; None is skipped.
 
-    sources: a collection, or anything that makes them one by one, a generator say. The next is drawn
-             and opened when the one before is done and a value is asked for.
-    width:   requests that may be under way at once, where the sources can work on several.
+    sources: a collection, or an iterable that creates them one by one, such as a generator. The next source
+             is drawn and opened when the previous one is done and a value is asked for.
+    width:   number of requests to keep in flight, if the sources work on several at once.
 
-    Done after the last. The first error ends the stream. A stop reaches the source that is open, then a
-    generator of sources is closed, then it is confirmed; sources that were not opened hear nothing.
+    Done follows the last source. The first error ends the stream. A stop goes to the open source, then a
+    generator of sources is closed, then the stop is confirmed; unopened sources are not affected.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(cat([values([1, 2]), None, values([3])]), collect()).run()
@@ -36,7 +36,7 @@ def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
 class _Cat:
     """Running `cat`. Requests wait in `asks`; the first `asked` of them were passed to `current`.
 
-    When it is done it answers them all so; then they are made again, of the next.
+    When the current source is done, it answers them all with done; then they are passed to the next source.
     """
 
     def __init__(self, module: Module, begin: Callable[[], Iterator[Source | None]]) -> None:

@@ -38,8 +38,8 @@ def drawn(
 
     on_stop: called once the stop is confirmed, with the error or None.
 
-    What the iterator raises is the answer after the values before it. A generator is closed
-    before a stop is confirmed.
+    An exception of the iterator is answered after the values before it. A generator is closed before a stop
+    is confirmed.
     """
 
     def open(_module: Module) -> BatchRead:
@@ -148,7 +148,7 @@ class _Awaited:
         self._step: Cancellable | None = None
         self._works = False
         self._left: asyncio.Event | None = None
-        """Set when a step that was cancelled has left the iterator."""
+        """Set once a cancelled step has left the iterator."""
         self._failure: Exception | None = None
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:

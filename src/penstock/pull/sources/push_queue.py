@@ -14,7 +14,7 @@ Admitted = Callable[[bool], object]
 
 
 class PushQueue:
-    """At most `bound` queued values, and in order the values waiting for room.
+    """Queue of at most `bound` values, with the further values waiting for room, in order.
 
     Invariant: values wait for room only while the queue is full; `_ring` is set only while it is empty.
     """
@@ -28,7 +28,7 @@ class PushQueue:
         self._end: End | None = None
         self._closed = False
 
-    # -- for those who push ---------------------------------------------------------------------
+    # -- for pushers ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._values)
@@ -61,7 +61,7 @@ class PushQueue:
         return True
 
     def give_up(self, admitted: Admitted) -> None:
-        """Stop waiting with the value that was pushed with this function."""
+        """Withdraw the waiting value that was pushed with this callback."""
         with self._lock:
             self._waiting = deque(entry for entry in self._waiting if entry[1] is not admitted)
 

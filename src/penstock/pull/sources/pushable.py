@@ -23,11 +23,11 @@ def pushable(
 ) -> Pushable:
     """Create a source with a handle to push values into it, before and while a pipeline reads from it.
 
-    bound:       values that may wait to be asked for; None: any number.
-    on_close:    called once when the stream ends: with None where it was ended or aborted, with the error
-                 where it failed; before the end is answered, and so before an abort is confirmed.
-    thread_safe: whether threads other than that of the pipeline use the handle. The pipeline waits for
-                 them in an event loop (`run()`, or awaited).
+    bound:       limit on values waiting to be asked for; None for unlimited.
+    on_close:    called once when the stream ends: with None if it was ended or aborted, with the error if it
+                 failed; before the end is answered, and so before an abort is confirmed.
+    thread_safe: whether threads other than the pipeline's use the handle. The pipeline then waits for them in
+                 an event loop (`run()`, or awaited).
 
     Only one run may read from it; a second fails with `AlreadyUsed`.
 
@@ -50,8 +50,8 @@ def pushable(
 class Pushable(Source):
     """Source that is also the handle to push into it; see `pushable`.
 
-    Values pushed after `end`, or after the stream was aborted or failed, are dropped; `push` returns False
-    then.
+    Values pushed after `end`, or after the stream was aborted or failed, are dropped, and `push` returns
+    False.
     """
 
     __slots__ = ("_gate",)

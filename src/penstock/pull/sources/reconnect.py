@@ -18,14 +18,14 @@ from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, Read
 
 Wait = Callable[[int], float]
-"""From the number of failures in a row, from 1, to the seconds until the next attempt."""
+"""Function from the number of consecutive failures, from 1, to the seconds until the next attempt."""
 
 
 def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], float] = random.random) -> Wait:
     """Create waits that double from `first` to `most` seconds, each randomly shortened by up to a half.
 
-    jitter: a number from 0 to below 1, by default a random one, so that many who have lost the same peer
-            do not come back at the same time.
+    jitter: returns a number from 0 to below 1, random by default, so that many clients that lost the same
+            peer do not reconnect at the same time.
 
     >>> wait = back_off(1.0, 5.0, jitter=lambda: 0.0)
     >>> [wait(failures) for failures in (1, 2, 3, 4)]
@@ -51,20 +51,19 @@ def reconnect(
 ) -> Source:
     """Emit the values of the source that `make` returns, and reopen it whenever it fails.
 
-    make:     opens the source. With a parameter it receives the position to continue after; without
-              one the new source begins where it likes, and values may come again or be lost.
-    position: from how many values have come and the last one (None where there is none) to what `make` is
-              told; by default that number.
-    attempts: how often in a row it is opened, or fails, without giving a value; the last failure of these
-              ends the stream, and names the first. None: it never gives up.
-    wait:     seconds until it is opened again, or a function of the number of failures in a row; by default
-              `back_off()`.
+    make:     opens the source. If it has a parameter, it receives the position to continue from; otherwise
+              the new source starts where it likes, and values may be repeated or lost.
+    position: maps the number of values so far and the last one (None if there is none) to the argument of
+              `make`; by default that number.
+    attempts: limit on consecutive attempts without a value; the last failure ends the stream, and mentions
+              the first. None for unlimited.
+    wait:     seconds until the source is reopened, or a function of the number of consecutive failures; by
+              default `back_off()`.
 
-    Done ends the stream. So does what `make` itself raises, after as many attempts. Each ask
-    asks the source of the time; asks that pend when it fails are made again of the next one, in
-    order, and none is opened before somebody asks. An abort goes to the open source; while
-    it waits for the next attempt it is confirmed at once. It is never confirmed by the failure of
-    a source.
+    Done ends the stream. An exception of `make` counts as a failed attempt. Each ask goes to the current
+    source; when that fails, its pending asks are repeated, in order, to the next one, and a source is only
+    opened when a value is asked for. An abort goes to the open source; while waiting for the next attempt, it
+    is confirmed immediately. An abort is always confirmed with its own end, never with a source's failure.
 
     >>> from penstock.pull import cat, collect, error, pull, take, values
     >>> def numbers(seen):
@@ -93,7 +92,7 @@ def _always(seconds: float) -> Wait:
 
 
 Opens = Callable[[int, Any], Source]
-"""From how many values have come and the last one to the source that follows them."""
+"""Function from the number of values so far and the last one to the source that continues after them."""
 
 
 def _told(make: Callable[..., Source], position: Callable[[int, Any], Any] | None) -> Opens:

@@ -1,1 +1,1 @@
-"""Transformers: modules that read and are read from. One file each."""
+"""Transformers: modules that both read a stream and are read from. One file each."""

@@ -25,9 +25,8 @@ class Abortable(Transformer):
     def abort(self, error: Exception | None = None) -> None:
         """Stop upstream in all runs of this transformer, including those that start later.
 
-        Pending asks of downstream are answered once upstream has confirmed: with done, or with the
-        error. Later calls, and one after the end, have no effect. To be called in the thread
-        that the pipeline runs in.
+        Pending asks of downstream are answered once upstream has confirmed: with done, or with the error.
+        Later calls, and calls after the end, have no effect. Call it in the thread of the pipeline.
         """
         self.handle.abort(error)
 
@@ -35,13 +34,12 @@ class Abortable(Transformer):
 def abortable(on_end: OnEnd | None = None) -> Abortable:
     """Pass values through until `abort()` of the transformer is called, also before it runs.
 
-    on_end: called once when the stream is over, before downstream learns of it: with None after
-            done or an abort, else with the error.
+    on_end: called once when the stream ends, before downstream is notified: with None after done or an
+            abort, otherwise with the error.
 
-    Each ask asks upstream once. An abort from downstream goes upstream, and its confirmation comes
-    back (the original forgets it); upstream is stopped once, however often and from where it is
-    told to. Asks that pend in an abort are answered after upstream has closed (in the original
-    before); what closing fails with is their answer.
+    Each ask asks upstream once. An abort from downstream goes upstream, and its confirmation comes back (the
+    original forgets it); upstream is stopped once, however often and from whichever side. Asks pending at an
+    abort are answered after upstream has closed (before, in the original), with any error of closing.
 
     >>> from penstock.pull import collect, pull, tap, values
     >>> stop = abortable()

@@ -21,16 +21,16 @@ def async_map(
 ) -> Transformer:
     """Apply `await function(value)` to each value, `width` at once.
 
-    ordered: results in the order of the values; otherwise in the order in which they are ready.
-    cancel:  calls that run when the stream stops are cancelled; by default they are awaited, and their
-             results dropped. Either way an abort is confirmed when no call runs any more.
+    ordered: emit results in the order of the values; otherwise in order of completion.
+    cancel:  cancel running calls when the stream stops; by default they are awaited, and their results
+             dropped. Either way, an abort is confirmed once no call is running any more.
 
-    Each ask asks upstream once and at once. Sinks keep as many asks under way as there are places in
-    the pipeline: a chain of `k` works on `k` values at the same time. Done, and errors of upstream,
-    follow the results of all values before them. What the function raises fails the source
-    with it when the results before it were answered, and is answered when that and the calls
-    that still run are over; what such a call raises is attached. What a function raises while an
-    abort waits for it is dropped like its result: downstream wants that value no more.
+    Each ask immediately asks upstream once. Sinks keep as many asks in flight as the pipeline can work on: a
+    chain of `k` works on `k` values at the same time. Done and errors of upstream follow the results of all
+    values before them. An exception of the function fails upstream once the results before it are answered,
+    and is answered when upstream has confirmed and the running calls are over, with their exceptions
+    attached. An exception of a call that an abort waits for is dropped like a result, since downstream no
+    longer wants that value.
 
     >>> from penstock.pull import collect, pull, values
     >>> async def double(x):

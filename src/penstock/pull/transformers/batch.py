@@ -17,9 +17,8 @@ from penstock.pull.transformers.fetching import Fetching
 def batch(size: int) -> Transformer:
     """Group values into lists of `size`, in order; the last may be shorter, none is empty.
 
-    One ask is for `size` values, one for `most` lists for `most` times as many; no more are asked for.
-    Before an error comes what there was before it; values of a list that is not full when
-    downstream stops are dropped.
+    An ask requests exactly `size` values, or for `most` lists, `most` times as many. An error follows the
+    values before it; values of an incomplete list are dropped when downstream stops.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abcde"), batch(2), collect()).run()
@@ -34,8 +33,8 @@ def recent(size: int, seconds: float | None = None) -> Transformer:
 
     seconds: a list also ends this long after its first value arrived, regardless of its size.
 
-    Reads as `batch` does, and nothing while nobody asks. A list that ended in time before somebody
-    asked waits; values that were asked for and come later begin the next one.
+    Reads as `batch` does, and only when asked. A list that is closed by time before it is asked for waits;
+    requested values that arrive later begin the next one.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 3, 4, 5]), recent(2), collect()).run()

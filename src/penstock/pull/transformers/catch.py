@@ -15,13 +15,12 @@ def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
     """Pass values through; when upstream fails, `handler(error)` decides how the stream ends.
 
     False          the error
-    None or True   done: the stream is complete with what came before. Without a handler always
+    None or True   done: the stream is complete with the values so far. The default without a handler
     another value  this value, and then done
 
-    By then upstream has closed. An error that it meets while it closes, after an abort from
-    downstream, is handled too: it is the answer, or done is; no value can be given then. An
-    error that downstream sends passes unhandled. What the handler raises is the error then, with the
-    other as its cause.
+    Upstream has closed by then. An error of closing after an abort from downstream is handled, too, but the
+    answer is then only the error or done, never a value. An error sent by downstream is passed on unhandled.
+    If the handler raises, its exception is the error, with the original one as its cause.
 
     >>> from penstock.pull import collect, map, pull, values
     >>> pull(values("12x4"), map(int), catch(lambda error: -1), collect()).run()

@@ -32,12 +32,12 @@ class _Call:
 class Calls:
     """Running transformer. Each ask asks upstream once, at once; values wait while `width` calls are running.
 
-    ordered: results in the order of the values; otherwise in order of completion.
-    cancel:  calls that run when the stream stops are cancelled; else they are awaited.
-             Only when all are over does the module confirm.
+    ordered: emit results in the order of the values; otherwise in order of completion.
+    cancel:  cancel running calls when the stream stops; otherwise they are awaited. The module confirms only
+             once all are over.
 
-    A call that fails has its place among the results: what comes before it is answered, then
-    upstream is failed with the error, the other calls are waited for, and downstream gets it.
+    A failed call has its place among the results: the results before it are answered, then upstream is failed
+    with the error, and once the other calls are over, downstream gets it.
     """
 
     def __init__(self, edge: Edge, start: Start, width: int, *, ordered: bool, cancel: bool = False) -> None:

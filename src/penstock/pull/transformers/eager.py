@@ -17,8 +17,8 @@ from penstock.pull.transformers.fetching import Fetching
 def eager(bound: int) -> Transformer:
     """Keep upstream busy from the first ask on, fetching up to `bound` values beyond those asked for.
 
-    Done and errors follow the values that came before them. An abort or an error from downstream
-    drops what waits here.
+    Done and errors follow the values before them. An abort or an error from downstream drops the values
+    waiting here.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abc"), eager(10), collect()).run()
@@ -31,10 +31,10 @@ def eager(bound: int) -> Transformer:
 def high_watermark(high: int, low: int | None = None) -> Transformer:
     """Fetch `high` values when the pipeline starts, and refill whenever at most `low` are left.
 
-    low: half of `high` by default. Both count values that are here or on their way, beyond those asked for.
+    low: half of `high` by default. Both count values here or in flight, beyond those asked for.
 
-    Done and errors follow the values that came before them. An abort or an error from downstream
-    drops what waits here, and stops upstream once (the original asks and aborts again after an end).
+    Done and errors follow the values before them. An abort or an error from downstream drops the values
+    waiting here, and stops upstream once (the original asks and aborts again after an end).
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abc"), high_watermark(2), collect()).run()

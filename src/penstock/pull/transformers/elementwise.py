@@ -17,7 +17,7 @@ AWAIT_AND_RETURN = "async_map() of a function that awaits it and returns the val
 def map(function: Callable[[Any], Any]) -> Transformer:
     """Apply `function(value)` to each value, in order. Fused with its neighbours.
 
-    What the function raises fails the source with it; when that has confirmed, downstream gets it.
+    An exception of the function fails upstream; once that has confirmed, downstream gets it.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
@@ -31,9 +31,9 @@ def map(function: Callable[[Any], Any]) -> Transformer:
 def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     """Keep the values for which `test(value)` is true, in order; without a test, the truthy ones.
 
-    For one ask it asks upstream until a value passes. Done and errors are passed on, an abort
-    goes upstream and its confirmation comes back. What the test raises fails the source with it;
-    when that has confirmed, downstream gets it (in the original the exception escapes).
+    For each ask, it asks upstream until a value passes. Done and errors are passed on; an abort goes
+    upstream, and its confirmation comes back. An exception of the test fails upstream; once that has
+    confirmed, downstream gets it (in the original, the exception escapes).
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(range(6)), filter(lambda x: x % 2), collect()).run()
@@ -70,8 +70,8 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
 def skip(count: int) -> Transformer:
     """Drop the first `count` values (0 or less: none), and keep the rest in order.
 
-    The first ask asks upstream `count + 1` times, every later one once. A stream that ends
-    earlier is empty. Done, errors and aborts pass.
+    The first ask asks upstream `count + 1` times, every later one once. A stream that ends earlier is empty.
+    Done, errors and aborts are passed on.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abcd"), skip(2), collect()).run()
@@ -99,8 +99,8 @@ def skip(count: int) -> Transformer:
 def skip_while(test: Callable[[Any], Any]) -> Transformer:
     """Drop the leading values for which `test(value)` is true; later ones are not tested.
 
-    Asks upstream until it finds that one, and then once for each ask. Done, errors and aborts pass;
-    what the test raises fails the stream on both sides.
+    The first ask asks upstream until a value is kept, every later one once. Done, errors and aborts are
+    passed on; an exception of the test fails the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 9, 1]), skip_while(lambda x: x < 5), collect()).run()
@@ -126,9 +126,9 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
 def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Transformer:
     """Emit a sliding window: for each value from the `size`-th on, the list of the last `size` values.
 
-    With `reduce`, emit its result for each list instead. Fewer values than `size` give nothing.
-    The first ask asks upstream `size` times, every later one once. Done, errors and aborts pass; what
-    `reduce` raises fails the stream on both sides.
+    With `reduce`, emit its result for each list instead. Fewer than `size` values make an empty stream. The
+    first ask asks upstream `size` times, every later one once. Done, errors and aborts are passed on; an
+    exception of `reduce` fails the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 3, 4]), sliding(3), collect()).run()
@@ -156,7 +156,7 @@ def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Tran
 def tap(on_value: Callable[[Any], object]) -> Transformer:
     """Call `on_value(value)` for each value before passing it on; the return value is ignored.
 
-    One ask upstream for each ask. What the function raises fails the stream on both sides.
+    Each ask asks upstream once. An exception of the function fails the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> seen = []
@@ -179,8 +179,8 @@ def tap(on_value: Callable[[Any], object]) -> Transformer:
 def unbatch() -> Transformer:
     """Emit the items of each value (a list or other finite iterable), in order.
 
-    Asks upstream when all items of the value before were taken. A value that cannot be iterated
-    fails the stream on both sides.
+    Upstream is asked once all items of the previous value are taken. A value that cannot be iterated fails
+    the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([[1, 2], [], [3]]), unbatch(), collect()).run()

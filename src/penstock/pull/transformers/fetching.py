@@ -14,8 +14,8 @@ from penstock.pull.protocol import AnswerTo, End
 class Fetching:
     """Request loop for modules that fetch other numbers of values than downstream asks for.
 
-    take: called with each list of values that comes, in order; at the end, which the buffer holds then,
-          with an empty one. Not called any more after `stop`.
+    take: called with each list of values, in order; at the end, which is then in the buffer, with an empty
+          list. Not called after `stop`.
     """
 
     def __init__(self, edge: Edge, buffer: Buffer, take: Callable[[list[Any]], object]) -> None:
@@ -29,7 +29,7 @@ class Fetching:
         """Number of wanted values that have not arrived."""
 
     def want(self, count: int) -> None:
-        """Fetch so many more values. 0 or less: none."""
+        """Fetch `count` more values (0 or less: none)."""
         if count > 0:
             self.outstanding += count
             self._to_ask += count

@@ -18,15 +18,16 @@ from penstock.pull.stop_once import StopOnce
 def flatten(*, width: int = 0) -> Transformer:
     """Concatenate the contents of each value: a `Source`'s stream, a mapping's values, an iterable's items.
 
-    Text, bytes and values that are not iterable are passed through; None contributes nothing. One level only.
+    Text, bytes and values that are not iterable are passed through; None contributes nothing. Only one level
+    is flattened.
 
-    A source is opened, and an iterable begun, when all before it has been given. Upstream is asked for
-    one value for each request that finds nothing to give. An inner error aborts upstream, and is answered
-    when that has confirmed. An abort closes the inner stream first, then upstream, and is confirmed
-    after both; inner streams that were not begun stay untouched. Any number of empty inner streams
-    takes no stack and no memory; the original overflowed.
+    A source is opened, or an iterable started, when all contents before it are used up. Upstream is asked for
+    one value per request that finds no contents. An inner error aborts upstream, and is answered once that
+    has confirmed. An abort closes the inner stream first, then upstream, and is confirmed after both; inner
+    streams not yet started are not touched. Any number of empty inner streams takes no stack and no memory;
+    the original overflowed.
 
-    width: values of an inner source that downstream asks for at once, where those take their time.
+    width: number of values to request at once from an inner source that takes time to produce them.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([[1, 2], values([3]), "four", None, {"x": 5}]), flatten(), collect()).run()
@@ -59,11 +60,10 @@ def _items(inner: Any) -> Iterable[Any]:
 
 
 class _Flat:
-    """Running `flatten`. Outer values wait in `queue`; the current one is in `items`, or in `source` and
-    `inner`.
+    """Running `flatten`. Outer values wait in `queue`; the current one is `items`, or `source` and `inner`.
 
-    Requests that wait are in `asks`. The first `inner_asked` of them were made of `inner`; what that could
-    not answer is asked of the next. `outer_asked` requests were made upstream: never more than wait here.
+    Waiting requests are in `asks`. The first `inner_asked` of them were passed to `inner`; those it cannot
+    answer go to the next inner stream. `outer_asked` requests, at most as many as wait here, went upstream.
     """
 
     def __init__(self, module: Module, outer: Edge, inner_of: Callable[[Any], Any]) -> None:
@@ -150,7 +150,7 @@ class _Flat:
                 answer(None, found)
 
     def _pass_whole(self, found: list[Any], most: int) -> None:
-        """Append whole collections while they fit; start the first that is none or does not fit."""
+        """Append whole collections while they fit; start the first value that is none or does not fit."""
         while self._queue and len(found) < most:
             inner = self._inner_of(self._queue.popleft())
             if type(inner) in (list, tuple) and len(inner) <= most - len(found):
@@ -224,9 +224,9 @@ class _Flat:
 def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     """Concatenate the contents of `function(value)` for each value.
 
-    The function returns a collection, a generator, or a `Source`, treated as in `flatten`. It is
-    called when all that the values before gave is used up. What it raises fails the source with it;
-    when that has confirmed, downstream gets it.
+    The function returns a collection, a generator, or a `Source`, treated as in `flatten`. It is called once
+    all contents of the previous values are used up. An exception fails upstream; once that has confirmed,
+    downstream gets it.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(["a b", "", "c"]), flat_map(str.split), collect()).run()

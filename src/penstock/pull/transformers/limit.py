@@ -20,10 +20,9 @@ def limit(inner: Transformer, count: int) -> Transformer: ...
 def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
     """Cap in-flight values at `count`: those that have entered a duplex or transformer and not left it.
 
-    For modules that read ahead and emit one value per value. An ask of `inner` waits until there is
-    room, which a value makes that is handed out of it. When no more will come out (its
-    source has ended or was stopped) the limit is lifted, so that what still goes in can end.
-    Ends, errors and aborts pass on both sides.
+    For modules that read ahead and emit one value per value. An ask of `inner` waits until there is room,
+    which each emitted value makes. When no more values will be emitted (its source has ended or was stopped),
+    the limit is lifted, so that the incoming stream can end. Ends, errors and aborts are passed on.
 
     >>> from penstock.pull import collect, eager, pull, tap, values
     >>> order = []

@@ -27,12 +27,12 @@ def paramap(
 ) -> Transformer:
     """Apply a blocking `function(value)` to each value in a worker thread, `width` at once.
 
-    executor: a pool of the caller's, for example of processes (the function and the values are
-              then pickled); it is not shut down. By default `width` threads, made when the first value comes.
+    executor: pool of the caller, for example of processes (the function and the values are then pickled),
+              which is not shut down. By default, `width` threads are started at the first value.
 
-    Asks, ends and errors as `async_map`. A function that runs cannot be cancelled: an abort is
-    confirmed when it has returned; calls that the pool has not begun are taken back.
-    There is no default width: the original without one reads all of upstream at the first ask.
+    Asks, ends and errors are handled as by `async_map`. A running function cannot be cancelled: an abort is
+    confirmed once it has returned; calls not yet started by the pool are cancelled. `width` has no default;
+    without one, the original reads all of upstream at the first ask.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(["b", "a"]), paramap(str.upper, width=2), collect()).run()

@@ -15,7 +15,7 @@ from penstock.pull.stop_once import StopOnce
 def take(count: int) -> Transformer:
     """Keep the first `count` values (0 or less: none). It asks upstream for no more than these.
 
-    The ask after the last value aborts upstream, once; what closing fails with is its answer.
+    The ask after the last value aborts upstream, once; any error of closing is its answer.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 3]), take(2), collect()).run()

@@ -16,12 +16,12 @@ from penstock.pull.stop_once import StopOnce
 def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer:
     """Keep the values before the first for which `test(value)` is false; later ones are not tested.
 
-    last: pass that one too.
+    last: also keep the value that fails the test.
 
-    Each ask asks upstream once and at once. Values, and an end, of asks that were made before the last
-    value was known are dropped. The ask that finds the end (with `last`: the one after it) aborts
-    upstream, once, and is answered when that has confirmed; what closing fails with is its
-    answer. What the test raises fails the stream on both sides.
+    Each ask immediately asks upstream once. Values, or an end, answered to asks made before the last value
+    was known are dropped. The ask that finds the failing value (with `last`, the next one) aborts upstream,
+    once, and is answered once that has confirmed, with any error of closing. An exception of the test fails
+    the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5), collect()).run()

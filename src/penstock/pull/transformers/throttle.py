@@ -17,9 +17,9 @@ from penstock.pull.protocol import AnswerTo, End, Read
 def throttle(*, per_second: float | None = None, every: float | None = None) -> Transformer:
     """Space values at least `every` seconds apart, or 1 / `per_second`; give one of the two.
 
-    Each ask asks upstream at once; the value waits here until its time has come, nothing is lost. The
-    first value does not wait, and ends do not: they follow the last value. An abort or an error
-    from downstream drops what waits.
+    Each ask immediately asks upstream; values wait here until they are due, and none is lost. The first value
+    does not wait, and ends directly follow the last value. An abort or an error from downstream drops waiting
+    values.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("ab"), throttle(every=0.001), collect()).run()

@@ -14,15 +14,14 @@ from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.transformers.elementwise import AWAIT_AND_RETURN, tap
 
 OnEnd = Callable[[Exception | None], object]
-"""Called once when a stream is over: with None after done or an abort, else with the error."""
+"""Callback for the end of a stream: with None after done or an abort, otherwise with the error."""
 
 
 def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> Transformer:
     """Call `on_value(value)` for each value, and `on_end(error)` once before the end is passed on.
 
-    on_end gets None for a normal end and for an abort that was confirmed, else the error:
-    of upstream, of downstream, of `on_value`, or of closing. What it raises itself fails the
-    stream, or is attached to the error that there was.
+    on_end gets None for a normal end and for a confirmed abort, otherwise the error: of upstream, of
+    downstream, of `on_value`, or of closing. Its own exception fails the stream, or is attached to the error.
 
     >>> from penstock.pull import collect, pull, take, values
     >>> ended = []

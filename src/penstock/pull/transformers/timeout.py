@@ -16,10 +16,10 @@ from penstock.pull.protocol import AnswerTo, BatchRead, End
 def timeout(seconds: float) -> Transformer:
     """Pass values through; fail with `NoAnswerInTime` if an ask is not answered within `seconds`.
 
-    The time begins with the ask, and again with each answer while further asks wait: concurrent
-    asks are answered one after the other. Upstream is failed with the error, and when it has
-    confirmed, downstream gets it. A downstream that does not ask uses up no time. Done,
-    errors and aborts pass; an abort has a time limit of its own (`confirm_within` of `run`).
+    The time starts with an ask, and restarts with each answer while further asks wait, since concurrent asks
+    are answered one after the other. Upstream is failed with the error, and once it has confirmed, downstream
+    gets it. Time in which downstream does not ask is not counted. Done, errors and aborts are passed on; an
+    abort has a time limit of its own (`confirm_within` of `run`).
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("ab"), timeout(60), collect()).run()

@@ -14,9 +14,9 @@ from penstock.pull.modules import Transformer
 def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
     """Keep the first value of each key, in order. key: a function of the value; by default the value itself.
 
-    Keys are compared as Python does (`1 == 1.0 == True`, `1 != "1"`; the original compares
-    texts) and must be hashable: `NotHashable` fails the stream otherwise. All keys that were seen
-    are kept until the stream ends. For one ask it asks upstream until a new key comes.
+    Keys are compared as in Python (`1 == 1.0 == True`, `1 != "1"`; the original compares texts) and must be
+    hashable: otherwise `NotHashable` fails the stream. All seen keys are kept until the stream ends. For each
+    ask, it asks upstream until a new key arrives.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, "1", 2, 1, 2]), unique(), collect()).run()
