@@ -1,8 +1,7 @@
 """Aggregate functions as data: `ps.sum(col.price)` and the like.
 
-Nulls are ignored by all of them but `count()` of rows. No answer depends on
-the order of arrival: float sums are exact and rounded once, `first` and `last`
-take an order, `collect` sorts.
+All of them ignore nulls, except `count()` of rows. No result depends on the order of arrival: float sums are
+exact and rounded once, `first` and `last` take an order, `collect` sorts.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 class Aggregation(ABC):
     """Base of the aggregate functions.
 
-    only_grows: further rows never make its answer less.
+    only_grows: whether further rows never decrease the result.
     """
 
     only_grows: ClassVar[bool] = False
@@ -46,7 +45,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def field(self, name: str, schema: Schema) -> Field:
-        """Return the output column. Raises what the check of its arguments raises, or `WrongType`."""
+        """Return the output column. Raises `WrongType`, and the errors of invalid arguments."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()}({', '.join(str(a) for a in self.arguments())})"
@@ -54,7 +53,7 @@ class Aggregation(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _OfValues(Aggregation):
-    """Base of aggregates over the values of one expression. The default result type is theirs."""
+    """Base of aggregates over the values of one expression, whose type is the default type of the result."""
 
     expr: Expr
 

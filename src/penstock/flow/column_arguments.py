@@ -15,14 +15,13 @@ from penstock.expr.types import Schema
 from penstock.flow.aggregates import Aggregation
 
 ANY_VALUE: Schema = schema_of(object)
-"""The schema of values that a function makes, whose type is not known before it runs."""
+"""Schema of a function's results, whose type is not known before it runs."""
 
 
 def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
     """Split a method's own `into` and `name` from keyword arguments that are columns.
 
-    A column may be called so too: its value is an expression or an aggregate,
-    never a class or text.
+    Columns may have these names, too: their values are expressions or aggregates, never classes or text.
     """
     into = named.pop("into") if isinstance(named.get("into"), type | None) and "into" in named else None
     name = named.pop("name") if isinstance(named.get("name"), str | None) and "name" in named else None
@@ -30,7 +29,7 @@ def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
 
 
 def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[tuple[str, Expr], ...]:
-    """Convert keyword arguments to columns. Raises `WrongType` for other values than expressions."""
+    """Convert keyword arguments to columns. Raises `WrongType` for values other than expressions."""
     for name, value in named.items():
         if not isinstance(value, Expr):
             raise WrongType(
@@ -197,7 +196,7 @@ def result_schema(
 ) -> Schema:
     """Return the row type of a function's result, or with `many` of the elements of its result.
 
-    maybe: None is no row, so that `RowType | None` makes rows of RowType.
+    maybe: None does not count as a row, so that `RowType | None` makes rows of RowType.
 
     Raises `WrongType` unless it is a function, `UnknownRowType` if its type is unknown.
     """

@@ -1,13 +1,12 @@
 """Joins and differences composed of several operators: mixed lifetimes, right and full joins.
 
-A side of which a tick answers its own rows alone needs nothing special. Where it is
-the left side that stays and the right one that goes, all left rows so far are spoken
-of in each tick:
+Most combinations of lifetimes need only one operator. With a static left side and a right side of lifetime
+TICK, each tick is about all left rows so far:
 
     inner   one operator: this tick's right rows look up the left ones
     semi    the inner join with this tick's right keys, each once
     left, anti, difference, semi with a residual
-            `every_tick` shows the left rows again; then both sides are of the tick
+            `every_tick` repeats the left rows; then both sides have lifetime TICK
 
 A right join is the left join with its sides swapped and its columns put back in order. A
 full join is the left join united with the right rows without a partner: the anti join with its
@@ -52,7 +51,7 @@ def add_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a join with the lifetimes of `operator`. Raises what `Flow.add` raises."""
+    """Add a join with the lifetimes of `operator`. Raises as `Flow.add` does."""
     if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
         if operator.how is How.SEMI and operator.residual is None:
             right = _keys_of_tick(right, operator, location)
@@ -71,7 +70,7 @@ def add_join(
 def add_difference(
     pos: Output, neg: Output, operator: Difference, name: str | None, location: SourceLocation
 ) -> AnyStream:
-    """Add a difference with the lifetimes of `operator`. Raises what `Flow.add` raises."""
+    """Add a difference with the lifetimes of `operator`. Raises as `Flow.add` does."""
     if operator.lifetimes == _KEEPS_LEFT:
         pos = _shown_again(pos, operator.nondet, location)
         operator = replace(operator, lifetimes=_OF_A_TICK)
@@ -101,9 +100,9 @@ AddJoin: TypeAlias = "Callable[[Output, Output, Join, Schema, str | None, Source
 
 @dataclass(frozen=True, slots=True)
 class OuterJoin:
-    """A kind of outer join. may_lack: per side, whether its row may be missing in an output row.
+    """Kind of outer join. may_lack: per side, whether its row may be missing in an output row.
 
-    add: adds it, given the left join of its sides and the columns of the answer.
+    add: adds it to the flow, given the left join of its sides and the output columns.
     """
 
     may_lack: tuple[bool, bool]
@@ -121,9 +120,9 @@ def add_outer_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a join of this kind. lifetimes: of both sides, with the reason for them.
+    """Add an outer join of this kind. lifetimes: of both sides, with the reason for them.
 
-    Raises what `plan_join` and `Flow.add` raise.
+    Raises as `plan_join` and `Flow.add` do.
     """
     planned, schema = plan_outer_join(left.schema, right.schema, on, kind.may_lack, suffix, location)
     planned = replace(planned, lifetimes=lifetimes[0], nondet=lifetimes[1])
@@ -188,7 +187,7 @@ def _in_place(
 ) -> tuple[tuple[str, Expr], ...]:
     """Output columns of an outer join: left ones from `of_left`, right ones under `names`.
 
-    A key of one name on both sides is one column, taken from the right row, which is always present.
+    A key with the same name on both sides is a single column, taken from the right row, which always exists.
     """
     kept = set(planned.kept_right)
     keys = {n: names[at] for at, n in enumerate(right.schema.names) if at not in kept}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Grid:
     """Windows of fixed size that begin at every multiple of `every`, offset by `offset` from 1970 or 0.
 
-    The end is no part of a window. Every time is in at least one: `every` is not more than `size`.
+    Windows exclude their end. Every time is in at least one, since `every` is at most `size`.
     """
 
     size: Span
@@ -52,9 +52,9 @@ Shape: TypeAlias = Grid | Sessions
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows over a time column, as users declare them, for `group_by(window=...)`.
+    """Windows over a time column, as declared by users for `group_by(window=...)`.
 
-    given: the spans by name, as users wrote them.
+    given: spans by name, as written by users.
     """
 
     time: Expr
@@ -62,7 +62,7 @@ class Windows:
     unit: Unit | None
 
     def shape(self, type: DataType, location: SourceLocation) -> Shape:
-        """Windows in the unit of a time of `type`. Raises `WrongType` for spans that do not fit."""
+        """Convert the windows to the unit of a time of `type`. Raises `WrongType` for unsuitable spans."""
         if "gap" in self.given:
             return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", location))
         size = span_of(self.given["size"], type, self.unit, "the size of windows", location)
@@ -88,10 +88,10 @@ def tumbling(
 ) -> Windows:
     """Adjacent windows of fixed size: each time is in exactly one.
 
-    time:   the column with the watermark, or what never falls while it rises.
-    size:   of each window: "10s", a timedelta, or a number where the time is one.
-    offset: where the first begins, counted from 1970-01-01T00:00Z, or 0. By default there.
-    unit:   what 1 stands for in a time that is a number, where spans are given as time: "ms".
+    time:   the column with the watermark, or a non-decreasing expression over it.
+    size:   length of each window: "10s", a timedelta, or a number if the time is a number.
+    offset: start of the first window, relative to 1970-01-01T00:00Z or 0, the default.
+    unit:   unit of a time that is a number, if spans are given as time: "ms".
     """
     return _windows(time, unit, size=size, offset=offset)
 
@@ -114,8 +114,8 @@ def sliding(
 def session(time: Expr, gap: GivenSpan, *, unit: Unit | None = None) -> Windows:
     """Session windows: rows of one key less than `gap` apart share a window.
 
-    A window begins with its first row and ends `gap` after its last. A row that comes
-    between two of them can join them to one. Other arguments are as in `tumbling`.
+    A window begins with its first row and ends `gap` after its last. A row that arrives between two windows
+    can merge them. Other arguments are as in `tumbling`.
     """
     return _windows(time, unit, gap=gap)
 

@@ -36,11 +36,11 @@ G_co = TypeVar("G_co", bound=Changes, covariant=True)
 
 
 class Flow:
-    """A dataflow under construction. Building runs nothing.
+    """Dataflow under construction. Building it runs nothing.
 
-    name:  for people; shown in errors, explanations and pictures.
-    ticks: "any" (default): answers must not depend on how the input is cut into
-           ticks. "given": the ticks are part of the input, and guards are not asked for.
+    name:  shown in errors, explanations and pictures.
+    ticks: "any" (default): results must not depend on how the input is cut into ticks. "given": the ticks are
+           part of the input, and no guards are required.
     """
 
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
@@ -54,7 +54,7 @@ class Flow:
         self._open: dict[int, SourceLocation] = {}
         self._graph: FlowGraph | None = None
         self.times: list[Times] = []
-        """Per node, in the order of writing, its timed columns, as far as `event_time` was asked for them."""
+        """Timed columns of each node, in order of construction, as far as `event_time` has computed them."""
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._nodes)} operators)"
@@ -71,20 +71,20 @@ class Flow:
         """Add a source of rows that are never retracted.
 
         rows:    a `NamedTuple` or dataclass, or a scalar type such as `int`.
-        bounded: all of them come with the first tick.
+        bounded: all of them arrive in the first tick.
         """
         return self._source(name, rows, bounded=bounded, append=True)
 
     def table(self, name: str, rows: type[T]) -> Stream[T, Unbounded, Changes, NoOrder]:
-        """Add a source of rows that may be retracted. Its input is rows with weights."""
+        """Add a source of rows that may be retracted. Its input consists of rows with weights."""
         return self._source(name, rows, bounded=False, append=False)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
         """Add a signal source called `name`, with at most one value per tick.
 
-        values: their type: a scalar such as `float`, a row class, or `object` for any.
+        values: type of the values: a scalar such as `float`, a row class, or `object` for any.
         """
-        # A flow without signals need not load them.
+        # Imported here, so that flows without signals do not load them.
         from penstock.flow.operators.signals.signal_source import SignalSource
         from penstock.flow.signal import Signal
 
@@ -147,11 +147,9 @@ class Flow:
     ) -> FeedbackStream[T] | ChangingFeedbackStream[T]:
         """Add a stream that is read before `close` defines it, for recursion (see `operators.feedback`).
 
-        changes: rows may be taken back. It is for type checkers; whether they are is found
-                 by analysis.
-        distinct: it carries each row once; else a row goes round as often as it comes
-                 (see `operators.bag_feedback`).
-        max_iterations: bound of the rounds within one tick.
+        changes: whether rows may be retracted, for type checkers only; the analysis finds out by itself.
+        distinct: carry each row once; otherwise each copy of a row goes round (see `operators.bag_feedback`).
+        max_iterations: limit on the rounds within one tick.
         """
         schema, location = schema_of(rows), SourceLocation.of_caller()
         node = self._feedback(schema, max_iterations, location, distinct=distinct)
@@ -164,14 +162,14 @@ class Flow:
         *,
         max_iterations: int = 10_000,
     ) -> Stream[T, Unbounded, G | G2, NoOrder]:
-        """Least set that contains `seed` and is closed under `body`.
+        """Compute the least set that contains `seed` and is closed under `body`.
 
-        Where rows of `seed`, or of what `body` reads, are taken back, so is what followed
-        from them alone. max_iterations: bound of the rounds within one tick.
+        If rows of `seed`, or of another input of `body`, are retracted, so are the rows derived only from
+        them. max_iterations: limit on the rounds within one tick.
         """
         location = SourceLocation.of_caller()
         schema = seed.schema
-        # Whether its rows may be taken back is known once it is closed.
+        # Whether its rows may be retracted is known only once it is closed.
         reached: ChangingFeedbackStream[Any] = ChangingFeedbackStream(
             *self._feedback(schema, max_iterations, location)
         )
@@ -188,11 +186,11 @@ class Flow:
         return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
-        """A stream without rows (see `operators.null`)."""
+        """Add a stream without rows (see `operators.null`)."""
         return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
-        """A stream with one row, `()`, in the first tick of a run (see `operators.initialize`)."""
+        """Add a stream with one row, `()`, in the first tick of a run (see `operators.initialize`)."""
         return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------
@@ -207,7 +205,7 @@ class Flow:
     ) -> Stream[Any, Any, Any, Any]:
         """Add an operator that reads `inputs`, and return its output stream.
 
-        Raises `BadFlow` for a stream of another flow and for a name given twice.
+        Raises `BadFlow` for a stream of another flow and for a duplicate name.
         """
         for stream in inputs:
             if stream.flow is not self:
@@ -233,7 +231,7 @@ class Flow:
     def add_source(
         self, operator: Source | SignalSource, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a source under its name. Raises `BadFlow` for a duplicate name, else `WrongType`."""
+        """Add a source under its name. Raises `BadFlow` for a duplicate, `WrongType` for an invalid name."""
         name = operator.name
         self._check_source_name(name, location)
         stream = self.add(operator, operator.schema, (), name, location)
@@ -243,7 +241,7 @@ class Flow:
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and what `add` raises."""
+        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and as `add` does."""
         check_name("sink", name, location)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].location
@@ -259,7 +257,7 @@ class Flow:
     def add_feedback(
         self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a feedback, open until `close_feedback`. Raises what `add` raises."""
+        """Add a feedback, open until `close_feedback`. Raises as `add` does."""
         stream = self.add(operator, schema, (), name, location)
         self._open[stream.node_id] = location
         return stream
@@ -350,21 +348,21 @@ class _OpenStream(Stream[T_co, Unbounded, G_co, NoOrder]):
 
 
 class FeedbackStream(_OpenStream[T_co, Append]):
-    """An append stream that is read before `close` defines it."""
+    """Append stream that is read before `close` defines it."""
 
     __slots__ = ()
 
     def close(self, stream: Stream[T_co, Any, Append, Any]) -> None:
         """Define the contents of this stream. Must be called exactly once.
 
-        Raises `BadFlow` on a second call and for a stream of another flow,
-        `WrongType` where the row types differ.
+        Raises `BadFlow` on a second call and for a stream of another flow, `WrongType` if the row types
+        differ.
         """
         self._close(stream)
 
 
 class ChangingFeedbackStream(_OpenStream[T_co, Changes]):
-    """A stream with retractions that is read before `close` defines it."""
+    """Stream with retractions that is read before `close` defines it."""
 
     __slots__ = ()
 

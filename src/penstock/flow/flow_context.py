@@ -1,4 +1,4 @@
-"""Check context over the streams of a flow."""
+"""Implementation of the check context over the streams of a flow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FlowContext(CheckContext):
         before = len(stream.flow.nodes)
         watermark = watermark_of(stream, time, "it", self.location)
         same = watermark.node_id == self.streams[port].node_id
-        # One that was made just now is not the one that the port reads.
+        # A watermark created just now cannot be the one that the port reads.
         self.need(same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}")
 
     def with_forgetting(self, operator: object) -> object:

@@ -1,7 +1,6 @@
 """Claims about user functions, which relax the requirements on their input.
 
-A claim is not trusted: `penstock check` and `penstock.testing.check_claims` run each as
-a property test.
+Claims are not trusted: `penstock check` and `penstock.testing.check_claims` run each as a property test.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class Claims:
     """Claims about a function `f(accumulated, row)`.
 
     commutative: the order of the rows does not matter.
-    idempotent:  a row that comes again changes nothing.
-    monotone:    what is accumulated never falls.
+    idempotent:  repeated rows have no effect.
+    monotone:    the accumulated value never decreases.
     """
 
     commutative: bool = False
@@ -77,5 +76,5 @@ class Claims:
 
 NO_CLAIMS = Claims()
 
-# What a merge of a lattice is.
+# Claims that hold for the merge of any lattice.
 MERGES = Claims(commutative=True, idempotent=True)

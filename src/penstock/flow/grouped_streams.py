@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Grouped(Groups, Generic[B]):
-    """A stream with group keys, to be aggregated by `agg`."""
+    """Stream with group keys, to be aggregated by `agg`."""
 
     __slots__ = ()
 
@@ -57,9 +57,9 @@ class Grouped(Groups, Generic[B]):
     def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
         """Aggregate to one row per group: the keys, then the aggregates (see `operators.aggregate`).
 
-        `into` and `name` are as in `Stream.select`. lifetime: "tick" answers each tick for
-        itself, in plain rows; nondet: why it is right that answers depend on the cut into
-        ticks then, not needed where the ticks are given. Columns may be called so too.
+        `into` and `name` are as in `Stream.select`. lifetime: "tick" aggregates each tick separately, to
+        plain rows; nondet: reason why results may then depend on the cut into ticks, not needed if the ticks
+        are given. Columns may have these names, too.
         """
         location = SourceLocation.of_caller()
         check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
@@ -72,7 +72,7 @@ class Grouped(Groups, Generic[B]):
 
 
 class WindowGroups(Groups, Generic[B, G, O]):
-    """A stream with group keys and event-time windows, to be aggregated by `agg`."""
+    """Stream with group keys and event-time windows, to be aggregated by `agg`."""
 
     __slots__ = ("_emit", "_shape", "_time", "_watermark")
 
@@ -127,7 +127,7 @@ def _answer_schema(
 ) -> Schema:
     """Row type of an aggregation over `schema`: the keys, `more`, then the aggregates `named`.
 
-    Raises `WrongType` for what is no aggregate, for none, and for a column made twice.
+    Raises `WrongType` for anything but aggregates, for none at all, and for a duplicate column.
     """
     check_aggregations(named, location)
     fields: list[Field] = []

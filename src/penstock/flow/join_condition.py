@@ -1,8 +1,8 @@
 """Planning of joins: split of a condition into keys and a residual.
 
-`on=(left.a == right.b) & (left.t <= right.t)` is one expression to the user.
-Equalities with the left side in one argument and the right side in the other
-are keys; whatever else is said is the residual, checked pair by pair.
+Users write a condition as one expression: `on=(left.a == right.b) & (left.t <= right.t)`. Equalities between
+an expression over the left side and one over the right side become keys; everything else is the residual,
+which is evaluated for each pair.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Sides:
 
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:
-    """Operands of a chain of `&`."""
+    """Return the operands of a chain of `&`."""
     if isinstance(expr, Call) and expr.function == "and":
         for argument in expr.arguments:
             yield from conjuncts(argument)
@@ -106,7 +106,7 @@ def plan_join(
 ) -> tuple[Join, Schema]:
     """Plan a join: its operator and output schema.
 
-    Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` where no equality is a key.
+    Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` if no equality is a key.
     """
     sides = _Sides(left, right, location)
     condition = _as_condition(on, location)
@@ -160,17 +160,17 @@ def plan_outer_join(
     suffix: str | None,
     location: SourceLocation,
 ) -> tuple[Join, Schema]:
-    """Plan an outer join: its left join and its output columns. Raises what `plan_join` raises.
+    """Plan an outer join: its left join and its output columns. Raises as `plan_join` does.
 
-    may_lack: per side, whether a row of the answer may lack its row. A key of one name
-    on both sides is there whichever row is.
+    may_lack: per side, whether its row may be missing in an output row. A key with the same name on both
+    sides is always present.
     """
     operator, _ = plan_join(left, right, on, How.LEFT, suffix, location)
     schema = paired_schema("join", left, right, operator.kept_right, suffix, location, may_lack=may_lack)
     fields = list(schema.fields)
     for at, field in enumerate(right.fields):
         if at not in operator.kept_right:
-            # The key of a row is that of the left one, or of the right one where there is no left.
+            # The key comes from the left row, or from the right row if there is no left one.
             key = next(i for i, f in enumerate(left.fields) if f.name == field.name)
             nullable = (may_lack[1] and left.fields[key].nullable) or (may_lack[0] and field.nullable)
             fields[key] = replace(fields[key], nullable=nullable)
@@ -258,7 +258,7 @@ def paired_schema(
 ) -> Schema:
     """Schema of `left` followed by the columns of `right` at `kept`; clashing names get `suffix`.
 
-    may_lack: per side, whether a row may lack its row, and has nulls instead.
+    may_lack: per side, whether its row may be missing, replaced by nulls.
 
     Raises `WrongType` for a name that both sides have, for an operator `what`.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class KeyedFold(WithLifetime):
     """Base of operators that fold the rows of each key with an opaque function.
 
-    keys, into, function, claims: fields of each of them.
+    keys, into, function, claims: fields defined by each subclass.
     """
 
     __slots__ = ()

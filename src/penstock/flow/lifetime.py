@@ -14,9 +14,8 @@ from penstock.graph.node import Operator
 class Lifetime(Enum):
     """Lifetime of an operator's memory of an input. STATIC: the whole run. TICK: the current tick only.
 
-    An operator with an input of lifetime TICK answers of that input's rows of this
-    tick (and of all rows so far of its STATIC inputs), in plain rows that are never
-    taken back: what such a tick answered is not contradicted by the next.
+    An operator with an input of lifetime TICK uses only this tick's rows of that input (and all rows so far
+    of its STATIC inputs). Its output is plain rows that are never retracted.
     """
 
     STATIC = "static"
@@ -32,7 +31,7 @@ DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where
 class WithLifetime(Operator):
     """Base of operators with one input and a lifetime.
 
-    lifetime, nondet: fields of each of them.
+    lifetime, nondet: fields defined by each subclass.
     """
 
     __slots__ = ()
@@ -74,8 +73,8 @@ def lifetimes(given: object, ports: int, what: str, location: SourceLocation) ->
 def tick_needs(given: tuple[Lifetime, ...]) -> tuple[Need, ...]:
     """Facts that an operator with these lifetimes needs of its inputs; none if all are STATIC.
 
-    A tick is answered in rows that stay, from rows that stay. A STATIC input beside it
-    may take rows back: between ticks, but not in a loop within one.
+    Inputs of lifetime TICK must be append streams. A STATIC input beside them may have retractions, but only
+    between ticks, not in a loop within one.
     """
     if Lifetime.TICK not in given:
         return ()
@@ -113,7 +112,7 @@ def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
 
 
 def check_reason(nondet: object, location: SourceLocation) -> None:
-    """Raise `WrongType` unless `nondet=` is a reason in words or None."""
+    """Raise `WrongType` unless `nondet=` is a textual reason or None."""
     if nondet is None or (isinstance(nondet, str) and nondet.strip()):
         return
     raise WrongType(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node, Operator
 
 AnyStream: TypeAlias = Any
-"""A `Stream` whose type parameters are declared by the method that adds its operator."""
+"""`Stream` whose type parameters are declared by the method that adds its operator."""
 
 
 class FlowBuilder(Protocol):
@@ -40,7 +40,7 @@ class FlowBuilder(Protocol):
 
 
 class Output:
-    """The output of one operator of one flow."""
+    """Output of one operator of one flow."""
 
     __slots__ = ("_flow", "_id", "_schema")
 
@@ -51,7 +51,7 @@ class Output:
 
     @property
     def flow(self) -> FlowBuilder:
-        """The flow that contains it."""
+        """Flow that contains it."""
         return self._flow
 
     @property

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class OrderedOperator(WithLifetime):
     """Base of operators whose output for a row depends on the rows before it, per key if there are keys.
 
-    order_reason: what depends on the rows before, a clause.
-    per:         a field of each of them: the keys, none for all rows together.
+    order_reason: clause that says what depends on the earlier rows.
+    per:          field defined by each subclass: the keys, none for all rows together.
     """
 
     __slots__ = ()

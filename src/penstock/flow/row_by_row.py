@@ -32,7 +32,7 @@ class RowByRow(Operator):
 class RowFunction(RowByRow):
     """Base of operators that call an opaque function on each row.
 
-    function: a field of each of them.
+    function: field defined by each subclass.
     """
 
     __slots__ = ()

@@ -47,17 +47,17 @@ python: Any = operator
 
 
 class Signal(Output, SignalStatistics, Generic[T_co]):
-    """A value over time. In each tick it fires at most once; otherwise it keeps its last value.
+    """Value over time, which fires at most once per tick and otherwise keeps its last value.
 
-    Made by `flow.signal(...)`, `stream.latest()`, by Python's operators on
-    signals, by `lift` and by the methods below. Each of these adds an operator to the flow.
+    Signals are created by `flow.signal(...)`, `stream.latest()`, Python's operators on signals, `lift`, and
+    the methods below. Each of these adds an operator to the flow.
     """
 
     __slots__ = ()
 
     @property
     def flow(self) -> Flow:
-        """The flow that contains it."""
+        """Flow that contains it."""
         return cast("Flow", self._flow)
 
     def __repr__(self) -> str:
@@ -76,15 +76,15 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         stream = self._flow.add(operator, schema, (self, *others), name, location)
         return Signal(self._flow, stream.node_id, schema)
 
-    # -- which values, and when ----------------------------------------------------------------
+    # -- selection -----------------------------------------------------------------------------
 
     def filter(
         self, predicate: Callable[[T_co], object] | Signal[Any], *, name: str | None = None
     ) -> Signal[T_co]:
         """The values that satisfy `predicate` (see `operators.signals.filter_signal`).
 
-        predicate: a function of a value; or a signal, then the values at which it is true
-                   (see `operators.signals.when`).
+        predicate: a function of a value; or a signal, to keep the values while it is true (see
+                   `operators.signals.when`).
         """
         location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
@@ -128,7 +128,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
         """The value `count` firings ago (see `operators.signals.delay_signal`).
 
-        init: the value of the first `count` firings; without it these do not fire.
+        init: value for the first `count` firings; without it, the result does not fire for these.
         """
         location = SourceLocation.of_caller()
         check_count("delay", count, location)
@@ -147,8 +147,8 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     ) -> Stream[U, Unbounded, Append, Ordered]:
         """The values as a stream, one row per firing (see `operators.signals.value_rows`).
 
-        rows: the type of the values; a value of another type is a `BadRow`. By default that of
-              the source which the values come from; for computed ones `object`, any value.
+        rows: type of the values; a value of another type raises `BadRow`. By default the type of the source;
+              for computed values `object`, which means any value.
         """
         schema = self._schema if rows is None else schema_of(rows)
         return self._flow.add(ValueRows(), schema, (self,), name, SourceLocation.of_caller())
@@ -321,8 +321,8 @@ def lift(
 ) -> Callable[..., Signal[U]]:
     """Turn a function of values into a function of signals and constants (see `operators.signals.lift`).
 
-    align: which values belong together: "latest", the current ones; "zip", those of one position.
-    name:  of the operator that the call adds.
+    align: rule that matches values: "latest" combines the current ones; "zip" those at the same position.
+    name:  name of the operator that the call adds.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("the larger one")

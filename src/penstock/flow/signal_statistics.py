@@ -1,12 +1,12 @@
 """Statistics of signals, as methods of `Signal` and as functions of signals (`ps.diff(a)`).
 
-A statistic is silent until it has `min_periods` values; from then on it fires for every
-value, with NaN where the values in the window are again too few, or none can be computed
-(the variance of one value, a correlation with what does not vary). NaN and None among the
-values are missing: they occupy a slot of a window by count, but enter no statistic.
+A statistic is silent until it has `min_periods` values. From then on it fires for every value, with NaN if
+the window has too few values again, or the result is undefined (the variance of one value, a correlation with
+a constant). NaN and None count as missing values: they occupy a slot of a window by count, but are ignored
+otherwise.
 
-Times are a signal, too: `at=`. Its values are `datetime`s or numbers of seconds and must not go
-back; a value counts at the time that is current when it fires.
+Times are also a signal, `at=`. Its values are `datetime`s or numbers of seconds and must not decrease; a
+value counts at the time that is current when it fires.
 """
 
 from __future__ import annotations
@@ -44,14 +44,13 @@ class SignalStatistics(SignalLike):
     ) -> Windowed:
         """The last values: `a.moving(10).mean()`, `a.moving("10s", at=time).mean()`.
 
-        window:      a count of values, those included that are missing; or a span of time, "10s" or a
-                     timedelta, then those later than the newest less the span (open on the left, as in
-                     pandas).
-        at:          the times of the values, for a window by time.
-        min_periods: values that must be there; by default as many as the window has, for a window by
-                     time 1. `count()` needs none by default.
+        window:      number of values, including missing ones; or a time span, "10s" or a timedelta, for the
+                     values later than the newest time minus the span (open on the left, as in pandas).
+        at:          times of the values, for a window by time.
+        min_periods: number of values required; by default the size of the window, or 1 for a window by time.
+                     `count()` requires none by default.
 
-        Raises `WrongType` for a window of less than 1, no span of time, or without the times it needs.
+        Raises `WrongType` for a window of less than 1, an invalid time span, or missing times.
 
         >>> import penstock as ps
         >>> flow = ps.Flow("moving mean")
@@ -87,7 +86,7 @@ class SignalStatistics(SignalLike):
     def expanding(self, min_periods: int | None = None) -> Windowed:
         """All values so far: `a.expanding().std()`.
 
-        min_periods: values that must be there, 1 by default; none for `count()`.
+        min_periods: number of values required, by default 1; none for `count()`.
         """
         least = 1 if min_periods is None else min_periods
         check_least(least, SourceLocation.of_caller())
@@ -107,13 +106,15 @@ class SignalStatistics(SignalLike):
     ) -> Weighted:
         """All values so far, exponentially weighted: `a.ewm(span=10).mean()`.
 
-        com, span, halflife, alpha: one of them says how fast weights fall, as in pandas. A `halflife` that is
-                a span of time is by time, and needs the times of the values.
-        adjust: weights are powers of 1 - alpha. Else a value weighs alpha, and all before it the rest.
-        ignore_na: missing values let nothing decay.
-        at:     the times of the values.
+        com, span, halflife, alpha: exactly one sets the decay of weights, as in pandas. A `halflife` that is
+        a
+                time span makes weights decay by time, and requires the times of the values.
+        adjust: weights are powers of 1 - alpha. Otherwise a value has weight alpha, and all before it the
+            rest.
+        ignore_na: missing values do not cause decay.
+        at:     times of the values.
 
-        Raises `WrongType` where none or several say how fast, and for what is out of its range.
+        Raises `WrongType` unless exactly one sets the decay, and for values out of range.
         """
         location = SourceLocation.of_caller()
         said = {"com": com, "span": span, "halflife": halflife, "alpha": alpha}
@@ -130,10 +131,10 @@ class SignalStatistics(SignalLike):
             )
         return Weighted(self._itself, decay, min_periods, None)
 
-    # -- this value and those before it --------------------------------------------------------------
+    # -- comparison with earlier values --------------------------------------------------------------
 
     def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
-        """Difference to the value `count` firings ago. It does not fire before there is one."""
+        """Difference to the value `count` firings ago. It does not fire for the first `count` values."""
         location = SourceLocation.of_caller()
         check_count("diff", count, location)
         return statistic_of(Diff(count), (self._itself,), None, location, name)
@@ -159,7 +160,7 @@ class SignalStatistics(SignalLike):
     def crossed(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
         """Whether the signal has just crossed `other`, a signal or a level.
 
-        Being equal is on neither side: touching and turning is no crossing.
+        Equality is on neither side, so touching and turning back does not count.
         """
         return _crossed(self._itself, Direction.BOTH, other, name, SourceLocation.of_caller())
 
@@ -171,7 +172,7 @@ class SignalStatistics(SignalLike):
         """Whether the signal has just fallen from above `other` to below it."""
         return _crossed(self._itself, Direction.BELOW, other, name, SourceLocation.of_caller())
 
-    # -- fewer values --------------------------------------------------------------------------------
+    # -- downsampling --------------------------------------------------------------------------------
 
     def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
         """Every `count`-th value. By time: `a.sample(ps.timer("1s", at=time))`."""
@@ -191,7 +192,7 @@ class SignalStatistics(SignalLike):
     def debounce(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The newest value, once `span` has passed without another.
 
-        It fires when a time that is late enough comes, with a value or without.
+        It fires at the first time late enough, with or without a value.
         """
         location = SourceLocation.of_caller()
         paced = Debounce(span_of("debounce", span, location))
@@ -202,8 +203,8 @@ class SignalStatistics(SignalLike):
     ) -> Signal[Any]:
         """Bars of open, high, low and close, per number of values or per span of time.
 
-        Of a count: (open, high, low, close), with the last value. Of a span: (start, open, high, low,
-        close), when a time in a later multiple of the span comes; a span without values has no bar.
+        By count: (open, high, low, close), emitted with the last value. By span: (start, open, high, low,
+        close), emitted at the first time in a later multiple of the span; spans without values have no bar.
         """
         location = SourceLocation.of_caller()
         if isinstance(each, int | float):
@@ -232,7 +233,7 @@ def _crossed(
             where=[location],
             fix="a.crossed(100)",
         )
-    # Whole numbers that no float holds stay what they are.
+    # Integers without an exact float stay integers.
     level = float(other) if -(2**53) <= other <= 2**53 else other
     return statistic_of(Crossed(direction, level), (signal,), None, location, name)
 
@@ -241,9 +242,9 @@ def _crossed(
 
 
 def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
-    """A signal that fires when a time reaches or passes the next multiple of `span`, with that multiple.
+    """Signal that fires when a time reaches or passes the next multiple of `span`, with that multiple.
 
-    at: the times. It fires once for a time, however many multiples have passed since the one before.
+    at: signal of times. It fires once per time, even if several multiples have passed since the previous one.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("every second")

@@ -85,9 +85,9 @@ def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
 
 
 class Windowed:
-    """The values of a signal in a window, with a method for each statistic.
+    """Values of a signal in a window, with a method for each statistic.
 
-    relaxed: `min_periods` was not given.
+    relaxed: whether `min_periods` was omitted.
     """
 
     __slots__ = ("_at", "_relaxed", "_signal", "_window")
@@ -158,7 +158,7 @@ class Windowed:
     ) -> Signal[float]:
         """Value below which the fraction `q` of the values lies.
 
-        interpolation: what it is where it falls between two values.
+        interpolation: rule for a quantile between two values.
         """
         location = SourceLocation.of_caller()
         if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -179,7 +179,7 @@ class Windowed:
     ) -> Signal[float]:
         """Rank of the newest value by size, from 1.
 
-        method: the rank of equal values. pct: as a part of the count.
+        method: rule for the rank of equal values. pct: return the rank as a fraction of the count.
         """
         location = SourceLocation.of_caller()
         return self._of(Rank(self._window, choice_of(Ties, method, "method", location), pct), location, name)
@@ -200,8 +200,8 @@ class Windowed:
     ) -> Signal[tuple[float, float, float]]:
         """Least-squares line: (slope, intercept, r2).
 
-        by: what explains the values: another signal; their position in the window, 0 at the oldest
-            value; or the seconds since the oldest (in a window by time).
+        by: independent variable: another signal; the position in the window, 0 for the oldest value; or the
+            seconds since the oldest value (in a window by time).
         """
         location = SourceLocation.of_caller()
         if isinstance(by, SignalLike):
@@ -247,7 +247,7 @@ class Weighted:
     def var(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
         """Weighted variance.
 
-        bias: not corrected for the mean having been made of the same values.
+        bias: omit the bias correction.
         """
         statistic = EwmVar(self._decay, self._least, bias)
         return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Enum)
 
 
-# -- what is known of signals --------------------------------------------------------------------------
+# -- kinds of signals ----------------------------------------------------------------------------------
 
 
 def type_of(schema: Schema) -> DataType | None:
@@ -84,7 +84,7 @@ def schema_of_result(result: Result, given: Schema) -> Schema:
             return schema_of(object)
 
 
-# -- numbers and words ---------------------------------------------------------------------------------
+# -- numbers and choices -------------------------------------------------------------------------------
 
 
 def check_count(what: str, count: object, location: SourceLocation) -> None:

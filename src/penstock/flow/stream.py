@@ -1,6 +1,6 @@
 """`Stream`, the public class of streams, and its core methods.
 
-Modules that only event time needs are imported on use, so that other flows need not load them.
+Modules needed only for event time are imported on use, so that other flows do not load them.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class Stream(
     StreamFolds[T_co, B, G, O],
     StreamTime[T_co, B, G, O],
 ):
-    """A stream of rows of one type: an edge of the flow.
+    """Stream of rows of one type: an edge of the flow.
 
-    `T` is the row type users see. `B`, `G`, `O` say what is known of it for
-    type checkers (`penstock.flow.type_markers`); analysis finds the same at build.
+    `T` is the row type users see. `B`, `G`, `O` are its facts as known to type checkers
+    (`penstock.flow.type_markers`); the analysis derives the same facts when the flow is built.
     """
 
     __slots__ = ()
 
     @property
     def flow(self) -> Flow:
-        """The flow that contains it."""
+        """Flow that contains it."""
         return cast("Flow", self._flow)
 
     # -- row by row -------------------------------------------------------------------
@@ -141,10 +141,9 @@ class Stream(
     def select(self, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
         """Compute new columns from expressions (see `operators.select`).
 
-        Positional arguments are columns that keep their names. `into` is the row
-        class of the result, whose columns must be the selected ones; without it a
-        class is made. `name` is the operator's if it is text, and a column if it is
-        an expression.
+        Positional arguments are columns that keep their names. `into` is the row class of the result, whose
+        columns must be the selected ones; by default a class is generated. `name` names the operator if it is
+        text, and is a column if it is an expression.
         """
         location = SourceLocation.of_caller()
         into, name = own_keywords(named)
@@ -272,15 +271,15 @@ class Stream(
     ) -> Stream[Any, Any, Any, NoOrder]:
         """Pair rows of both streams with equal keys (see `operators.join`).
 
-        on:     names of columns that both sides have, or a condition with at least
-                one equality between the sides: `ps.left.a == ps.right.b`; a column
-                that only one side has needs no side (`col.auction == col.id`).
+        on:     names of common columns, or a condition with at least one equality between the sides:
+                `ps.left.a == ps.right.b`; a column that only one side has can be written without its side
+                (`col.auction == col.id`).
         how:    "inner", "left", "right", "full", "semi", or "anti".
-        lifetime: "static", "tick", or one of them for each side: where a side is "tick", a tick
-                answers its own rows of it with all rows so far of the other.
-        nondet: why it is right that answers depend on the cut into ticks, where a lifetime
-                is "tick"; not needed where the ticks are given.
-        suffix: for right columns whose name the left side has too.
+        lifetime: "static", "tick", or a pair of them: each tick joins only its own rows of a "tick" side,
+                with all rows so far of a "static" one.
+        nondet: reason why results may depend on the cut into ticks, if a lifetime
+                is "tick"; not needed if the ticks are given.
+        suffix: appended to names of right columns that the left side has, too.
         into:   row class of the result, whose columns must be those of the join.
         """
         from penstock.flow.state_expiry import add_inner_join
@@ -315,8 +314,8 @@ class Stream(
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
         """Keep the rows that are not in `neg` (see `operators.difference`).
 
-        lifetime: as in `join`. With ("static", "tick") each tick answers with all rows so
-                  far that its own rows of `neg` do not exclude, and costs as much.
+        lifetime: as in `join`. With ("static", "tick"), each tick emits all rows so far that its own rows of
+                  `neg` do not exclude, at the corresponding cost.
         nondet:   as in `join`.
         """
         location = SourceLocation.of_caller()
@@ -342,10 +341,10 @@ class Stream(
     def group_by(self, *keys: Expr | str, **named: Any) -> Grouped[B] | WindowGroups[B, Any, Any]:
         """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`).
 
-        window: windows of event time, `ps.tumbling(...)` and the like; then a group is of
-                a window too (see `operators.window`).
-        emit:   of windows: "close", each answers once, when the watermark passes its end;
-                or "updates", answers change with the rows until then.
+        window: event-time windows such as `ps.tumbling(...)`, to group by key and window (see
+                `operators.window`).
+        emit:   for windows: "close" emits the result of each window once, when the watermark passes its end;
+                "updates" also emits changes until then.
         """
         from penstock.flow.event_time_windows import Windows
 
@@ -385,7 +384,7 @@ class Stream(
     ) -> Stream[T_co, B, Changes, NoOrder]:
         """Keep the first `count` rows of each group `per`, in the order `by` (see `operators.top_k`).
 
-        lifetime: "tick" answers each tick for itself. nondet: as in `join`.
+        lifetime: "tick" treats each tick separately. nondet: as in `join`.
         """
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

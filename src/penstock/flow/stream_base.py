@@ -1,7 +1,7 @@
 """Base class of streams: row type checks, and adding operators.
 
-The methods that users call stand by theme in `stream.py` and the `stream_*.py`
-beside it; each theme is a class over this base, and `Stream` is all of them.
+The public methods are grouped by theme in `stream.py` and the `stream_*.py` beside it; each theme is a class
+over this base, and `Stream` combines them all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stream methods that combine streams by position or as products.
 
-An operator is imported by the method that adds it: a flow need not load those it does not use.
+Each method imports the operator that it adds, so that flows load only the operators they use.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ U = TypeVar("U")
 class StreamPairs(StreamBase[T_co, B, G, O]):
     """Stream methods that combine streams by position or as products.
 
-    Where there are pairs, `suffix` goes to columns of the other stream whose name this
-    one has too, and `into` is the row class of the result, whose columns must be those
-    of the pair. `lifetime` is "static", "tick", or one of them per input; what depends on
-    the cut into ticks takes a reason `nondet`, which is not needed where the ticks are given.
+    For pairs, `suffix` is appended to names of the other stream's columns that clash, and `into` is the row
+    class of the result, whose columns must be those of the pair. `lifetime` is "static", "tick", or one of
+    them per input. Methods whose results depend on the cut into ticks take a reason `nondet`, which is not
+    needed if the ticks are given.
     """
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B | B2, Append, Ordered]:
         """Keep the first `count` rows of each tick of this and the others (see `operators.chain_first_n`).
 
-        Raises `WrongType` for a count that is no whole number of at least 0.
+        Raises `WrongType` unless the count is an integer of at least 0.
         """
         from penstock.flow.operators.chain_first_n import ChainFirstN
 
@@ -93,7 +93,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B | B2, Append, Ordered]:
         """Pair rows by position (see `operators.zip`).
 
-        lifetime: "static" keeps what has no partner yet, "tick" drops it when the tick ends.
+        lifetime: "static" keeps rows without a partner, "tick" drops them at the end of the tick.
         """
         from penstock.flow.operators.zip import Zip
 
@@ -115,7 +115,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B | B2, Append, Ordered]:
         """Pair the rows of each tick by position, up to the longer stream (see `operators.zip_longest`).
 
-        Nulls stand for the rows that one has not (see `operators.zip_longest`).
+        Missing rows of the shorter stream are replaced by nulls.
         """
         from penstock.flow.operators.zip_longest import ZipLongest
 
@@ -135,7 +135,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         *,
         may_lack: bool = False,
     ) -> tuple[Schema, tuple[int, ...]]:
-        """Columns of both streams, and the positions of the other's among its own."""
+        """Return the columns of both streams, and the positions of the kept columns of the other."""
         kept = tuple(range(len(other.schema.fields)))
         lack = (may_lack, may_lack)
         schema = paired_schema(what, self._schema, other.schema, kept, suffix, location, may_lack=lack)
@@ -155,7 +155,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
         """Pair every row with every row of the other; copies multiply (see `operators.join`).
 
-        It keeps all rows of both, and has as many pairs as their product.
+        It keeps all rows of both streams as state, and emits the product of their numbers.
         """
         return self._joined("cross_join", other, None, lifetime, nondet, suffix, into, name)
 
@@ -171,7 +171,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
         """Pair every distinct row with every distinct row of the other.
 
-        It is `distinct` on either side, then `cross_join`.
+        Equivalent to `distinct` on both sides, then `cross_join`.
         """
         given = (lifetime, nondet, suffix, into, name)
         return self._joined("cross_join_set", other, None, *given, as_sets=True)
@@ -254,11 +254,13 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B | B2, Changes, NoOrder]:
         """Combine each row with the single row of `single`, if it has one.
 
-        "static":            `single` is a table of one row, say a total. When it changes, all
-                             pairs so far change with it. Of several rows the least counts.
-        ("tick", "static"):  each row of a tick with what the table holds when the tick ends.
-        "tick":              with the first row of `single` of this tick (see `operators.cross_singleton`).
-        ("static", "tick"):  all rows so far, in each tick, with the first row of `single` of it.
+        "static":            `single` is a table of one row, such as a total. When it changes, all pairs so
+        far
+                             change with it. Of several rows, the least one is used.
+        ("tick", "static"):  each row of a tick with the table's row at the end of the tick.
+        "tick":              each row with the first row of `single` in this tick (see
+                             `operators.cross_singleton`).
+        ("static", "tick"):  in each tick, all rows so far with the tick's first row of `single`.
         """
         from penstock.flow.operators.cross_singleton import CrossSingleton
 
@@ -277,7 +279,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
             rows = self._flow.add(EveryTick(nondet), self._schema, (self,), None, location)
         return self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, location)
 
-    # -- by absence and presence -----------------------------------------------------------
+    # -- anti and semi joins ---------------------------------------------------------------
 
     def anti_join(
         self,

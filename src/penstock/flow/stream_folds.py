@@ -1,6 +1,6 @@
 """Stream methods for folds, ordering and lattices.
 
-An operator is imported by the method that adds it: a flow need not load those it does not use.
+Each method imports the operator that it adds, so that flows load only the operators they use.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[A, Any, Any, Any]:
         """Fold all rows by `function(accumulated, row)`, starting from `init` (see `operators.fold`).
 
-        init:     a value, or a function without arguments that makes one.
+        init:     a value, or a function without arguments that returns one.
         lifetime: "static": a table of one row. "tick": one plain row in each tick (see
                   `operators.fold_tick`), which needs `nondet` unless ticks are given.
         commutative, idempotent, monotone: claims (see `penstock.flow.function_claims`).
-        returns:  type of the value; else the function's return annotation, or the type of `init`.
+        returns:  type of the value; by default the function's return annotation, or the type of `init`.
         """
         from penstock.flow.operators.fold import Fold
         from penstock.flow.operators.fold_tick import FoldTick
@@ -132,8 +132,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Fold the rows of each key into a value in column `into` (see `operators.fold_keyed`).
 
         by:    names or columns of the key.
-        value: what of a row the function gets; the whole row where it is left out.
-        The others are as in `fold`.
+        value: the item passed to the function; by default the whole row.
+        Other arguments are as in `fold`.
         """
         from penstock.flow.operators.fold_keyed import FoldKeyed
 
@@ -166,9 +166,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B, Any, Any]:
         """Reduce the values of each key to one (see `operators.reduce_keyed`).
 
-        value: what is folded; may be left out where one column is no key.
-        into:  name of the column of the answer; that of `value` where it is left out.
-        The others are as in `fold_keyed`.
+        value: the items to fold; optional if there is only one non-key column.
+        into:  name of the result column; by default that of `value`.
+        Other arguments are as in `fold_keyed`.
         """
         from penstock.flow.operators.reduce_keyed import ReduceKeyed
 
@@ -200,14 +200,14 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[U, B, G, O]:
         """Map each row to one row with a carried value (see `operators.scan`).
 
-        function: from the carried value and a row to the next value and the row to send;
-                  None ends it.
+        function: maps the carried value and a row to the next carried value and the output row; None ends
+                  the scan.
         per:      names or columns of keys, each of which carries a value of its own.
-        carries:  type of the carried value, which is kept as such from tick to tick; else that
-                  of the pair that the return annotation names; else that of `init`, if it is a
-                  row. Of no type it may be anything, and a checkpoint refuses what it cannot
-                  give back as it was (a list, a NamedTuple): `NotPlainData`.
-        returns:  type of the rows sent; else of the pair that the return annotation names.
+        carries:  type of the carried value, which is kept as such from tick to tick; by default from the pair
+                  in the return annotation, or the type of `init` if that is a row. Without a type, it may be
+                  anything, but a checkpoint refuses values that it cannot restore exactly (a list, a
+                  NamedTuple): `NotPlainData`.
+        returns:  type of the output rows; by default from the pair in the return annotation.
         """
         from penstock.flow.operators.scan import Scan
 
@@ -249,8 +249,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, Any, Any, Any]:
         """Sort the rows of a bounded stream, or of each tick (see `operators.sort`).
 
-        by: a column, its name, an expression, `.desc()` of these, or a function of a row, or
-            several; of none, all columns from first to last.
+        by: one or several of: a column, its name, an expression, `.desc()` of these, or a function of a row;
+            by default all columns from first to last.
         """
         return self._sort(by, lifetime, nondet, name, SourceLocation.of_caller())
 
@@ -320,7 +320,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B, G, O]:
         """Number the rows, in the column `index` (see `operators.enumerate`).
 
-        per: names or columns of keys, each of which has numbers of its own.
+        per: names or columns of keys, each of which is numbered separately.
         """
         from penstock.flow.operators.enumerate import Enumerate
 
@@ -349,9 +349,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Merge all items (per key) in a lattice (see `operators.lattice_fold`).
 
         lattice: one of `penstock.lattice`.
-        value:   the items; may be left out where one column is no key.
-        into:    name of the column of the answer; that of `value` where it is left out.
-        nondet:  in a cycle, why it is right that ticks decide which values it shows.
+        value:   the items; optional if there is only one non-key column.
+        into:    name of the result column; by default that of `value`.
+        nondet:  in a cycle, reason why the emitted values may depend on the cut into ticks.
         """
         from penstock.flow.operators.lattice_fold import LatticeFold
 
@@ -399,7 +399,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         column = into or ("value" if not keys else getattr(item, "name", "value"))
         merged = lattice.column(Field(column, typed.type, typed.nullable))
         if keys or not kind.runs_first_tick:
-            # Where there is a row, an item has come, and the value is no longer the bottom.
+            # A row exists only after the first item, when the value is no longer the bottom.
             merged = Field(column, merged.type, typed.nullable or isinstance(merged.type, AnyType))
         schema = with_columns_before(keys, (merged,), self._schema, location)
         if not keys and into is None:
@@ -445,11 +445,11 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B, Append, NoOrder]:
         """Emit each key once, when its value in `column` reaches a threshold (see `operators.at_least`).
 
-        column: one that only grows; may be left out where there is only one. Such are
-                `count()`, `max()`, `count_distinct()` of rows that are only added, what
-                `lattice_fold` gives, and folds with the claim `monotone=True`.
+        column: a monotone column; optional if there is only one. Monotone are `count()`, `max()` and
+                `count_distinct()` over append streams, values of `lattice_fold`, and of folds with the claim
+                `monotone=True`.
 
-        Raises `NeedNotMet` for a column that may fall.
+        Raises `NeedNotMet` for a column that may decrease.
         """
         from penstock.flow.thresholds import threshold
 

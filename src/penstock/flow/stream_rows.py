@@ -1,6 +1,6 @@
 """Stream methods that work row by row.
 
-An operator is imported by the method that adds it: a flow need not load those it does not use.
+Each method imports the operator that it adds, so that flows load only the operators they use.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> Stream[Any, B, G, O]:
         """Map each row to one row per element of a list (see `operators.explode`).
 
-        column:   the list; its elements replace it beside the other columns. It is not
-                  needed where rows have one column. A column of any value may hold lists, too.
-        into:     the name of the elements' column. Default: that of the list.
-        position: the name of a further column with the element's position in the list, from 0 on.
+        column:   the list, which is replaced by its elements; optional if rows have one column. A column of
+                  type any may also hold lists.
+        into:     name of the elements' column; by default that of the list.
+        position: name of an additional column with the element's position in the list, from 0.
         outer:    keep a row whose list is null or empty once, with null for element and position.
 
-        Raises `WrongType` where the column is no list or a name is taken, `UnknownColumn` where there
-        is no such column.
+        Raises `WrongType` if the column is not a list or a name is taken, `UnknownColumn` for an unknown
+        column.
         """
         return self._explode("explode", column, into, position, outer=outer, name=name)
 
@@ -171,11 +171,11 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> tuple[Stream[T_co, B, G, O], ...] | dict[str, Stream[T_co, B, G, O]]:
         """Split into streams, with each row in exactly one (see `operators.partition`).
 
-        by:    gives the port of a row.
-        ports: how many there are, which are then called 0, 1, ...; or their names.
-               With two ports, a condition gives the port, too: false is 0, and true is 1.
+        by:    determines the port of a row.
+        ports: number of ports, which are then called 0, 1, ...; or their names. With two ports, `by` may be a
+               condition: false is 0, and true is 1.
 
-        A row whose port is none of them stops the tick with `UnknownPort`.
+        A row for any other port stops the tick with `UnknownPort`.
         """
         location = SourceLocation.of_caller()
         if isinstance(ports, int) and not isinstance(ports, bool):
@@ -189,8 +189,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> dict[Tag, Stream[T_co, B, G, O]]:
         """Split into one stream per tag, by the value of `by` (see `operators.partition`).
 
-        tags: all that there are: an `Enum` class, or values. An expression gives the
-              `value` of an enum's member, a function the member itself.
+        tags: all possible tags: an `Enum` class, or values. For an enum, an expression must return a member's
+              `value`, a function the member itself.
 
         A row with another tag stops the tick with `UnknownPort`.
         """
@@ -200,8 +200,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
         """Split pairs into a stream of first values and one of second values.
 
-        Pairs are rows of two columns, or values of two items in a stream of any value.
-        Raises `WrongType` for rows that are no pairs; a value that is none stops the tick: `BadRow`.
+        Pairs are rows of two columns, or values of two items in a stream of type any. Raises `WrongType` for
+        rows that are not pairs; a value that is not a pair stops the tick with `BadRow`.
         """
         location = SourceLocation.of_caller()
         fields = self._schema.fields
@@ -228,7 +228,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B, G, Ordered]:
         """Declare the order of arrival meaningful (see `operators.assume_ordered`).
 
-        nondet: why it is right that answers depend on the cut into ticks; not needed where
+        nondet: reason why results may depend on the cut into ticks; not needed where
                 the ticks are given.
         """
         from penstock.flow.operators.assume_ordered import AssumeOrdered
@@ -259,7 +259,7 @@ def _pair(value: object) -> tuple[object, object]:
     )
 
 
-# -- partitions: a number for each port, and a filter for the rows of each --------------------
+# -- partitions: a number per port, and a filter for the rows of each --------------------------
 
 
 def _split(

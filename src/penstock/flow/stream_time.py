@@ -1,6 +1,6 @@
 """Stream methods for event time and ticks.
 
-An operator is imported by the method that adds it: a flow need not load those it does not use.
+Each method imports the operator that it adds, so that flows load only the operators they use.
 """
 
 from __future__ import annotations
@@ -44,21 +44,20 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B, Append, Ordered]:
         """Drop late rows, by the event time in `column` (see `operators.on_time`).
 
-        The watermark is the greatest time seen so far less `lateness`; it rises row by row.
-        A row whose time is below it when it comes is late, and goes no further. Where the
-        time is known, windows close when the watermark passes their end, and what can
-        match nothing any more is dropped.
+        The watermark is the greatest time seen so far minus `lateness`; it rises row by row. A row whose time
+        is below it on arrival is late, and is dropped. Downstream, windows close when the watermark passes
+        their end, and state that can no longer match anything is dropped.
 
         column:   a timestamp, or a number that counts time.
-        lateness: how much later than others a row may come: "10s", a timedelta, or a
-                  number in the unit of the column.
-        late:     name of a sink for the late rows; `late()` is the stream of them. Without
-                  either they are dropped, and counted (`Engine.late_rows`).
-        every:    the watermark moves in steps of this. With the size of the windows that
-                  follow, a row is late only where its window has closed.
-        unit:     what 1 stands for in a column of numbers, where spans are given as time.
+        lateness: how much later than others a row may arrive: "10s", a timedelta, or a number in the unit of
+                  the column.
+        late:     name of a sink for the late rows; `late()` returns them as a stream. Without either, they
+                  are only counted (`Engine.late_rows`).
+        every:    step of the watermark. With the size of the following windows, a row is late only if its
+                  window has closed.
+        unit:     unit of a column of numbers, if spans are given as time.
 
-        Raises `WrongType` for what is no column of times, and for spans that do not fit it.
+        Raises `WrongType` unless the column holds times, and for spans that do not fit it.
         """
         from penstock.flow.operators.late_rows import LateRows
         from penstock.flow.operators.on_time import OnTime
@@ -71,7 +70,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
             span_of(lateness, field.type, unit, "the lateness", location, may_be_zero=True),
             None if every is None else span_of(every, field.type, unit, "the step", location),
         )
-        # Rows without a time are late, so those on time have one.
+        # Rows without a time count as late, so all others have one.
         fields = tuple(Field(f.name, f.type, f.nullable and f != field) for f in self._schema.fields)
         schema = Schema(fields, self._schema.row_class, self._schema.scalar)
         on_time = self._add(OnTime(clock), schema, name, location)
@@ -80,7 +79,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, Append, Ordered]", on_time)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
-        """Return the rows that `watermark()`, which made this stream, dropped (see `operators.late_rows`).
+        """Return the late rows dropped by the `watermark()` of this stream (see `operators.late_rows`).
 
         Raises `BadFlow` for any other stream.
         """
@@ -112,10 +111,10 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """Keep the first of rows with equal keys less than `within` apart (see `operators.first_within`).
 
         by:   the keys: columns or expressions; without any, all rows have equal keys.
-        time: the column, where several have a watermark.
+        time: the time column, if several have a watermark.
         unit: as in `watermark`.
 
-        Raises `BadFlow` for a stream without a watermark, `WrongType` for what is no span.
+        Raises `BadFlow` for a stream without a watermark, `WrongType` for an invalid span.
         """
         from penstock.flow.state_expiry import add_first_within
 
@@ -135,8 +134,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, Unbounded, G, O]:
         """Delay all rows by one tick (see `operators.defer_tick`).
 
-        nondet: why it is right that answers depend on the cut into ticks; required
-        where the delay stands in a cycle through a blocking input.
+        nondet: reason why results may depend on the cut into ticks; required if the delay is in a cycle
+                through a blocking input.
         """
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
@@ -147,7 +146,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, Unbounded, G, O]:
         """Delay all rows to the next tick, without starting it (see `operators.defer_tick_lazy`).
 
-        nondet: why it is right that answers depend on the cut into ticks; not needed where
+        nondet: reason why results may depend on the cut into ticks; not needed where
                 the ticks are given.
         """
         from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
@@ -173,7 +172,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def persist(self) -> Stream[T_co, B, G, O]:
         """Return this stream, which already maintains all rows so far.
 
-        Nothing is repeated. Who wants to see all rows in each tick says so: `persist().every_tick(...)`.
+        Nothing is repeated. To emit all rows in each tick, use `persist().every_tick(...)`.
         """
         return cast("Stream[T_co, B, G, O]", self)
 
@@ -211,9 +210,9 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
         """Return the last row of each tick with rows, as a signal (see `operators.signals.last_row`).
 
-        nondet: why it is right that this depends on where ticks end; not needed where the ticks are given.
+        nondet: reason why this may depend on the cut into ticks; not needed if the ticks are given.
         """
-        # A flow without signals need not load them.
+        # Imported here, so that flows without signals do not load them.
         from penstock.flow.operators.signals.last_row import LastRow
         from penstock.flow.signal import Signal
 

@@ -25,8 +25,7 @@ def threshold(
 ) -> tuple[AtLeast, Schema]:
     """Return the threshold operator and its output schema: the keys, then the threshold.
 
-    Raises `NeedNotMet` where the column does not only grow by what is written; analysis finds
-    whether rows are taken back.
+    Raises `NeedNotMet` unless the column is monotone by construction; the analysis checks for retractions.
     """
     nodes, schema = stream.flow.nodes, stream.schema
     growth = growth_of(nodes, stream.node_id)

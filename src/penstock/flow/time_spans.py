@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
 
 Span: TypeAlias = "timedelta | int | float"
-"""A difference of two times of one column: a timedelta of timestamps, a number of numbers."""
+"""Difference of two times of a column: a timedelta for timestamps, a number for numbers."""
 GivenSpan: TypeAlias = "timedelta | str | int | float"
-"""As users write it: "10s", a timedelta, or a number: of seconds, or in the unit of a column of numbers."""
+"""Time span as written by users: "10s", a timedelta, or a number of seconds or of a numeric column's unit."""
 Unit: TypeAlias = Literal["us", "ms", "s", "m", "h", "d", "w"]
 
 TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
@@ -37,8 +37,8 @@ def span_of(
 ) -> Span:
     """Convert a user's span to the unit of a column of `type`, one of `TIME_TYPES`.
 
-    unit: what 1 in a column of numbers stands for; needed for spans of time there.
-    what: names the span in errors, which are `WrongType`.
+    unit: unit of a column of numbers; required to give spans as time.
+    what: name of the span in errors, which are `WrongType`.
     """
     if type == TIMESTAMP:
         span: Span = time_span(given, what, location)
@@ -57,7 +57,7 @@ def span_of(
 
 
 def check_span(span: Span, type: DataType, context: CheckContext, *, may_be_zero: bool = False) -> None:
-    """Raise unless a value is a span for a column of `type`."""
+    """Raise `WrongType` unless a value is a span for a column of `type`."""
     same = span_of(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
     context.need_same(same, span, "a span is of another type than its column")
 

@@ -49,9 +49,9 @@ double their number each time.
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound on future values: a watermark to which `moves` are applied in order.
+    """Lower bound on future values: a watermark to which `moves` are applied in order.
 
-    on_time: the node that the watermark was put on.
+    on_time: node that introduced the watermark.
     """
 
     on_time: int
@@ -59,7 +59,7 @@ class Bound:
 
 
 Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
-"""Per timed column its bounds: the least of them holds."""
+"""Bounds of each timed column, the least of which holds."""
 
 
 def times_of(flow: FlowBuilder, node_id: int) -> Times:
@@ -75,7 +75,7 @@ def times_of(flow: FlowBuilder, node_id: int) -> Times:
 def watermark_of(stream: Output, time: Expr, what: str, location: SourceLocation) -> Output:
     """Return the watermarks of `time`, an expression over `stream`, as a stream for operator `what`.
 
-    Raises `BadFlow` where none is known, with the way on which it was lost.
+    Raises `BadFlow` if none is known, naming the operators where it was lost.
     """
     bounds = _bounds_of(time, stream.schema, times_of(stream.flow, stream.node_id))
     if not bounds:
@@ -90,7 +90,7 @@ def _least(stream: Output, bounds: tuple[Bound, ...], field: Field, location: So
     operator = LeastWatermark(tuple(bound.moves for bound in bounds))
     inputs = tuple(watermark.node_id for watermark in read)
     for node in stream.flow.nodes:
-        # Several windows of one time read one watermark.
+        # Windows over the same time share one watermark.
         if (
             node.inputs == inputs
             and isinstance(node.operator, LeastWatermark)
@@ -123,7 +123,7 @@ def _end_of_input(stream: Output, sources: tuple[str, ...], location: SourceLoca
     return stream.flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, location)
 
 
-# -- what keeps bounds --------------------------------------------------------------------------
+# -- operators that keep bounds -----------------------------------------------------------------
 
 
 @singledispatch
@@ -247,7 +247,7 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     return expr
 
 
-# -- where a time was lost -----------------------------------------------------------------------------
+# -- lost times ----------------------------------------------------------------------------------------
 
 
 def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocation) -> BadFlow:

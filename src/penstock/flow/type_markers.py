@@ -1,9 +1,8 @@
 """Type markers for facts of streams, for type checkers.
 
-A subclass is the stronger guarantee and the parameters of `Stream` are
-covariant, so a `Bounded` stream goes wherever an `Unbounded` one does. The
-union of two markers is their meet: `Bounded | Unbounded` is not `Bounded`.
-The build-time check (`penstock.analysis`) is the authority; this one is early.
+A subclass is a stronger guarantee, and the parameters of `Stream` are covariant, so a `Bounded` stream is
+accepted wherever an `Unbounded` one is. The union of two markers is their meet: `Bounded | Unbounded` is not
+`Bounded`. The build-time check (`penstock.analysis`) is authoritative; type checkers just report earlier.
 """
 
 
@@ -12,7 +11,7 @@ class Unbounded:
 
 
 class Bounded(Unbounded):
-    """Marker of streams whose rows all come in the first tick."""
+    """Marker of streams whose rows all arrive in the first tick."""
 
 
 class Changes:

@@ -1,9 +1,8 @@
 """Reasons why operators cannot be served by a replica.
 
-A replica begins with the rows of its collections at some time, each with its count, in any
-order and cut into any ticks; and it goes on with changes. It must come to what another one has
-that saw every change. So neither the order of rows, nor when they came, nor with which others,
-may show in an answer.
+A replica starts from the rows of its collections at some time, each with its count, in any order and cut into
+any ticks, and continues with changes. It must agree with a replica that has seen every change. So results
+must not depend on the order of rows, on their time of arrival, or on the rows they arrive with.
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkPolicy:
-    """A watermark: the greatest time in `column` minus `lateness`, rounded down to `every`.
+    """Watermark policy: the greatest time in `column` minus `lateness`, rounded down to `every`.
 
-    A row is late if its time is below the watermark that the rows before it
-    make. Multiples are counted from 1970, or from 0; without `every` nothing is
-    rounded.
+    A row is late if its time is below the watermark of the rows before it. Multiples of `every` count from
+    1970, or from 0; without `every`, the watermark is not rounded.
     """
 
     column: str

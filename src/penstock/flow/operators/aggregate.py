@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 class Aggregate(WithLifetime):
     """One row per group: the keys, then the aggregates.
 
-    A group is there while it has rows, and the group of everything (no keys)
-    is no exception. Per tick a changed group sends its old row back and its
-    new row out, once. Null is a key like any other; so is NaN. A tick without changes
-    answers nothing. With lifetime TICK each tick answers for the groups of its own
-    rows, in the order in which they first came.
+    A group exists while it has rows, even the group of all rows (no keys). Per tick, a changed group retracts
+    its old result row and emits the new one, once. Null is a key like any other, as is NaN. A tick without
+    changes emits nothing. With lifetime TICK, each tick aggregates only its own rows, and emits groups in the
+    order of their first rows.
 
-    nondet: why it is right that answers depend on the cut into ticks, where the
+    nondet: reason why results may depend on the cut into ticks, if the
             lifetime is TICK.
 
     >>> import penstock as ps

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class AssumeOrdered(Operator):
     """The input as an ordered stream, for operators that need an order.
 
-    nondet: why it is right to read the order in which rows happen to come. It depends
-            on the cut into ticks, so a flow whose ticks are not given must say it.
+    nondet: reason why results may depend on the order of arrival. That depends on the cut into ticks, so the
+            reason is required unless the ticks are given.
 
-    A tick without rows answers nothing.
+    A tick without rows emits nothing.
 
     >>> from penstock.testing import show
     >>> why = "who comes first is served first"

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 class AtLeast(Operator):
     """Keys whose value in `column` has reached `threshold`, emitted once, in the tick in which it does.
 
-    A row is the key's columns and the threshold instead of the column. It waits for
-    nothing itself (what it reads may: an aggregate is complete for the tick first), and
-    takes nothing back, although the table that is read takes its old values back: the
-    column may not fall, which is checked when the flow is analysed. An empty tick says
-    nothing; keys leave in the order in which they got there.
+    A row has the key's columns, and the threshold in place of the column. The operator itself is non-blocking
+    (its input may not be: an aggregate completes the tick first). It retracts nothing, although its input
+    retracts old values, because the column must be monotone, which the analysis checks. An empty tick emits
+    nothing; keys are emitted in the order in which they reach the threshold.
 
-    lattice: in whose order "at least" is meant; of numbers that is the usual one.
+    lattice: lattice whose order defines "at least"; for numbers, the usual order.
 
     >>> import penstock as ps
     >>> from penstock.testing import show

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class BagFeedback(Operator):
     """The rows of the closing stream, duplicates included: each copy goes through the loop.
 
-    So something in the cycle must end it: a filter, a distinct, rows that run out.
-    It remembers nothing, and a tick that brings no row makes no round. Rows of one
-    round keep their order, unless rows may be taken back; then what followed from
-    them is, too. `max_iterations` bounds the rounds of one tick.
+    So something in the cycle must end the loop: a filter, a distinct, or exhausted rows. The operator has no
+    state, and a tick without rows has no rounds. Rows of one round keep their order, unless rows may be
+    retracted; then the rows derived from them are retracted, too. `max_iterations` limits the rounds of one
+    tick.
 
-    Where every way back passes a `defer_tick`, it hands on what it gets.
+    If every path back contains a `defer_tick`, the rows are just passed on.
 
     >>> from penstock import col
     >>> from penstock.testing import show

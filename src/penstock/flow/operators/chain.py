@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 class Chain(Operator):
     """All rows of both inputs, duplicates included; in each tick `first` comes before `second`.
 
-    So `first` is complete before `second` is looked at. Over the whole run the order
-    is that of one input after the other only where all of `first` comes with the first
-    tick: it is `ordered` if `first` is bounded. Elsewhere it depends on the cut, and who
-    reads it says why that is right, with `assume_ordered`. A tick without rows answers
-    nothing.
+    So `first` is complete before `second` is read. Over the whole run, one input follows the other only if
+    all of `first` arrives in the first tick: the output is `ordered` if `first` is bounded. Otherwise the
+    order depends on the cut into ticks, and operators that use it need `assume_ordered` with a reason. A tick
+    without rows emits nothing.
 
     >>> from penstock.testing import show
     >>> show(lambda a, b: b.chain(a), a=[1, 2], b=[3])

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class ChainFirstN(Operator):
     """The first `count` rows of each tick, from the inputs in port order.
 
-    Every input but the last is complete before the next is looked at. What a tick
-    brings beyond `count` is gone. A tick without rows answers nothing.
+    Every input is complete before the next one is read. Rows beyond `count` are dropped. A tick without rows
+    emits nothing.
 
-    nondet: why it is right that answers depend on the cut into ticks.
+    nondet: reason why results may depend on the cut into ticks.
 
     >>> from penstock.testing import show
     >>> why = "three offers a day are shown"

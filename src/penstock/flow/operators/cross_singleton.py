@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 class CrossSingleton(Operator):
     """Each row of `input` combined with the first row of `single` in the same tick.
 
-    Without a row of `single` there is no answer, and the tick's rows are gone; further
-    rows of `single` change nothing. `single` is complete first. Rows keep the order of
-    `input`. This is the form of lifetime "tick"; over the whole run a single row is a
-    table of one row, and `Stream.cross_singleton` joins with that.
+    Without a row of `single`, the tick's rows are dropped; further rows of `single` are ignored. `single` is
+    complete first. Rows keep the order of `input`. This is the form for lifetime "tick"; over the whole run,
+    the single row is a table of one row, which `Stream.cross_singleton` joins.
 
     kept_right: positions of the columns of `single` in the output, after those of `input`.
-    nondet:     why it is right that answers depend on the cut into ticks.
+    nondet:     reason why results may depend on the cut into ticks.
 
     >>> from penstock.testing import show
     >>> show(
@@ -56,7 +55,7 @@ class CrossSingleton(Operator):
         return WHOLE
 
     def reads_order(self, port: int) -> bool:
-        # Which row of the second one is the first.
+        # The order determines the first row of `single`.
         return port == 1
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 class DeferSignal(Operator):
     """All changes since the last signal, emitted in the tick of the next one.
 
-    Any row of `signal` is a signal: it releases what came before and what comes in its
-    tick. Several in a tick are one, and one that finds nothing is used up. What was taken
-    back meanwhile is never shown. What is held when a run ends stays there. Plain rows
-    keep their order.
+    Any row of `signal` is a signal, which releases the rows of earlier ticks and of its own tick. Several
+    signals in a tick count as one, and a signal without rows to release is used up. Rows retracted meanwhile
+    are never emitted. Rows still held when a run ends are not emitted. Plain rows keep their order.
 
-    nondet: why it is right that answers depend on the cut into ticks.
+    nondet: reason why results may depend on the cut into ticks.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("post")

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 class DeferTick(Operator):
     """The changes of the previous tick. Pending changes start a tick if nothing else does.
 
-    It is the only operator that may stand in a cycle through a blocking input.
-    What such a cycle answers depends on how the input is cut into ticks, so it
-    must say why that is right: `nondet="..."`, or a flow with `ticks="given"`.
+    Every cycle through a blocking input needs a tick delay such as this. The results of such a cycle depend
+    on how the input is cut into ticks, which needs a reason: `nondet="..."`, or a flow with `ticks="given"`.
 
     >>> from penstock.testing import show
     >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
@@ -59,7 +58,7 @@ class DeferTick(Operator):
         return {"deferred": PendingSlot()}
 
     def placement(self) -> Placement:
-        # What it keeps must be somewhere, and any shard will do.
+        # The state must be kept on some shard, and any will do.
         return keyed(EQUAL_ROWS)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class DeferTickLazy(Operator):
     """The changes of the previous tick. Pending changes wait for a tick that something else starts.
 
-    So what it holds when a run ends stays there. Like `defer_tick` it may stand in a
-    cycle through a blocking input. Rows keep their order. In the first tick, and after
-    a tick that brought it nothing, it answers nothing.
+    So changes pending when a run ends are not emitted. Like `defer_tick`, it may be in a cycle through a
+    blocking input. Rows keep their order. In the first tick, and after a tick without changes, it emits
+    nothing.
 
-    nondet: why it is right that answers depend on the cut into ticks.
+    nondet: reason why results may depend on the cut into ticks.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("echo")
@@ -66,7 +66,7 @@ class DeferTickLazy(Operator):
         return {"deferred": PendingSlot()}
 
     def placement(self) -> Placement:
-        # What it keeps must be somewhere, and any shard will do.
+        # The state must be kept on some shard, and any will do.
         return keyed(EQUAL_ROWS)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:

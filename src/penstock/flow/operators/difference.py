@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 class Difference(Operator):
     """Rows of `pos` that are not in `neg`.
 
-    Duplicates in `pos` are kept, duplicates in `neg` change nothing. Rows are
-    compared whole, and null is equal to null. One more row of `neg` can take
-    an answer back, so `neg` is complete first. A tick without changes answers
-    nothing.
+    Duplicates in `pos` are kept, duplicates in `neg` are ignored. Whole rows are compared, and null equals
+    null. A row of `neg` can retract output, so `neg` is complete first. A tick without changes emits nothing.
 
-    lifetimes: of `pos` and `neg`; (STATIC, TICK) there is not, `every_tick` before
-               (TICK, TICK) is that. With TICK the rows keep the order of `pos`.
-    nondet:    why it is right that answers depend on the cut into ticks, where a
+    lifetimes: of `pos` and `neg`; (STATIC, TICK) is not supported, but composed of `every_tick` and
+               (TICK, TICK). With TICK, the rows keep the order of `pos`.
+    nondet:    reason why results may depend on the cut into ticks, if a
                lifetime is TICK.
 
     >>> from penstock.testing import show

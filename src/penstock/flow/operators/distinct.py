@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class Distinct(WithLifetime):
     """Each row once: emitted with its first copy and retracted with its last.
 
-    A tick without changes answers nothing. With lifetime TICK each tick answers for
-    itself, and rows keep the order of their first copies.
+    A tick without changes emits nothing. With lifetime TICK, each tick is separate, and rows keep the order
+    of their first copies.
 
     columns: every column of the input, as expressions.
-    nondet:  why it is right that answers depend on the cut into ticks, where the
+    nondet:  reason why results may depend on the cut into ticks, if the
              lifetime is TICK.
 
     >>> from penstock.testing import show

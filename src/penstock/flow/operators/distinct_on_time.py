@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class DistinctOnTime(Operator):
     """Each row once, emitted with its first copy and forgotten when the watermark passes its time.
 
-    columns: every column of the input, as expressions. time: the one that the watermark is of.
-    width:   of the time intervals that are forgotten together.
+    columns: every column of the input, as expressions. time: the column with the watermark.
+    width:   length of the time intervals that are forgotten together.
 
-    The answer is that of `distinct`: a row whose time has passed cannot come again.
-    A tick without rows answers nothing.
+    The output equals that of `distinct`, since a row whose time has passed cannot arrive again.
+    A tick without rows emits nothing.
 
     >>> from penstock import col
     >>> from penstock.testing import show

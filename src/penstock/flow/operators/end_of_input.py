@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
 
 VALUE = "value"
-"""The one column of a stream of watermarks."""
+"""Only column of a stream of watermarks."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput(Operator):
     """One row in the tick in which all of `sources` have ended: `Engine.end()`, or the end of a run.
 
-    Then the watermark of what they brought rises to the end of time, and every
-    window closes.
+    Then their watermarks rise to the end of time, and every window closes.
 
     >>> import penstock as ps
     >>> from penstock import col

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Enumerate(OrderedOperator):
     """Each row with its number in front: `start`, `start + 1`, ... in row order.
 
-    Nothing waits. `per` key, each key has numbers of its own, so that `start=1` is a running
-    count. With lifetime TICK they begin again in each tick. An empty tick says nothing.
-    A number beyond 64 bits stops the tick: `EvaluationError`.
+    The operator is non-blocking. With keys `per`, each key is numbered separately, so `start=1` makes a
+    running count. With lifetime TICK, numbers start again in each tick. An empty tick emits nothing. A number
+    beyond 64 bits stops the tick with `EvaluationError`.
 
     >>> from penstock.testing import show
     >>> show(lambda words: words.enumerate(start=1, per="value"), words=["a", "b", "a"])

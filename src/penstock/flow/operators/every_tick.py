@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 class EveryTick(Operator):
     """In each tick all current rows of the input, as plain rows in order of first arrival.
 
-    It is the one operator that repeats itself. It speaks in every tick that runs, also
-    in one that brings nothing, and starts none; a tick costs in proportion to all rows
-    so far. A row that was taken back is not shown any more, and nothing is taken back
-    of what was shown. Within a loop the first round shows all rows, and the later rounds
-    those that are new.
+    It emits rows in every tick that runs, even one without input, but starts no tick; the cost of a tick is
+    proportional to all rows so far. A retracted row is no longer emitted, and no output is ever retracted.
+    Within a loop, the first round emits all rows, and later rounds only the new ones.
 
-    nondet: why it is right that answers depend on the cut into ticks: how often a row is
-            shown is how many ticks there are.
+    nondet: reason why results may depend on the cut into ticks: a row is emitted once per tick.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("repeated")

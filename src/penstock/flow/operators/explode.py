@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 class Explode(RowByRow):
     """One copy of the row per element of the list in column `at`, which the element replaces.
 
-    at:       the position of the column. Its type is a list, or any value; a value that is
-              then no tuple, list or frozenset stops the tick (`EvaluationError`).
-    into:     the name of the element's column.
-    position: the name of a column before it, with the element's position from 0 on; None for no such column.
-    outer:    whether a row whose list is null or empty stays once, with null for element and position.
+    at:       position of the column. Its type is a list or any; for any, a value other than a tuple, list or
+              frozenset stops the tick with `EvaluationError`.
+    into:     name of the element's column.
+    position: name of a column before it, with the element's position from 0; None for no such column.
+    outer:    whether to keep a row whose list is null or empty, with null for element and position.
 
-    Elements keep their order, members of a set come in the order of values; they have the
-    weight of their row. A tick without rows answers nothing. The meaning is that of `explode`,
-    `posexplode` and their outer forms in Spark SQL.
+    Elements keep their order, and set members are sorted; all have the weight of their row. A tick without
+    rows emits nothing. The semantics are those of `explode`, `posexplode` and their outer forms in Spark SQL.
 
     >>> from penstock.testing import show
     >>> def words(line: str) -> list[str]:

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 class Feedback(Operator):
     """The distinct rows of the closing stream: each goes through the loop once.
 
-    So after each tick the cycle holds the least fixpoint of the input so far: what
-    follows from it, and nothing that only holds itself up. A tick ends as soon as
-    nothing new is found; one without input makes no round. `max_iterations` bounds the
-    rounds of one tick; a loop that makes new rows for ever ends in an error instead of
-    a hang.
+    So after each tick the cycle holds the least fixpoint of the input so far: rows derived from it, without
+    any that only support each other. A tick ends as soon as no new rows are found; one without input has no
+    rounds. `max_iterations` limits the rounds of one tick, so that a loop that makes new rows forever ends in
+    an error instead of hanging.
 
-    Where every way back passes a `defer_tick`, there is no loop within a tick, and
-    this is the set of the rows that the closing stream has.
+    If every path back contains a `defer_tick`, there is no loop within a tick, and the output is just the set
+    of rows of the closing stream.
 
     >>> from penstock import col
     >>> from penstock.testing import show

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Filter(RowByRow):
     """Rows whose predicate is true; rows with false or null are dropped.
 
-    An expression is inlined; a callable is opaque and gets the row.
+    An expression is inlined; a callable is opaque and receives the row.
 
     >>> from penstock import col
     >>> from penstock.testing import show
@@ -56,7 +56,7 @@ class Filter(RowByRow):
         (before,) = inputs
         if before is None or not isinstance(self.predicate, Expr):
             return None
-        # By its keys alone a value is let through always or never.
+        # A predicate over the keys alone passes all values of a key, or none.
         read = {part.name for part in self.predicate.walk() if isinstance(part, Column)}
         return before if read <= set(before.keys) else None
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class FilterMap(RowFunction):
     """`function(row)` for each row, unless the result is None, with the weight of `row`.
 
-    Rows keep their order. A tick without rows answers nothing. Rows that are None
-    themselves cannot be made here: `map` makes them.
+    Rows keep their order. A tick without rows emits nothing. To make rows that are None themselves, use
+    `map`.
 
     >>> from penstock.testing import show
     >>> def number(text: str) -> int | None:

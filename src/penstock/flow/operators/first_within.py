@@ -29,8 +29,8 @@ class FirstWithin(Operator):
 
     keys: null is a key like any other. time: a column with a watermark.
 
-    Rows are taken as they come, and keep their order. What left is remembered until the
-    watermark is `within` after its time. A tick without rows answers nothing.
+    Rows are processed in order of arrival, and keep their order. An output row is remembered until the
+    watermark is `within` after its time. A tick without rows emits nothing.
 
     >>> from penstock import col
     >>> from penstock.testing import show

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class Fold(Operator):
     """The result of `function(accumulated, row)` over all rows so far, in order, starting from `init`.
 
-    A table of exactly one row: the value is there from the first tick on, which needs no
-    row for it; per tick in which it changed, the old value is taken back and the new one
-    put in its place. An empty tick changes nothing.
+    The output is a table of exactly one row, which exists from the first tick on, even without input. In each
+    tick that changes the value, the old one is retracted and the new one emitted. An empty tick changes
+    nothing.
 
-    init:        a value, or a function without arguments that makes one.
-    accumulated: schema of the value, which is what `function` gets and gives.
+    init:        a value, or a function without arguments that returns one.
+    accumulated: schema of the accumulated value.
 
     >>> from penstock.testing import show
     >>> show(lambda words: words.fold("", lambda all, word: all + word[0]), words=["ab", "cd"])

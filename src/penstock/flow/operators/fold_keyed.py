@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 class FoldKeyed(KeyedFold):
     """Per key, `function(accumulated, item)` over all items so far, in order, starting from `init`.
 
-    A row per key that has come: the key columns, then `value`. A key whose value changed
-    in a tick sends the old row back and the new one out, once. Keys leave in the order in
-    which they were first seen in the tick. With lifetime TICK the keys of a tick and their
-    values of that tick alone, as plain rows. An empty tick says nothing.
+    The output has a row per key seen so far: the key columns, then `value`. In each tick, a key whose value
+    has changed retracts the old row and emits the new one, once. Keys are emitted in the order of their first
+    rows in the tick. With lifetime TICK, each tick emits plain rows for its own keys and items. An empty tick
+    emits nothing.
 
-    init: a value, or a function without arguments that makes one for each key.
-    item: what is folded of a row; None is the whole row.
+    init: a value, or a function without arguments that returns one for each key.
+    item: the folded item of a row; None for the whole row.
 
     >>> from penstock.testing import show
     >>> show(lambda n: n.fold_keyed("value", 0, lambda count, row: count + 1, into="copies"), n=[5, 7, 5])
@@ -57,7 +57,7 @@ class FoldKeyed(KeyedFold):
             context.keys([self.item])
         keys = context.computed(self.keys)
         context.need(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
-        # Of what type it is, the function decides.
+        # Its type depends on the function.
         value = context.output.fields[-1]
         return (*keys, Field(self.into, value.type, value.nullable))
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class FoldTick(Operator):
     """`function(accumulated, row)` over the rows of a tick, starting from `init`: `fold(lifetime="tick")`.
 
-    One plain row in every tick that runs, also in one without rows, where it is `init`.
+    It emits one plain row in every tick that runs; without input rows, the value is `init`.
 
-    item: what is folded of a row; None is the whole row.
+    item: the folded item of a row; None for the whole row.
 
     >>> from penstock.testing import show
     >>> show(lambda n: n.fold(0, lambda sum, x: sum + x, lifetime="tick", nondet="it is shown"), n=[1, 2])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Initialize(Operator):
     """One row, `()`, in the first tick of a run. It starts no tick.
 
-    A run that goes on from a checkpoint has had its first tick.
+    A run resumed from a checkpoint has already had its first tick.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("start")

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class Inspect(RowFunction):
     """The same rows; `function(row)` is called for each, and its result is ignored.
 
-    It is called once per change, also for one that takes a row back, in the order in
-    which the changes come. A stream that leads to no sink does not run, and what is
-    not run is not seen: `null()` behind it makes it run.
+    The function is called once per change, also for retractions, in order of arrival. A stream that leads to
+    no sink does not run, so nothing is inspected; `null()` after it makes it run.
 
     >>> from penstock.testing import show
     >>> show(lambda numbers: numbers.inspect(lambda n: print("saw", n)), numbers=[1, 2])
@@ -47,5 +46,5 @@ class Inspect(RowFunction):
         return all(inputs)
 
     def claimed(self) -> Iterator[str]:
-        # Whatever it gives, the rows are the same.
+        # The rows do not depend on the function's result.
         yield from ()

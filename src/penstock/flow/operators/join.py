@@ -1,9 +1,8 @@
 """Join operator: pairs of rows with equal keys.
 
-A join is bilinear: the change of the answer is the change on one side against
-what the other side holds, so inner and semi joins stream from both sides. A
-left or anti join says something about rows that are *not* there; one more
-right row can take such an answer back, so its right input is complete first.
+A join is bilinear: the changes of its output are the changes of one side joined with the state of the other,
+so inner and semi joins stream from both sides. The output of a left or anti join depends on the *absence* of
+rows; a new right row can retract it, so its right input is complete first.
 """
 
 from __future__ import annotations
@@ -51,25 +50,24 @@ class How(Enum):
 class Join(Operator):
     """Pairs of rows with equal keys that satisfy `residual`.
 
-    left_keys, right_keys: as many expressions on either side, over that side's
-    columns, of equal types. Null equals nothing, NaN equals NaN. Without keys every
-    row is paired with every other.
-    residual: over the left columns followed by the right ones, named as in
-    `pair_names`; only true counts; None means true.
-    kept_right: positions of the right columns that the output has after the left ones.
+    left_keys, right_keys: equally many expressions over the columns of each side, of equal types. Null equals
+    nothing, NaN equals NaN. Without keys, every row is paired with every other.
+    residual: expression over the left columns followed by the right ones, named as in `pair_names`, which
+    must be true for a pair; None for no such condition.
+    kept_right: positions of the right columns in the output, after the left ones.
 
-    Multiplicities multiply (inner, left); semi and anti keep those of the left.
+    Multiplicities multiply (inner, left); semi and anti joins keep those of the left.
     A left row without a partner appears once per copy, with nulls (left), or as it is (anti).
-    A tick without changes answers nothing.
+    A tick without changes emits nothing.
 
-    lifetimes: of left and right. Where one is TICK a tick answers its own rows of that
-               side with all rows so far of the other. (STATIC, TICK) there is for inner
-               joins alone; `Stream.join` makes the others of it, or of `every_tick`.
-               Semi and anti joins keep the order of left rows that are of a tick.
-    nondet:    why it is right that answers depend on the cut into ticks, where a
+    lifetimes: of left and right. With one TICK side, each tick joins its own rows of that side with all rows
+               so far of the other. (STATIC, TICK) is supported only for inner joins; `Stream.join` composes
+               the others of that, or of `every_tick`. Semi and anti joins keep the order of left rows with
+               lifetime TICK.
+    nondet:    reason why results may depend on the cut into ticks, if a
                lifetime is TICK.
 
-    Right and full joins are made of left and anti joins (`penstock.flow.composite_joins`).
+    Right and full joins are composed of left and anti joins (`penstock.flow.composite_joins`).
 
     >>> from penstock import left, right
     >>> from penstock.testing import show
@@ -178,11 +176,11 @@ class Join(Operator):
         return of_left, {name: Column(column) for column, name in (same | kept).items()}
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        # Without keys the rows of the left are in as many lists as there are shards.
+        # Without keys, the rows of the left side are divided into one list per shard.
         return {"left": KeyedSlot(0), "right": KeyedSlot(1)} if self.left_keys else {}
 
     def placement(self) -> Placement:
-        # Of all pairs, the right side is the small one.
+        # In a cross join, the right side is expected to be the small one.
         return keyed(self.left_keys, self.right_keys) if self.left_keys else keyed(EQUAL_ROWS, None)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:

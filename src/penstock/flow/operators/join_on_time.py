@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinOnTime(Operator):
-    """An inner join whose condition bounds the time difference of a pair.
+    """Inner join whose condition bounds the time difference of a pair.
 
-    join:  the join; its condition implies `low <= right time - left time <= high`.
-    times: the columns of either side that hold them. width: of the time intervals in which
-           rows are kept, and forgotten together.
+    join:  the join, whose condition implies `low <= right time - left time <= high`.
+    times: the time columns of both sides. width: length of the time intervals in which rows are kept and
+           forgotten together.
 
-    The answer is that of the join. A left row is forgotten when the right watermark is
-    `high` after its time, a right row when the left watermark is `low` before its own.
-    A tick without rows answers nothing.
+    The output equals that of the join. A left row is forgotten when the right watermark is `high` after its
+    time, a right row when the left watermark is `low` before its own.
+    A tick without rows emits nothing.
 
     >>> from penstock import col, left, right
     >>> from penstock.testing import show

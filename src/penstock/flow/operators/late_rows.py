@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LateRows(Operator):
-    """The rows that `on_time` drops. Together both have every row exactly once.
+    """The rows that `on_time` drops: together, both streams have every row exactly once.
 
-    A tick without rows answers nothing. Rows keep their order.
+    A tick without rows emits nothing. Rows keep their order.
 
     >>> from penstock import col
     >>> from penstock.testing import show

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 class LatticeFold(Operator):
     """The merge in `lattice` of all items so far, per key if there are keys.
 
-    Without keys a table of exactly one row that is there from the first tick on, with the
-    bottom while nothing has come. Per tick in which it grew, the old value is taken back
-    and the new one put in its place. An empty tick changes nothing.
+    Without keys, the output is a table of exactly one row, which exists from the first tick on, with the
+    bottom until the first item. In each tick that grows the value, the old one is retracted and the new one
+    emitted. An empty tick changes nothing.
 
-    Neither the order of the items matters nor how often they come. In a cycle within a
-    tick it is no barrier: see `operators.lattice_growth`.
+    The order and the number of copies of items do not matter. In a cycle within a tick, the operator is
+    non-blocking: see `operators.lattice_growth`.
 
     >>> from penstock.lattice import Max
     >>> from penstock.testing import show

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 class LatticeGrowth(Operator):
     """Form of a `lattice_fold` within a cycle of a tick: non-blocking and without retractions.
 
-    Each item that makes the value grow sends the grown value out; so the cycle ends when no
-    value grows any more. The last value of all is the same whatever the order, if what
-    follows only grows with it; which values were shown on the way there depends on order and
-    ticks, so outside of flows with `ticks="given"` it asks for a reason.
+    Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.
+    If all operators downstream are monotone, the final value does not depend on the order; the intermediate
+    ones depend on order and ticks, so a reason is required outside of flows with `ticks="given"`.
 
     >>> import penstock as ps
     >>> from penstock.lattice import Max

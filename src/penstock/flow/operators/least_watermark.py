@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """A step from a watermark to that of a computed column: `expr` of the column `value` of `type`.
+    """Step from a watermark to that of a computed column: `expr` of the column `value` of `type`.
 
-    It never falls while `value` rises.
+    `expr` must never decrease while `value` rises.
     """
 
     type: DataType
@@ -42,7 +42,7 @@ class Move:
 class LeastWatermark(Operator):
     """The least of the input watermarks, after their moves, whenever it rises. Null is the end of time.
 
-    There is none until every input has one. An input that ended holds nothing back.
+    It exists once every input has one. An input that has ended does not hold it back.
     """
 
     kind: ClassVar[str] = "least_watermark"

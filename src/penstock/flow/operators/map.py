@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 class Map(RowFunction):
     """`function(row)` for each row; a retracted row retracts its image.
 
-    So `function` must give the same answer for the same row every time. Rows
-    arrive as instances of their row class, results are checked against the
-    type of the output.
+    So `function` must return the same result for the same row every time. Rows are passed as instances of
+    their row class, and results are checked against the output type.
 
     >>> from penstock.testing import show
     >>> def double(n: int) -> int:

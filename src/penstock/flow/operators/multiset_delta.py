@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class MultisetDelta(Operator):
     """For each row, as many copies as this tick has more than the previous one.
 
-    As many of its first copies are left out as there were before; what is shown keeps
-    its order. A tick without rows answers nothing, and counts: the next has none before
-    it. Behind `every_tick` of a stream that only grows it gives the new rows.
+    As many first copies are left out as the previous tick had; the others keep their order. A tick without
+    rows emits nothing, but counts as the previous tick of the next. After `every_tick` of an append stream,
+    it emits the new rows.
 
-    nondet: why it is right that answers depend on the cut into ticks.
+    nondet: reason why results may depend on the cut into ticks.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("news")

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Null(Operator):
-    """A stream without rows.
+    """Stream without rows.
 
-    swallows: whether it reads a stream. What leads to it runs, as what leads to a sink
-              does, and its rows go no further.
+    swallows: whether it reads a stream. Then the operators upstream run as if for a sink, and their rows are
+              dropped.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("watched")

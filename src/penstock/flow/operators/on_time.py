@@ -36,17 +36,17 @@ NEEDS = (
         "put the watermark on each source, before union() and joins: they keep the least of several",
     ),
 )
-"""What every operator that reads times in the order of their coming needs."""
+"""Needs of every operator that reads times in order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnTime(Operator):
     """The rows whose time is not below the watermark of the rows before them.
 
-    The others are late, as are rows whose time is null, NaN or infinite: they are
-    the answer of `late_rows`. As the watermark rises row by row and not tick by tick,
-    who is late does not depend on the cut into ticks. A tick without rows answers
-    nothing. Rows keep their order. State is the greatest time, and the number of late rows.
+    The others are late, as are rows whose time is null, NaN or infinite; `late_rows` emits them. Because the
+    watermark rises row by row rather than tick by tick, lateness does not depend on the cut into ticks. A
+    tick without rows emits nothing. Rows keep their order. The state is the greatest time, and the number of
+    late rows.
 
     >>> from penstock import col
     >>> from penstock.testing import show

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 class Partition(RowByRow):
     """The row with its port number as a last column.
 
-    by:    an expression or a function of the row; its value is one of `tags`.
-    tags:  what a port is called by, in the order of the ports. Any other value stops
-           the tick with an error that names it, the row and the source location (`UnknownPort`).
+    by:    an expression or a function of the row, with one of `tags` as its value.
+    tags:  names of the ports, in order. Any other value stops the tick with `UnknownPort`, an error that
+           names the value, the row and the source location.
 
-    The streams of the ports are this one, filtered by its last column: so they are
-    disjoint, together they are the input, and each keeps its order. A tick without
-    rows answers nothing.
+    The streams of the ports are filters of this one by its last column, so they are disjoint, together form
+    the input, and keep its order. A tick without rows emits nothing.
 
     >>> from penstock.testing import show
     >>> def half(n: int) -> str:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class Reduce(WithLifetime):
     """`function(so far, row)` over all rows, in order, starting from the first.
 
-    Nothing while no row has come; then a table of exactly one row. With lifetime TICK one
-    plain row in each tick that has rows. An empty tick changes and says nothing.
+    The output is empty until the first row; then it is a table of exactly one row. With lifetime TICK, it is
+    one plain row in each tick with rows. An empty tick changes and emits nothing.
 
-    scalar_column: name of the column where rows are bare values, for what grows.
+    scalar_column: name of the column if rows are bare values, for monotone columns.
 
     >>> from penstock.testing import show
     >>> show(lambda numbers: numbers.reduce(max), numbers=[1, 3, 2])

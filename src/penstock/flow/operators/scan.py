@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 class Scan(OrderedOperator):
     """`function(carried, row)` returns the next carried value and the output row, or None to end.
 
-    Nothing waits: each row is answered as it comes, in order. Where the function gave None,
-    no further row is answered: of the key, if it is `per` key; for ever, or with lifetime
-    TICK until the tick ends, when all is as in the beginning. An empty tick says nothing.
+    The operator is non-blocking: each row is mapped on arrival, in order. Once the function returns None, all
+    further rows (of the key, if there are keys `per`) are dropped; with lifetime TICK, only until the end of
+    the tick, when the scan starts over. An empty tick emits nothing.
 
-    init:    a value, or a function without arguments that makes one (for each key).
-    carried: schema of the carried value, as which it is kept from tick to tick.
+    init:    a value, or a function without arguments that returns one (for each key).
+    carried: schema of the carried value, as kept from tick to tick.
 
     >>> from penstock.testing import show
     >>> def total(sum: int, n: int) -> tuple[int, int] | None:

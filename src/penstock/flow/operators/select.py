@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Select(RowByRow):
     """One expression per output column. `with_columns` is a select that keeps the other columns.
 
-    Rows that become equal stay as many as they were: a select drops no rows.
+    Rows that become equal are kept as duplicates.
 
     >>> from penstock import col
     >>> from penstock.testing import show
@@ -74,7 +74,7 @@ class Select(RowByRow):
 def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
     """Replace existing columns and append new ones.
 
-    All expressions see the row as it came in.
+    All expressions refer to the original row.
 
     >>> from penstock import col
     >>> from penstock.testing import show

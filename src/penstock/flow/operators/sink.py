@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Sink(Operator):
     """The changes of a stream, consolidated: per tick at most one per row, with non-zero weight.
 
-    A stream that never takes a row back leaves as plain rows: weight +1 each, copies one by one.
+    An append stream is emitted as plain rows: weight +1 each, copies one by one.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("numbers")

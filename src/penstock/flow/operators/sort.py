@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 class Sort(WithLifetime):
     """The rows of a bounded stream in order, or with lifetime TICK the rows of each tick.
 
-    by: expressions in Spark's order (nulls first ascending and last descending, NaN
-        greatest) and functions of a row whose results Python compares; of none, the
-        columns from first to last.
+    by: expressions in Spark's order (nulls first ascending and last descending, NaN greatest), and functions
+        of a row whose results are compared by Python; without any, the columns from first to last.
 
-    Rows that `by` holds to be equal stay in the order in which they came, if that means
-    something, and are else ordered by all their columns. An empty tick says nothing.
+    Rows that are equal by `by` keep their order of arrival if the input is ordered, and are otherwise sorted
+    by all their columns. An empty tick emits nothing.
 
     >>> from penstock import col
     >>> from penstock.testing import show

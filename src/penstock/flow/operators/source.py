@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Source(Operator):
     """The rows given to each tick under the source's name.
 
-    bounded: all rows come with the first tick; later ones are an error.
-    append:  rows are only added; else each row has a weight and may be taken back.
+    bounded: all rows arrive in the first tick; later ones are an error.
+    append:  rows are only added; otherwise each row has a weight, and may be retracted.
 
     >>> import penstock as ps
     >>> from penstock.testing import show

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class State(OrderedOperator):
     """The rows whose item is not yet contained in the merge of the earlier ones.
 
-    Nothing waits; rows pass in order. `per` key, each key has a value of its own. With
-    lifetime TICK the value is the bottom again in each tick. An empty tick says nothing.
+    The operator is non-blocking, and rows keep their order. With keys `per`, each key has a value of its own.
+    With lifetime TICK, the value starts from the bottom in each tick. An empty tick emits nothing.
 
     >>> from penstock.lattice import Max
     >>> from penstock.testing import show
@@ -65,7 +65,7 @@ class State(OrderedOperator):
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield "item", self.item
-        # Not `super()`: a dataclass with slots is another class than the one written here.
+        # Not `super()`, because a dataclass with slots is a different class from the one defined here.
         yield from OrderedOperator.expressions(self)
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:

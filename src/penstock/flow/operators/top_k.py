@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class TopK(WithLifetime):
     """The first `count` rows of each group in the order `by`; copies of a row count.
 
-    Ties are broken by the whole row, ascending, so that the answer depends on
-    the rows alone and not on the order of their arrival. A tick without changes
-    answers nothing. With lifetime TICK each tick answers for its own rows.
+    Ties are broken by the whole row, ascending, so that the result depends only on the rows, not on their
+    order of arrival. A tick without changes emits nothing. With lifetime TICK, each tick uses only its own
+    rows.
 
-    nondet: why it is right that answers depend on the cut into ticks, where the
+    nondet: reason why results may depend on the cut into ticks, if the
             lifetime is TICK.
 
     >>> from penstock import col

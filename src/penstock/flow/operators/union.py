@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Union(Operator):
     """All rows of all inputs, duplicates included (`UNION ALL`; follow with `distinct` for a set).
 
-    In a flow of given ticks the rows of a tick come port by port; elsewhere their order
-    means nothing. A tick without rows answers nothing.
+    In a flow with given ticks, the rows of a tick are emitted port by port; otherwise their order is
+    meaningless. A tick without rows emits nothing.
 
     >>> from penstock.testing import show
     >>> show(lambda a, b: a.union(b), a=[1, 2], b=[2])

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Unique(WithLifetime):
     """The first occurrence of each row, in row order, emitted at once.
 
-    It is `distinct` with the order kept, where there is one. Of a table a row is taken back
-    with its last copy. With lifetime TICK a row passes once in each tick in which it comes.
-    An empty tick says nothing.
+    Equivalent to `distinct`, but keeps the order if there is one. For a table, a row is retracted with its
+    last copy. With lifetime TICK, a row passes once in each tick in which it arrives. An empty tick emits
+    nothing.
 
     columns: every column of the input, as expressions.
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 class Watermark(Operator):
     """The watermark, as one row per tick in which it rises. Null is the end of time.
 
-    It reads the rows before they are parted in rows on time and late ones. Of a
-    bounded input it is null after the first tick.
+    It reads the rows before late ones are separated. For a bounded input, it is null after the first tick.
     """
 
     kind: ClassVar[str] = "watermark_time"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 START, END = "window_start", "window_end"
-"""The columns that say which window a row is of."""
+"""Columns that identify the window of a row."""
 
 
 class Emit(Enum):
@@ -45,14 +45,13 @@ class Emit(Enum):
 class Window(Operator):
     """One row per group and window: the keys, the window's start and end, the aggregates.
 
-    A window is there while it has rows. It closes when the watermark reaches its end: from
-    then on no row can fall into it, and what was kept of it is dropped.
+    A window exists while it has rows. It closes when the watermark reaches its end: from then on no row can
+    fall into it, and its state is dropped.
 
-    CLOSE: it answers when it closes, once; in the order of ends, of one end in the order
-    in which the windows were first seen. So the answer is a stream of plain rows, the same
-    and in the same order however the input was cut.
-    UPDATES: as an aggregate does, per tick the old answer back and the new one out; the
-    answer is final when the window closes, which changes nothing.
+    CLOSE: a window is emitted once, when it closes; windows are ordered by end, and with equal ends by their
+    first rows. So the output is a stream of plain rows, equal and in the same order for every cut into ticks.
+    UPDATES: like an aggregate, each tick retracts old results and emits new ones; closing a window makes its
+    result final, and emits nothing.
 
     A tick without rows and without a new watermark answers nothing.
 

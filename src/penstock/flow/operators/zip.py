@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 class Zip(Operator):
     """Pairs of the first rows, the second rows, and so on.
 
-    What has no partner yet waits for one: over the ticks where its input is of lifetime
-    STATIC, to the end of its tick where it is TICK; then it is gone, and the next row of
-    that input takes its turn. Pairs come in the order of their positions, each as soon
-    as it is complete. A tick without rows answers nothing.
+    A row without a partner waits for one: across ticks if its input has lifetime STATIC, until the end of its
+    tick for TICK; then it is dropped, and the next row of that input takes its turn. Pairs are emitted in the
+    order of their positions, each as soon as it is complete. A tick without rows emits nothing.
 
     kept_right: positions of the columns of `right` in the output, after those of `left`.
-    nondet:     why it is right that answers depend on the cut into ticks, where a
+    nondet:     reason why results may depend on the cut into ticks, if a
                 lifetime is TICK.
 
     >>> from penstock.testing import show

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class ZipLongest(Operator):
     """Pairs of the rows of each tick by position, with nulls where one input is shorter.
 
-    Which of them is the longer is known when both are complete. Each tick begins anew.
-    A tick without rows answers nothing.
+    Both inputs are complete first, since only then the longer one is known. Each tick starts over. A tick
+    without rows emits nothing.
 
     kept_right: positions of the columns of `right` in the output, after those of `left`.
-    nondet:     why it is right that answers depend on the cut into ticks.
+    nondet:     reason why results may depend on the cut into ticks.
 
     >>> from penstock.testing import show
     >>> why = "a table is printed per tick"

@@ -52,8 +52,8 @@ class Direction(Enum):
 class Crossed(Statistic):
     """Whether the first signal has just crossed the second, or a level.
 
-    It has crossed when it stands on the side opposite to that on which it last
-    stood; being equal is on neither side, so touching and turning is no crossing.
+    It has crossed when it is on the side opposite to the one it was last on. Equality is on neither side, so
+    touching and turning back does not count.
     """
 
     direction: Direction

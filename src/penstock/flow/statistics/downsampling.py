@@ -38,7 +38,7 @@ class EveryNth(Fewer):
 
 @dataclass(frozen=True, slots=True)
 class Paced(Fewer):
-    """Base of those with a time span."""
+    """Base of downsampling statistics with a time span."""
 
     span: timedelta
 
@@ -74,7 +74,7 @@ class Debounce(Paced):
 
 
 class Timer(Paced):
-    """The latest multiple of `span` that has passed, once per tick in which one passed."""
+    """Latest multiple of `span` that has passed, once per tick in which one has passed."""
 
     __slots__ = ()
     kind = "timer"

@@ -14,11 +14,11 @@ from penstock.flow.statistics.value_kinds import Result
 class Decay:
     """Rate at which weights decay.
 
-    alpha:      the part of its weight that a value loses with each one after it; or
-    half_life:  the time in which it loses half.
-    adjust:     the weights are powers of the decay. Else the newest value has the weight
-                `alpha`, and all before it together the rest (by count only).
-    ignore_na:  missing values let nothing decay (by count only).
+    alpha:      fraction of its weight that a value loses with each later value; or
+    half_life:  time in which it loses half of its weight.
+    adjust:     weights are powers of the decay. Otherwise the newest value has weight `alpha`, and all values
+                before it together the rest (by count only).
+    ignore_na:  missing values do not cause decay (by count only).
     """
 
     alpha: float | None = None
@@ -27,7 +27,7 @@ class Decay:
     ignore_na: bool = False
 
     def falls(self) -> bool:
-        """Whether exactly one of the two rules is given, with a valid rate."""
+        """Whether exactly one of the two parameters is given, with a valid rate."""
         if self.half_life is not None:
             by_time = self.adjust and not self.ignore_na
             return self.alpha is None and by_time and self.half_life > timedelta()

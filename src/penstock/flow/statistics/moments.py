@@ -87,7 +87,7 @@ class Against(Enum):
 class Regression(Windowed):
     """Least-squares line through the values: (slope, intercept, r2).
 
-    r2 is the part of the values' variance that the line explains.
+    r2 is the fraction of the values' variance explained by the line.
     """
 
     against: Against = Against.INDEX

@@ -18,10 +18,10 @@ Need: TypeAlias = Callable[[bool, str], None]
 class Statistic(ABC):
     """Base of statistics: functions of the ordered values of one or two signals.
 
-    kind:     its name, as users write it.
-    inputs:   how many signals of values it reads; a signal of times comes after them.
+    kind:     its name, as written by users.
+    inputs:   number of signals of values that it reads; a signal of times comes after them.
     numbers:  whether those values must be numbers.
-    result:   what its own values are.
+    result:   type of its results.
     """
 
     kind: ClassVar[str]
@@ -54,13 +54,13 @@ class Statistic(ABC):
         """Call `need` with each condition on the parameters and the error message for it."""
 
     def describe(self) -> str:
-        """A short rendering of the parameters; empty if there are none."""
+        """Return a short rendering of the parameters; empty if there are none."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Statistic):
-    """A statistic over a sliding or expanding window."""
+    """Statistic over a sliding or expanding window."""
 
     window: Window
 

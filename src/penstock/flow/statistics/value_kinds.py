@@ -6,11 +6,11 @@ from enum import Enum
 
 
 class Holes(Enum):
-    """Values that count as missing. They occupy a slot of a window by count, but enter no statistic.
+    """Values that count as missing. They occupy a slot of a window by count, but are ignored otherwise.
 
-    NONE:     none can be.
-    NAN:      NaN is.
-    NAN_NONE: NaN is, and None.
+    NONE:     no values.
+    NAN:      NaN.
+    NAN_NONE: NaN and None.
     """
 
     NONE = "no value is missing"

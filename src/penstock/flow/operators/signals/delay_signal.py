@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class DelaySignal(SignalOperator):
     """The value of the input `count` firings ago, each time it fires. Ticks are not counted.
 
-    initial: the value of the first `count` firings; None (no `Constant`): then it does not fire.
+    initial: value for the first `count` firings; without one (None, not a `Constant`), it does not fire then.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("the one before")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class FilterSignal(SignalOperator):
     """The values that satisfy `predicate`. For other values it does not fire and keeps its last one.
 
-    What reads only this does not run in a tick in which it does not fire.
+    Operators that read only this signal do not run in a tick in which it does not fire.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("what is above zero")

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class LastRow(SignalOperator):
     """The last row of each tick that has rows.
 
-    Which row is the last of a tick depends on where ticks end, so it needs a
-    reason (`nondet=`) unless the ticks are part of the input. A tick without rows fires nothing.
+    The last row of a tick depends on the cut into ticks, so a reason (`nondet=`) is required unless the ticks
+    are part of the input. The signal does not fire in a tick without rows.
 
-    A window, a scan, a stream or whatever else reads every value would miss the rows before the last one. So
-    without a reason a tick may then bring one row only: `BadInput`.
+    Operators that read every value, such as a window, a scan or a stream, would miss the rows before the last
+    one. If there are any, and no reason is given, more than one row in a tick raises `BadInput`.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("the newest", ticks="given")

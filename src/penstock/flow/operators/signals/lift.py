@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Align(Enum):
     """Rule that matches values of several signals.
 
-    LATEST: the current ones. It fires when an input fires and all have a value.
-    ZIP:    the first with the first, the second with the second: each input has a
-            buffer, without limit, and a complete row of values is taken oldest first.
+    LATEST: the current values. The output fires when an input fires and all have a value.
+    ZIP:    values at the same position: each input has an unlimited buffer, and complete rows of values are
+            taken oldest first.
     """
 
     LATEST = "latest"
@@ -31,24 +31,24 @@ class Align(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant argument."""
+    """Constant argument."""
 
     value: object
 
 
 Argument: TypeAlias = "int | Constant"
-"""The value of an input, by its port, or a constant."""
+"""Port of the input that provides the value, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lift(SignalOperator):
     """`function(*arguments)`, once per tick in which its arguments match.
 
-    The operators of Python on signals are lifts of the functions in module
-    `operator`, and are written into the generated code as what they are.
+    Python's operators on signals are lifts of the functions in module `operator`, and are inlined in the
+    generated code.
 
-    An input read twice has one port for each reading. With zip, one input fires at
-    most one value in a tick, so at most one row of values is ever complete.
+    An input used twice has a port for each use. With zip, an input adds at most one value per tick, so at
+    most one row of values completes per tick.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("the quotient of two sums")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class NoRepeats(SignalOperator):
     """The values that differ from the previous one, starting with the first.
 
-    Two values differ if they are not equal, or one is a bool and the other a
-    number: True is not 1 here. NaN does not differ from NaN.
+    Two values differ if they are not equal, or if one is a bool and the other a number, so True differs from
+    1. NaN does not differ from NaN.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("what changes")

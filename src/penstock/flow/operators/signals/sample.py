@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Sample(SignalOperator):
     """The current value of `value`, as settled in this tick, when `trigger` fires.
 
-    A trigger that comes before the first value is lost.
+    A trigger before the first value is ignored.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("prices at the bell")

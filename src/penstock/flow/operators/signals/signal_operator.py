@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 class SignalOperator(Operator):
     """Base of operators whose output is a signal, which fires at most once per tick.
 
-    A signal has a value once it has fired, and keeps it. An operator is activated
-    in a tick when an input of `triggers()` fired, after all that it reads is settled.
+    A signal has a value once it has fired, and keeps it. An operator is activated in a tick if an input of
+    `triggers()` has fired, after all its inputs are settled.
     """
 
     __slots__ = ()
 
     def triggers(self) -> tuple[int, ...]:
-        """Ports whose firing activates it. Default: all."""
+        """Return the ports whose firing activates it. Default: all."""
         return tuple(range(len(self.ports())))
 
     def reads_every_value(self) -> tuple[int, ...]:
-        """Ports of which it needs every value, not just the current one. Default: none."""
+        """Return the ports of which it needs every value, not just the current one. Default: none."""
         return ()
 
     def waits_for_all(self) -> bool:

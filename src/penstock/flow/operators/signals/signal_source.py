@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class SignalSource(SignalOperator):
     """The values given to ticks under the source's name. It fires in the ticks that have one.
 
-    A value that equals the one before is a value like any other. The ticks are part of
-    the input: when a value comes, and together with which others, means something.
+    A value equal to the previous one also fires. The ticks are part of the input, because the time of a value
+    and the values simultaneous with it matter.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("sums")

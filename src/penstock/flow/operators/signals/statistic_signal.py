@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatisticSignal(SignalOperator):
-    """A statistic of one or two signals, with a time signal if it needs times.
+    """Statistic of one or two signals, with a time signal if it needs times.
 
-    It is activated when a signal of values fires and all have a value; the time is then
-    the current one. Only what waits for a time to pass is also activated by the time alone.
-    It is silent until it has enough values.
+    It is activated when a signal of values fires and all have a value, at the current time. Statistics that
+    wait for time to pass are also activated by the time alone. It is silent until it has enough values.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("moving mean")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class When(SignalOperator):
     """The value of `value` when it fires while `condition`, as settled in this tick, is true.
 
-    The condition alone fires nothing.
+    A firing of the condition alone does not fire it.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("large changes")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Window(SignalOperator):
     """`function(values)` of the last `size` values of the input as a list, oldest first, each time it fires.
 
-    full: not before there are `size` of them; until then it does not fire.
+    full: fire only once there are `size` values.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("highest of two")
