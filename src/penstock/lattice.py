@@ -1,8 +1,8 @@
 """Lattices: types whose values only grow when merged.
 
-Merging is associative, commutative and idempotent, so neither order, nor grouping,
-nor repetition of what is merged shows. `penstock.testing.check_lattice` tries that
-on values. The values are plain and hashable: they stand in rows as they are.
+Merging is associative, commutative and idempotent, so the result does not depend on the order, grouping or
+repetition of merged values. `penstock.testing.check_lattice` tests this on examples. The values are plain and
+hashable, so that rows can hold them directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListTyp
 
 
 class Lattice(ABC):
-    """A bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
+    """Lattice: a bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
@@ -135,10 +135,9 @@ class SetUnion(_WithoutParameters):
 class MapUnion(Lattice):
     """Map that merges the values of each key in the lattice `inner`.
 
-    A value is the `frozenset` of the map's pairs, because rows hold nothing that can
-    be altered; `dict(value)` is the map. An item is a mapping, any collection of pairs, or
-    null for none.
-    A key whose value is the bottom of `inner` counts as one that is not there.
+    A value is the `frozenset` of the map's pairs, because rows hold only immutable values; `dict(value)` is
+    the map. An item is a mapping, any collection of pairs, or null for none. A key whose value is the bottom
+    of `inner` counts as missing.
     """
 
     inner: Lattice
@@ -238,10 +237,10 @@ class Pair(Lattice):
 
 @dataclass(frozen=True, slots=True)
 class Merging(Lattice):
-    """Lattice defined by a bottom and a merge function. `check_lattice` tests whether it is one.
+    """Lattice defined by a bottom and a merge function. `check_lattice` tests its laws.
 
-    The order is that of the merge: one value is at most another that it merges into.
-    A bottom of None is never given to the function.
+    The order is that of the merge: one value is at most another if merging it into the other changes nothing.
+    A bottom of None is never passed to the function.
     """
 
     least: Any

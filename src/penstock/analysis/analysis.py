@@ -28,13 +28,13 @@ class Analysis:
     """Results of the static analysis of a flow. Tuples are indexed by node id unless stated otherwise.
 
     facts:      of each node's output.
-    loops:      the sets of nodes that feed each other within a tick, in execution order.
-    strata:     number of blocking inputs on the longest way from a source.
-    ranks:      position in the one execution order of the flow: 0, 1, 2, ... without gaps.
-    activation: head of the region that the node is part of.
+    loops:      sets of nodes that feed each other within a tick, in execution order.
+    strata:     number of blocking inputs on the longest path from a source.
+    ranks:      position in the execution order of the whole flow: 0, 1, 2, ... without gaps.
+    activation: head of the node's region.
     regions:    parts that are active together, in an order in which they may run one by one.
-    zeros:      where an engine puts 0.0 for -0.0.
-    judgements: per sink name, the verdict on it with its grounds.
+    zeros:      nodes where an engine replaces -0.0 by 0.0.
+    judgements: verdict on each sink with its grounds, by sink name.
     """
 
     facts: tuple[Facts, ...]

@@ -1,6 +1,6 @@
 """Canonical plain data for anything in a flow: equal across processes and across edits without effect.
 
-Lines, comments, memory addresses and the names of local variables leave no trace.
+Line numbers, comments, memory addresses and names of local variables are not included.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from enum import Enum
 from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = Any
-"""What `json` writes and reads back as it was: None, bool, int, str, list, dict with str keys."""
+"""Values that JSON preserves exactly: None, bool, int, str, list, dict with str keys."""
 
 
 @functools.singledispatch
 def canonical(value: object) -> Json:
     """Convert to plain data that is equal exactly for equal values.
 
-    Of an object that is no plain value, dataclass or function, its type and its plain attributes count.
+    Objects other than plain values, dataclasses and functions are represented by type and plain attributes.
     """
     return _callable_object(value) if callable(value) else _object(value)
 
@@ -48,7 +48,7 @@ def essential(value: Json) -> Json:
 
 
 def is_callable(value: Json) -> bool:
-    """Whether a part of a description stands for a function."""
+    """Whether a part of a description represents a function."""
     return isinstance(value, dict) and cast("dict[str, Json]", value).get("is") == "callable"
 
 
@@ -193,13 +193,14 @@ def _cell(cell: types.CellType, seen: set[types.CodeType]) -> Json:
 
 
 def _state(value: object) -> Json:
-    """Convert a value that a function holds. Of mutable values only the type counts."""
+    """Convert a value that a function holds. Mutable values are represented by their type only."""
     kind = type(value)
     return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else canonical(value)
 
 
 def _code(code: types.CodeType) -> Json:
-    # Instructions with their constants and names, not the bytes: a docstring moves the constants.
+    # Instructions with their constants and names instead of bytecode, because a docstring shifts the
+    # constants.
     return [
         [[i.opname, _argument(i)] for i in dis.get_instructions(code)],
         code.co_exceptiontable.hex(),

@@ -1,4 +1,4 @@
-"""Checks that reject flows without a well-defined answer, with proof and fix."""
+"""Checks that reject flows without well-defined results, with proof and fix."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def check_cycles(graph: FlowGraph) -> None:
 
 
 def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raise `GuardMissing` for answers that depend on the cut into ticks without a `nondet=` reason.
+    """Raise `GuardMissing` for results that depend on the cut into ticks without a `nondet=` reason.
 
-    Concerned are operators that depend on the cut themselves, and cycles broken by a delay. Such a cycle
-    needs a reason if it passes a blocking input, or if its rows may be retracted: consequences of a row could
-    then keep themselves alive a tick later. Flows with given ticks need no reasons. Call after
-    `check_cycles`.
+    This concerns operators that themselves depend on the cut, and cycles broken by a delay. Such a cycle
+    needs a reason if it contains a blocking input, or if its rows may be retracted, since rows derived from a
+    retracted one could then support each other in later ticks. Flows with given ticks need no reasons. Call
+    after `check_cycles`.
     """
     if graph.given_ticks:
         return
@@ -159,7 +159,7 @@ def _refused_in_loop(
 def _unmet_in_cycles(
     graph: FlowGraph, facts: Sequence[Facts], edges: Sequence[Edge]
 ) -> Iterator[tuple[Edge, Need]]:
-    """Edges within cycles of `edges` that lack a fact needed in cycles."""
+    """Find the edges within cycles of `edges` that lack a fact needed in cycles."""
     for edge in _inside(graph, edges):
         node = graph.nodes[edge.target]
         for need in node.operator.needs():
@@ -199,12 +199,12 @@ _WORDS = {
 
 
 def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Blocking edges among `edges` that are part of a cycle of them."""
+    """Find the blocking edges among `edges` that are part of a cycle of them."""
     return (e for e in _inside(graph, edges) if graph.port(e).blocking)
 
 
 def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Edges that are part of a cycle of `edges`."""
+    """Find the edges that are part of a cycle of `edges`."""
     following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
     part_of = {node: at for at, part in enumerate(components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])
@@ -217,7 +217,7 @@ def _delays(node: Node) -> bool:
 def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
     """Raise `NeedNotMet` if an operator needs a monotone column and its rows may be retracted.
 
-    That the column is one which grows while rows are only added, was seen when the flow was written.
+    Building the flow has already checked that the column is monotone for append streams.
     """
     for node in graph.nodes:
         column = node.operator.grows_from()

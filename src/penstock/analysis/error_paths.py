@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
     """Make one step per source location, in order, with the notes of all nodes there.
 
-    Operators chained on one line are one step.
+    Operators chained on one line form a single step.
     """
     found: list[Step] = []
     for node, note in nodes:

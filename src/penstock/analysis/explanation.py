@@ -26,9 +26,9 @@ _TEXT_WIDTH = 44
 def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str] = ()) -> str:
     """Render a report on a flow, about 100 columns wide.
 
-    code: generated source to be shown at the end (engines make it; `penstock explain --code`).
-    large_ticks: lines on what runs in columns (`penstock explain` adds them).
-    Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
+    code: generated source to show at the end (provided by engines; `penstock explain --code`).
+    large_ticks: lines on the operators computed on columns (added by `penstock explain`).
+    Raises the errors of `analyse`, and `BadFlow` for an incomplete flow.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("numbers")
@@ -223,7 +223,7 @@ _MEANING = {
 
 
 def _unread(graph: FlowGraph) -> Iterator[str]:
-    """Per source the columns that no operator reads; they are neither kept nor sent."""
+    """List the columns of each source that no operator reads; they are neither kept nor sent."""
     live, used = live_columns(graph), {i for node in graph.nodes for i in node.inputs}
     for name, n in graph.sources.items():
         unread = [column for column in graph.nodes[n].schema.names if column not in live[n]]

@@ -1,8 +1,7 @@
 """Propagation of facts through the flow, to the greatest solution.
 
-Every stream begins with all facts and loses those that an operator on its way
-does not give. So a loop has what its entries have, and not less because it
-feeds itself.
+Every stream starts with all facts and loses those that an operator upstream does not give. So a loop has the
+facts of its entries, and loses none just because it feeds itself.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
     while waiting:
         node = graph.nodes[waiting.popleft()]
         queued[node.id] = False
-        # The meet makes facts fall only, so this ends even for an operator that breaks its promise.
+        # The meet only removes facts, so this terminates even for an operator whose `gives` is not monotone.
         found = meet((facts[node.id], node.operator.gives([facts[i] for i in node.inputs])))
         if found == facts[node.id]:
             continue

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def describe(graph: FlowGraph) -> list[dict[str, Json]]:
     """Describe each node, in order, as JSON data that is the same in every process.
 
-    kind, parameters, schema and inputs (positions of other nodes) make the
-    fingerprint; name and text are for people.
+    kind, parameters, schema and inputs (positions of other nodes) enter the fingerprint; name and text are
+    for people.
     """
     return [_describe(graph, node) for node in graph.nodes]
 
@@ -74,11 +74,11 @@ def identities(description: Sequence[Description]) -> list[str]:
     own = [_hash(_alone(node)) for node in description]
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]
-    # In reverse topological order of what is read by what: readers come first.
+    # In reverse topological order, so that readers come first.
     for group in reversed(components(successors(len(own), reads))):
         inside = set(group)
         now = {at: own[at] for at in group}
-        # In a loop what is read depends on the reader: as many rounds as it has members distinguish them.
+        # In a loop, nodes depend on their readers: as many rounds as it has members distinguish them.
         for _ in group:
             now = {
                 at: _hash([own[at], [now[i] if i in inside else found[i] for i in description[at]["inputs"]]])

@@ -1,8 +1,8 @@
-"""Column liveness: which columns a flow's sinks depend on, and the same flow without the others.
+"""Column liveness: the columns that a flow's sinks depend on, and removal of all others.
 
-The narrowed flow has a projection before each operator that keeps or exchanges rows, and if asked behind
+The narrowed flow has a projection before each operator that stores or exchanges rows, and optionally after
 each source. Its nodes keep their numbers and names, which state and plans refer to; projections come last.
-Answers are unchanged. A dead column is neither sent nor kept, and since it is not computed it cannot fail.
+Results are unchanged. Dead columns are neither sent nor stored, and cannot fail, since they are not computed.
 Loops carry whole rows. The method is classic backward dataflow analysis, of columns instead of variables.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
-    """The live columns of each node's output: those its readers depend on, or its first."""
+    """Compute the live columns of each node's output: those its readers depend on, or its first column."""
     found = [set[str]() for _ in graph.nodes]
     for group, looped in _groups(graph):
         for n in group:
@@ -41,8 +41,8 @@ def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
 def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
     """Return the flow without dead columns.
 
-    at_sources: project behind each source, so that dead columns are not fetched. An engine that gets whole
-    rows anyway leaves it out: then a failing row is shown as it came.
+    at_sources: project after each source, so that dead columns are not fetched. An engine that gets whole
+    rows anyway does not need this, and can then show a failing row as received.
     """
     narrowing = _Narrowing(graph, live_columns(graph), list(graph.nodes), at_sources)
     for group, looped in reversed(_groups(graph)):
@@ -64,7 +64,7 @@ def _something(columns: AbstractSet[str], schema: Schema) -> AbstractSet[str]:
 
 
 def _reads(graph: FlowGraph, node: Node, live: AbstractSet[str]) -> Sequence[AbstractSet[str]] | None:
-    """The columns a node reads of each input, or None if it needs whole rows."""
+    """Return the columns that a node reads of each input, or None if it needs whole rows."""
     inputs = [graph.nodes[source].schema for source in node.inputs]
     reads = node.operator.reads(inputs, node.schema, live)
     if reads is None:
@@ -79,11 +79,11 @@ def _goes_whole(node: Node, port: int) -> bool:
 
 @dataclass(slots=True)
 class _Narrowing:
-    """A narrowed flow in the making.
+    """Narrowed flow under construction.
 
-    nodes: the nodes so far, new ones behind those of `graph`. behind: per source its projection. made: the
-    projections by node and columns. together: per node the columns read by all ports that want its rows on
-    one shard; those share a projection, so that rows are sent once.
+    nodes: nodes so far, new ones after those of `graph`. behind: projection of each source. made: projections
+    by node and columns. together: per node, the columns read by all ports that place its rows on one shard;
+    these share a projection, so that rows are sent once.
     """
 
     graph: FlowGraph
@@ -103,7 +103,7 @@ class _Narrowing:
                     self.together.setdefault(node.inputs[port], set()).update(columns)
 
     def narrow(self, n: int) -> None:
-        """Rewrite a node, whose inputs are rewritten already, to read and emit live columns only."""
+        """Rewrite a node to read and emit only live columns. Its inputs must already be rewritten."""
         node = self.graph.nodes[n]
         if isinstance(node.operator, Source):
             if self.at_sources and self.live[n] < set(node.schema.names):
@@ -126,7 +126,7 @@ class _Narrowing:
         self.nodes[n] = replace(node, operator=operator, inputs=sources, schema=schema)
 
     def _input(self, node: Node, port: int, source: int, columns: AbstractSet[str]) -> int:
-        """The node that a port reads; it may carry more columns where dropping them saves nothing."""
+        """Return the node that a port reads; it may have extra columns if dropping them saves nothing."""
         gathered = _goes_whole(node, port)
         if gathered:
             columns = self.together[source]

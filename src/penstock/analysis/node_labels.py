@@ -14,7 +14,7 @@ def is_named(node: Node) -> bool:
 
 
 def user_name(graph: FlowGraph, node: Node) -> str | None:
-    """Name given by the user to an operator, or to the sink that it is."""
+    """Return the name given by the user to an operator or a sink."""
     sink = next((name for name, node_id in graph.sinks.items() if node_id == node.id), None)
     return sink if sink is not None else node.name if is_named(node) else None
 

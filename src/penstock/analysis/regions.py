@@ -1,7 +1,7 @@
 """Regions: maximal parts of a flow that are active together.
 
-A node whose inputs share one activation belongs to their region. A new region begins behind a node that may
-be silent. Each *junction* heads a region: a node where different activations meet, one that has delayed input
+A node whose inputs share one activation belongs to their region. A new region begins after a node that may be
+silent. Each *junction* heads a region: a node where different activations meet, a node that has delayed input
 or runs in each tick, or a loop.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A maximal set of nodes that are active together.
+    """Maximal set of nodes that are active together.
 
-    head: the junction or source that the region hangs on; of a loop, its first node.
-    nodes: in the order in which they run.
-    inputs: the edges that enter, delayed ones included (also those from the region itself).
+    head: junction or source that activates the region; for a loop, its first node.
+    nodes: in execution order.
+    inputs: edges that enter the region, including delayed ones (even from the region itself).
     """
 
     head: int
@@ -56,5 +56,5 @@ def find_regions(graph: FlowGraph, order: Order, activation: tuple[int, ...]) ->
         head = activation[edge.target]
         if activation[edge.source] != head or graph.port(edge).delay is not Delay.NONE:
             entering[head].append(edge)
-    # A head has the least rank of its region, so the first member met orders the regions by head.
+    # A head has the least rank of its region, so its first member orders the regions by head.
     return tuple(Region(head, tuple(nodes), tuple(entering[head])) for head, nodes in members.items())

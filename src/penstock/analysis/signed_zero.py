@@ -1,10 +1,10 @@
 """Normalization of -0.0 to 0.0 where equal rows are merged.
 
-The rows of a table are counted by equality, and the output must not depend on which of two equal rows came
-first. So every row of a table holds 0.0, from its source on, and so does the output of an operator that
-merges equal values (a group, a distinct row, a maximum). Rows of append streams keep their zeros.
+Rows of a table are counted by equality, and the output must not depend on which of two equal rows arrived
+first. So tables hold 0.0 in place of -0.0, from the source on, as do the outputs of operators that merge
+equal values (a group, a distinct row, a maximum). Rows of append streams keep their zeros.
 
-The analysis finds the operators behind which an engine must normalize.
+The analysis finds the operators whose output an engine must normalize.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class ZeroNormalization:
     """Nodes whose rows are free of -0.0, and those where the engine must normalize.
 
-    one: per node id, whether no float is -0.0 when the rows are read.
-    made: nodes whose rows the engine has to normalize for that.
+    one: per node id, whether its rows are free of -0.0 when read.
+    made: nodes whose rows the engine must normalize for that.
     """
 
     one: tuple[bool, ...]
@@ -33,7 +33,7 @@ class ZeroNormalization:
 
 
 def find_zero_normalization(graph: FlowGraph, facts: Sequence[Facts]) -> ZeroNormalization:
-    """Find where -0.0 is normalized. In a cycle, append streams get no more than their inputs have."""
+    """Find where to normalize -0.0. In a cycle, append streams inherit the property from all inputs."""
     one = [not any(holds_floats(field.type) for field in node.schema.fields) for node in graph.nodes]
     made: set[int] = set()
     for node in graph.nodes:

@@ -1,9 +1,9 @@
 """Compatibility of a checkpoint's state with a changed flow.
 
-The state of an operator keeps its name for as long as the checkpoint lives, wherever the operator moves in
-the flow. An operator takes over the state of the operator with the same identity in the old flow. A new
-operator with state has missed the earlier input of its sources, and is refused unless these sources are new,
-too. A flow that uses none of the existing state is not a version of the flow of this checkpoint.
+An operator's state keeps its name for the lifetime of the checkpoint, even if the operator moves within the
+flow. An operator takes over the state of the operator with the same identity in the old flow. A new operator
+with state has missed the earlier input of its sources, and is rejected unless these sources are new, too. A
+flow that uses none of the existing state does not count as a version of the checkpoint's flow.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Kept = list[list[str]]
 class ResumedDescription:
     """Descriptions of a resumed flow with the names of its state.
 
-    description: of the new flow.
-    then: new nodes, each with the old one that it continues.
-    missing: why the existing state is not enough, a line each; empty if it is.
-    lacking: nodes of the new flow without their state.
+    description: description of the new flow.
+    then: new nodes, each with the old node that it continues.
+    missing: reasons why the existing state is insufficient, a line each; empty if it suffices.
+    lacking: nodes of the new flow that lack their state.
     """
 
     description: list[Description]
@@ -64,7 +64,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
     for at, node in enumerate(new):
         before = old[then[at]] if at in then else None
         if before is None and not node["inputs"]:
-            # How far a source was read is known by its name, whatever its rows have become.
+            # The position of a source is stored by its name, even if its rows have changed.
             before = sources_then.get(node["name"])
         name = None
         if node["keeps"]:

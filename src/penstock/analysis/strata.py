@@ -32,7 +32,7 @@ def find_loops(graph: FlowGraph) -> list[list[int]]:
 
 
 def same_tick_successors(graph: FlowGraph) -> list[list[int]]:
-    """Nodes that see the rows of each node in the same tick."""
+    """List the nodes that see the rows of each node in the same tick."""
     return successors(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
 
 

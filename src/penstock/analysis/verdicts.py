@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """Degree of coordination that the answers of a sink need."""
+    """Degree of coordination that the results of a sink need."""
 
     NO_COORDINATION = "needs no coordination"
     DETERMINISTIC = "deterministic and live"
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An unproved assumption about the user's functions of an operator. said: a clause."""
+    """Unproved assumption about an operator's user functions. said: the assumption, as a clause."""
 
     node: int
     said: str
@@ -37,10 +37,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict on a sink, with its grounds.
+    """Verdict on a sink, with its grounds.
 
-    because: for `IN_ORDER` and `EQUAL_VALUES`, the operators that prevent a better one.
-    claims: assumptions on which it rests.
+    because: for `IN_ORDER` and `EQUAL_VALUES`, the operators that prevent a better verdict.
+    claims: assumptions that the verdict relies on.
     """
 
     verdict: Verdict
@@ -74,7 +74,7 @@ def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
 
 
 def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
-    """Whether answers depend on ticks that are part of the input."""
+    """Whether results depend on ticks that are part of the input."""
     return any(
         node.operator.begins_ticks
         or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or _delays(node)))
@@ -94,15 +94,14 @@ def _reads_order(node: Node) -> bool:
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
     """Whether equal but distinguishable values are merged, so that one is shown for all.
 
-    With types other than `Any`, equal values are the same, or are made so
-    (`penstock.analysis.signed_zero`).
+    For types other than `Any`, equal values are identical, or made so (`penstock.analysis.signed_zero`).
     """
     merged = node.operator.merges_equal or not facts.append
     return merged and any(holds_any(field.type) for field in node.schema.fields)
 
 
 def upstream(graph: FlowGraph, node: int) -> set[int]:
-    """Return `node` and all its ancestors, across delays too."""
+    """Return `node` and all its ancestors, including those across delays."""
     found = {node}
     waiting = [node]
     while waiting:

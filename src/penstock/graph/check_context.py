@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class CheckContext(ABC):
-    """Inputs and claimed output that `Operator.output` checks, with checks shared by many operators.
+    """Inputs and claimed output for `Operator.output`, with checks shared by many operators.
 
-    inputs:   schemas of what it reads, in port order; of a feedback none.
-    output:   the claimed schema of its output.
+    inputs:   schemas of the inputs, in port order; none for a feedback.
+    output:   claimed schema of the output.
     location: the user's line, for errors.
     """
 
@@ -35,15 +35,15 @@ class CheckContext(ABC):
         """Schema of the only, or the first, input."""
         return self.inputs[0]
 
-    # -- what the flow around it answers -------------------------------------------------------------
+    # -- provided by the flow ------------------------------------------------------------------------
 
     @abstractmethod
     def refused(self, what: str) -> PenstockError:
-        """Return the error for an operator that no method of a flow could have made."""
+        """Build the error for an operator that no method of a flow could have created."""
 
     @abstractmethod
     def check_name(self, name: str) -> None:
-        """Raise if a text cannot name a source or a sink."""
+        """Raise unless a text is a valid name of a source or sink."""
 
     @abstractmethod
     def upstream(self, port: int) -> object:
@@ -77,11 +77,11 @@ class CheckContext(ABC):
             raise self.refused(what)
 
     def need_same(self, made: object, given: object, what: str) -> None:
-        """Raise unless the flow would have made exactly this operator."""
+        """Raise unless the flow would have created exactly this operator."""
         self.need(repr(made) == repr(given), what)
 
     def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:
-        """Return the type of an expression over the input. Raises what `check` raises."""
+        """Return the type of an expression over the input. Raises as `check` does."""
         return check(expr, self.input if schema is None else schema).type
 
     def keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
@@ -125,8 +125,8 @@ class CheckContext(ABC):
     ) -> tuple[Field, ...]:
         """Return the columns of the first input, then those of the second at `kept`, with claimed names.
 
-        Users say what columns are called whose name both inputs have, and outer joins call all by number.
-        may_lack: for which inputs a row may stand without one of theirs, with nulls.
+        Users name columns whose name occurs in both inputs, and outer joins number all columns.
+        may_lack: inputs whose row may be missing in an output row, replaced by nulls.
         """
         left, right = self.inputs[:2]
         self.need(all(0 <= at < len(right.fields) for at in kept), "there is no such column on the right")

@@ -1,7 +1,7 @@
 """Declarations of operators: facts of streams, ports, placement, and state layout.
 
-Analysis derives the facts of every edge. It never looks at an operator's name: an operator declares, as data
-and small functions, which facts it needs of its inputs and which it gives.
+The analysis derives the facts of every edge. It never depends on the kind of an operator: operators declare,
+as data and small functions, the facts that they need of their inputs and those that they give.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Facts:
     """Five facts of an edge. True is the stronger value; the facts of several inputs are combined by `and`.
 
-    bounded: all of its rows come with the first tick.
-    append:  no row is ever taken back; weights are +1.
-    ordered: the order of rows means something and is kept.
+    bounded: all rows arrive in the first tick.
+    append:  no row is ever retracted; weights are +1.
+    ordered: the order of rows is meaningful and is kept.
     once:    no row is delivered twice.
-    det:     the accumulated rows depend on the accumulated input alone.
+    det:     the accumulated rows depend only on the accumulated input.
     """
 
     bounded: bool = False
@@ -64,13 +64,12 @@ class Delay(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input of an operator.
+    """Input of an operator.
 
-    `blocking`: a further row could take back an answer, so the input is
-    complete for the tick before the operator answers. `why` is the reason, a
-    clause that finishes "waits for it because ...".
-    `completeness`: it only determines which rows of the other inputs are complete. If all input is present at
-    once, the operator can do without it.
+    `blocking`: a further row could retract output, so the input is complete for the tick before the operator
+    emits anything. `why` is the reason, a clause that completes "waits for it because ...".
+    `completeness`: the input only determines which rows of the other inputs are complete. If all input is
+    present at once, the operator can do without it.
     """
 
     name: str
@@ -82,12 +81,11 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A fact that an operator requires of an input, with the reason and a fix.
+    """Fact that an operator requires of an input, with the reason and a fix.
 
-    `why` finishes "it is needed because ...". `only_in_loop`: asked only of an
-    operator that is part of a cycle; where every way round passes a delay, the
-    user's reason for that (`Operator.guard`) does instead. `across_ticks`: of
-    the cycles, only in those that pass a delay.
+    `why` completes "it is needed because ...". `only_in_loop`: required only of operators in a cycle; if
+    every path around the cycle contains a delay, the user's reason for that (`Operator.guard`) is enough.
+    `across_ticks`: required only in cycles that contain a delay.
     """
 
     port: int
@@ -113,10 +111,10 @@ class Placement:
     """Rows that must meet on one shard, by the keys of an operator's inputs.
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
-    whole: all of them.
-    keys:  per port, the expressions over that port's columns whose equal values belong together, `EQUAL_ROWS`
-           for all its columns, or None where every row of the port is needed beside all others; None as a
-           whole where the whole input, or nothing, belongs together.
+    whole: whether all rows must meet.
+    keys:  per port, the expressions over that port's columns whose equal values must meet, `EQUAL_ROWS` for
+           all its columns, or None to broadcast every row of the port; None as a whole if either all rows or
+           none must meet.
     """
 
     whole: bool = False
@@ -130,7 +128,7 @@ WHOLE = Placement(whole=True)
 def keyed(*keys: PortKey) -> Placement:
     """Place rows with equal keys together. A port with the key None is broadcast.
 
-    Without any key expression all rows have the same key: then it is `WHOLE`.
+    Without any key expression, all rows have the same key: then the placement is `WHOLE`.
     """
     return Placement(keys=keys) if any(keys) else WHOLE
 
@@ -141,10 +139,10 @@ Lineage: TypeAlias = "Mapping[str, Expr]"
 
 @dataclass(frozen=True, slots=True)
 class Unservable:
-    """Why the output of an operator is not determined by its input rows at a time, with a fix.
+    """Reason why an operator's output is not determined by its input rows at a time, with a fix.
 
-    A flow behind replicas begins with the rows of some time, each with its count, in any order and cut into
-    any ticks. why: a sentence. fix: what the user can write instead.
+    A flow on replicas starts from the rows at some time, each with its count, in any order and cut into any
+    ticks. why: a sentence. fix: an alternative for the user.
     """
 
     why: str
@@ -158,8 +156,8 @@ class Unservable:
 class KeyedSlot:
     """Layout of a slot whose keys are values of the operator's keys for the input `port`.
 
-    bare:    a single value is not in a tuple.
-    of_pair: the operator's key is the first part of each key.
+    bare:    whether a single value is not wrapped in a tuple.
+    of_pair: whether the operator's key is the first part of each key.
     """
 
     port: int = 0

@@ -1,7 +1,7 @@
 """Algorithms on small directed graphs: components, topological order, shortest paths.
 
-A graph is its number of nodes and a list of successors per node. Everything is
-iterative: a flow of 10,000 operators in a line must not meet Python's stack limit.
+A graph is given as its number of nodes and a list of successors per node. All algorithms are iterative, so
+that a chain of 10,000 operators does not hit Python's stack limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Monotone columns: columns whose value per key only rises.
 
-This is not growth of a stream (`Facts.append`): a table of counts takes each old
-count back, and yet no count falls.
+This differs from a stream being append-only (`Facts.append`): a table of counts retracts each old count, and
+yet no count ever decreases.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The monotone columns of a stream and the key that identifies each value.
+    """Monotone columns of a stream, and the key that identifies each value.
 
-    keys:    columns that identify a value: at any time there is at most one row of each
-             key, and a row that is taken back is followed by a greater one.
-    columns: the columns that grow, each in the order of a lattice.
+    keys:    columns that identify a value: at any time, each key has at most one row, and a retracted row is
+             followed by a greater one.
+    columns: the monotone columns, each in the order of a lattice.
     """
 
     keys: tuple[str, ...]
@@ -55,8 +55,8 @@ def growth_of(nodes: Sequence[_Node], node_id: int) -> Growth | None:
 def origin(nodes: Sequence[Node], node_id: int) -> Node:
     """Return the operator that introduces the monotone columns in the output of node `node_id`.
 
-    It is the last one upstream that does not hand on what its own input grows in: an aggregate
-    of a table falls with the rows of it that are taken back, whatever grows in the table.
+    It is the nearest one upstream that does not just pass on monotone columns of its input: an aggregate of a
+    table decreases when rows are retracted, even if the table itself has monotone columns.
     """
     chain = _upstream(nodes, node_id)
     return next(

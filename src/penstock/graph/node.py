@@ -1,4 +1,4 @@
-"""A flow as frozen data: nodes that name the nodes they read."""
+"""Flow as frozen data: nodes with the ids of the nodes they read."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
-"""Metadata of an operator's field whose value may change while the state of a flow stays good."""
+"""Metadata of an operator's field whose value may change without invalidating the state of a flow."""
 
 
 Columns: TypeAlias = "tuple[Field, ...] | None"
-"""The columns of an output; None where a function decides."""
+"""Columns of an output; None if they depend on a function."""
 
 
 def unchanged(schema: Schema) -> dict[str, Expr]:
@@ -44,8 +44,8 @@ def function_name(function: object) -> str:
 class Operator(ABC):
     """Base class of operators: frozen dataclasses that declare their properties to the analyses.
 
-    `kind` is the name shown to users. Nothing outside the operator's own file
-    decides by it; engines dispatch on the class.
+    `kind` is the name shown to users. Only the operator's own file may depend on it; engines dispatch on the
+    class.
     """
 
     kind: ClassVar[str]
@@ -81,24 +81,24 @@ class Operator(ABC):
 
     @abstractmethod
     def output(self, context: CheckContext) -> Columns:
-        """Return the columns of the output, or None where a function decides.
+        """Return the columns of the output, or None if they depend on a function.
 
-        Raises what `context.refused` makes, and what the checks of expressions raise, for inputs that it
-        cannot read and for parameters that no method gives.
+        For inputs that it cannot read and parameters that no method would give, raises the error of
+        `context.refused` or those of checking expressions.
         """
 
     @abstractmethod
     def placement(self) -> Placement:
-        """Return which input rows must meet on one shard. `ANYWHERE`: each row is handled by itself."""
+        """Return which input rows must meet on one shard. `ANYWHERE`: each row is processed by itself."""
 
     @abstractmethod
     def unservable(self) -> Unservable | None:
-        """Return why a replica cannot serve the operator, or None if it can."""
+        """Return the reason why replicas cannot serve the operator, or None if they can."""
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         """Return, per port, the output columns that equal an expression over the columns of the port.
 
-        Only what holds of every row that is made of a row of that port. Default: nothing is known.
+        The equality must hold for every row made from a row of that port. Default: none are known.
         """
         nothing: Lineage = {}
         return (nothing,) * len(inputs)
@@ -106,7 +106,7 @@ class Operator(ABC):
     def reads(
         self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
     ) -> tuple[AbstractSet[str], ...] | None:
-        """The columns read of each input when only the columns `live` of the output matter.
+        """Return the columns read of each input if only the columns `live` of the output matter.
 
         None means whole rows of every input; `over` is then never called. Default: None.
         """
@@ -115,10 +115,10 @@ class Operator(ABC):
     def over(
         self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
     ) -> tuple[Operator, tuple[Field, ...]]:
-        """The operator rewritten for narrowed inputs, and the fields of its output then.
+        """Rewrite the operator for narrowed inputs, and return it with the fields of its output.
 
-        inputs: schemas as the operator was written for. kept: the narrowed ones, which have the columns that
-        `reads` named and perhaps more. Default: the operator itself, passing on the columns that are left.
+        inputs: original schemas. kept: the narrowed ones, which have at least the columns returned by
+        `reads`. Default: the operator itself, which passes on the remaining columns.
         """
         there = set(kept[0].names)
         return self, tuple(field for field in output.fields if field.name in there)
@@ -126,20 +126,20 @@ class Operator(ABC):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         """Return the layout of each slot that can be divided among shards. Default: none.
 
-        appends: per port, whether its rows are never taken back.
+        appends: per port, whether it reads an append stream.
         """
         return {}
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
-        """Whether no float of its rows is -0.0, given the same of each input. Default: unknown."""
+        """Whether its rows are free of -0.0, given the same for each input. Default: unknown."""
         return False
 
     def at_most_one_row(self) -> bool:
-        """Whether it holds at most one row, so that order does not matter."""
+        """Whether its output has at most one row, so that order does not matter."""
         return False
 
     def reads_order(self, port: int) -> bool:
-        """Whether its output depends on the order of a port's rows. Default: if it needs an order."""
+        """Whether its output depends on the order of a port's rows. Default: whether it needs an order."""
         return any(need.fact == "ordered" and need.port == port for need in self.needs())
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
@@ -155,7 +155,7 @@ class Operator(ABC):
         return None
 
     def depends_on_cut(self) -> str:
-        """A sentence on why its output depends on how input is cut into ticks; empty if it does not.
+        """Explain, in a sentence, why its output depends on the cut into ticks; empty if it does not.
 
         Such an operator must have a `guard`, unless the ticks of the flow are given.
         """
@@ -178,10 +178,10 @@ class Operator(ABC):
         return self
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        """A clause on why it cannot run in a loop with retractions; empty if it can.
+        """Return a clause on why it cannot run in a loop with retractions; empty if it can.
 
-        Such a loop keeps the rounds of a tick apart, so the state of an operator
-        must be kept by rounds. goes_round: per port, whether what it reads is of the loop.
+        Such a loop separates the rounds of a tick, so operators must keep their state by round. goes_round:
+        per port, whether its input is part of the loop.
         """
         return "" if self.linear else "what it remembers is not kept by rounds"
 
@@ -194,21 +194,21 @@ class Operator(ABC):
         yield from ()
 
     def claimed(self) -> Iterator[str]:
-        """Unproved assumptions about the user's functions, one clause each. Verdicts rest on them."""
+        """Unproved assumptions about the user's functions, one clause each. Verdicts rely on them."""
         for _, function in self.callables():
             yield f"{function_name(function)} is a function of its arguments"
 
     def describe(self) -> str:
-        """A short rendering of the parameters for `explain` and pictures; empty if there are none."""
+        """Return a short rendering of the parameters for `explain` and pictures; empty if there are none."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator of a flow with its inputs and schema.
+    """Operator of a flow with its inputs and schema.
 
-    id:     its position in `FlowGraph.nodes`, given in the order of writing.
-    name:   unique in the flow; the user's, or the kind with a number.
+    id:     its position in `FlowGraph.nodes`, in order of construction.
+    name:   unique in the flow; given by the user, or the kind with a number.
     inputs: ids of the nodes read, in port order.
     schema: of the output.
     location:  the user's line that added it.
@@ -224,7 +224,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge from node `source` to input number `port` of node `target`."""
+    """Edge from node `source` to input number `port` of node `target`."""
 
     source: int
     target: int
@@ -233,10 +233,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class FlowGraph:
-    """A complete flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
+    """Complete flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
 
-    sources and sinks map the names users gave to node ids. `given_ticks`: the
-    flow was declared with `ticks="given"`, its ticks are part of its input.
+    sources, sinks: node ids by the users' names. given_ticks: whether the flow was declared with
+    `ticks="given"`, so that its ticks are part of the input.
     """
 
     name: str
@@ -254,14 +254,14 @@ class FlowGraph:
         return self.nodes[edge.target].operator.ports()[edge.port]
 
     def consumers(self) -> tuple[tuple[Edge, ...], ...]:
-        """Outgoing edges per node, in the order they were written."""
+        """Outgoing edges per node, in order of construction."""
         out: list[list[Edge]] = [[] for _ in self.nodes]
         for edge in self.edges():
             out[edge.source].append(edge)
         return tuple(tuple(edges) for edges in out)
 
     def same_tick_edges(self) -> Iterator[Edge]:
-        """Edges without a delay, whose rows are seen in the tick in which they are sent."""
+        """Edges without a delay, whose rows arrive in the tick in which they are sent."""
         for node in self.nodes:
             if not node.inputs:
                 continue
