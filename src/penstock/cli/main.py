@@ -1,8 +1,6 @@
 """Entry point of the command `penstock`: registers the commands and reports their errors.
 
-CommandGroup import engines in their functions, so that `penstock --help` need not wait for Arrow or Spark.
-
-CommandGroup import engines inside themselves: `penstock --help` must not wait for Arrow or Spark.
+Commands import engines in their functions, so that `penstock --help` need not wait for Arrow or Spark.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(exit_code(error)) from error
         except BrokenPipeError:
             raise  # The reader of our output closed it. Typer exits quietly.
-        except OSError as error:  # such as a full disk or a read-only folder
+        except OSError as error:  # for example a full disk or a read-only folder
             typer.echo(f"{type(error).__name__}: {error}", err=True)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:

@@ -27,8 +27,7 @@ def progress_reporter(wanted: bool | None = None) -> Iterator[Callable[[Any], No
     """Return a callback that shows progress after each tick.
 
     wanted: None shows a block on a terminal, and occasional lines elsewhere; True shows a line per tick
-            elsewhere;
-            False shows nothing.
+            elsewhere; False shows nothing.
     """
     if wanted is False:
         yield lambda _done: None

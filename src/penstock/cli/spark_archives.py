@@ -119,7 +119,7 @@ def _with_requirements(packages: Iterable[str]) -> dict[str, importlib.metadata.
 def _required(distribution: importlib.metadata.Distribution) -> Iterator[str]:
     for requirement in distribution.requires or ():
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        # Requirements of extras were not requested.
+        # Extras are not requested, so skip their requirements.
         if name is not None and "extra" not in requirement.partition(";")[2]:
             yield name[0]
 
