@@ -1,27 +1,27 @@
 """Row expressions: typed trees, checked against a row type and compiled to Python.
 
-The norm is Spark 4 in ANSI mode, so that a Spark plan stays native; Python
-follows it, and a random test compares the two. What a Spark user might not
-expect, and where the two part:
+The reference semantics are those of Spark 4 in ANSI mode, so that Spark plans stay native; the Python
+implementation follows them, and a random test compares the two. Points that may surprise Spark users, and
+differences between the engines:
 
-- An expression either raises or it does not, but Spark's optimizer may leave out
-  a part that cannot change the answer, and with it that part's error. It may also add
-  up constants first, and raise where they overflow alone (`x + -1 + smallest`); a session
-  that Penstock starts does not.
-- Null and errors: operands are evaluated from left to right, divisors first; an
-  operand after a null is not evaluated. In a filter, what stands right of an
-  `&` whose left side is null is not evaluated.
-- Years before 1 and after 9999 do not exist in Python: reaching one raises
-  here, while a Spark column carries it until a row comes to Python.
-- Text is read as a timestamp in UTC unless it names its offset; zones by name and
-  times without a date are refused on both engines, since they would depend on the session.
-- Casting NaN or an infinity to a decimal raises on both; plain Spark makes it null.
-- Floats are shown, rounded and made decimals by their shortest digits. Java before
-  19 shows a few floats with a digit too many.
-- Bytes that are no UTF-8 cannot be cast to text; plain Spark lets them pass.
-- Upper and lower case follow the Unicode version of Python and of Java's ICU. Spark's
-  optimizer takes lower(upper(x)) for lower(x), which is wrong for some letters.
-- Bare int constants take the width of the column they meet, and are int64 alone;
-  beside a decimal they are a decimal of just their digits.
-- `+` of two strings joins them. Strings become numbers or dates only by a cast.
+- Spark's optimizer may drop a part of an expression that cannot change the result, and with it that part's
+  error. It may also add constants first, and raise if they overflow by themselves (`x + -1 + smallest`);
+  sessions started by Penstock do not.
+- Nulls and errors: operands are evaluated from left to right, divisors first; operands after a null are not
+  evaluated. In a filter, the right side of an `&` whose left side is null is not evaluated.
+- Years before 1 and after 9999 do not exist in Python: computing one raises here, while a Spark column
+carries
+  it until a row is passed to Python.
+- Text is read as a timestamp in UTC unless it has an offset; named zones and times without a date are
+rejected
+  on both engines, since they would depend on the session.
+- Casting NaN or an infinity to a decimal raises on both engines; plain Spark returns null.
+- Floats are formatted, rounded and converted to decimals by their shortest digits. Java before 19 formats a
+  few floats with a digit too many.
+- Bytes that are not UTF-8 cannot be cast to text; plain Spark passes them through.
+- Upper and lower case follow the Unicode versions of Python and of Java's ICU. Spark's optimizer replaces
+  lower(upper(x)) by lower(x), which is wrong for some letters.
+- Bare int constants take the width of the column they are combined with, and are int64 otherwise; combined
+  with a decimal, they are a decimal of just their digits.
+- `+` concatenates two strings. Strings are converted to numbers or dates only by a cast.
 """

@@ -65,7 +65,7 @@ _MAX_PRECISION = 38
 def as_type(wanted: Any) -> DataType:
     """Convert an annotation, a `DataType` or a name ("int32", "decimal(12,2)") to a type.
 
-    Raises `UnknownRowType` where it means none.
+    Raises `UnknownRowType` for anything else.
     """
     if isinstance(wanted, DataType):
         return _valid(wanted)
@@ -138,7 +138,7 @@ def is_row_class(annotation: Any) -> bool:
 
 
 def fields_of(row_class: type) -> tuple[Field, ...]:
-    """Columns of a `NamedTuple` or dataclass. Raises `UnknownRowType`."""
+    """Return the columns of a `NamedTuple` or dataclass. Raises `UnknownRowType`."""
     try:
         hints = typing.get_type_hints(row_class, include_extras=True)
     except (NameError, TypeError) as error:

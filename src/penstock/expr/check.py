@@ -23,15 +23,14 @@ __all__ = ["Typed", "can_fail", "check", "elaborate"]
 def check(expr: Expr, schema: Schema) -> Typed:
     """Return the type and nullability of an expression over rows of `schema`.
 
-    Raises `UnknownColumn` for a name that the rows do not have and `WrongType`
-    where a function cannot work on its arguments.
+    Raises `UnknownColumn` for an unknown name, and `WrongType` for unsuitable arguments of a function.
     """
     term = elaborate(expr, schema)
     return Typed(term.type, term.nullable)
 
 
 def elaborate(expr: Expr, schema: Schema) -> Term:
-    """Return the checked tree of an expression. Raises what `check` raises."""
+    """Return the checked tree of an expression. Raises as `check` does."""
     term = _term(expr, schema)
     if term.type == NULL:
         raise WrongType(
@@ -46,7 +45,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
 def can_fail(expr: Expr, schema: Schema) -> bool:
     """Whether `expr` can raise for some row of `schema`: overflow, division by zero, a bad cast.
 
-    Raises what `check` raises.
+    Raises as `check` does.
     """
     return may_raise(elaborate(expr, schema))
 
@@ -138,7 +137,7 @@ def _call(expr: Call, schema: Schema) -> Term:
     return CallTerm(signature.result, nullable, function, arguments, expr.options)
 
 
-# -- conversions that the user did not write ------------------------------------------------------
+# -- implicit conversions -------------------------------------------------------------------------
 
 
 def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
@@ -155,7 +154,7 @@ def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
 
 
 def _converted(term: Term, wanted: DataType) -> Term:
-    """Convert `term` to type `wanted`: constants at once, everything else by a cast. Raises `Mismatch`."""
+    """Convert `term` to type `wanted`: constants directly, all others by a cast. Raises `Mismatch`."""
     if term.type == wanted:
         return term
     if isinstance(term, LiteralTerm):

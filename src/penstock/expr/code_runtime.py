@@ -1,8 +1,7 @@
 """Runtime functions called by generated code.
 
-All of them are in `penstock.expr.python.RUNTIME`; every name starts with `x_`.
-Functions get values that are not null unless their docstring says otherwise,
-and raise `EvaluationError`.
+All of them are in `penstock.expr.python.RUNTIME`; every name starts with `x_`. Unless their docstring says
+otherwise, functions receive only non-null values. They raise `EvaluationError`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 from penstock.errors import EvaluationError
 
 NAN = float("nan")
-"""The one NaN that rows may hold, so that tuples with NaN compare and hash equal."""
+"""Only NaN object that rows may hold, so that tuples with NaN compare and hash equal."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -31,7 +31,7 @@ class Columns:
 
 
 col = Columns()
-"""Columns of the rows at hand."""
+"""Columns of the current rows."""
 left = Columns("left")
 """Columns of the left side, in a join condition."""
 right = Columns("right")
@@ -39,7 +39,7 @@ right = Columns("right")
 
 
 def lit(value: object, type: Any = None) -> Literal:
-    """Make a constant. `type` as in `Expr.cast`; needed only for None and for another width or scale."""
+    """Make a constant. `type`, as in `Expr.cast`, is needed only for None and for another width or scale."""
     if isinstance(value, Expr):
         raise WrongType(
             f"a constant is needed, got an expression: {value}", where=[SourceLocation.of_caller()]
@@ -50,7 +50,7 @@ def lit(value: object, type: Any = None) -> Literal:
 
 
 class When(Call):
-    """A conditional expression that may be extended by `.when(condition, value)` or `.otherwise(value)`."""
+    """Conditional expression that may be extended by `.when(condition, value)` or `.otherwise(value)`."""
 
     __slots__ = ()
 

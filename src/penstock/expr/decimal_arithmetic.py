@@ -19,7 +19,7 @@ _QUOTIENT_DIGITS = 39
 
 @dataclass(frozen=True, slots=True)
 class DecimalSpec:
-    """A decimal type prepared for arithmetic: its unit and its bound."""
+    """Decimal type prepared for arithmetic: its unit and its bound."""
 
     type: DecimalType
     step: Decimal
@@ -59,7 +59,7 @@ def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if 2 * rest >= abs(int(bottom)):
         quotient += 1
     value = _WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
-    # Not `-value`: that rounds to the digits of the caller's context.
+    # Not `-value`, which would round to the digits of the caller's context.
     return fit(value.copy_negate() if (a < 0) != (b < 0) else value, shape)
 
 

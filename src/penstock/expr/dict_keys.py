@@ -26,7 +26,7 @@ def _key(type: DataType, nullable: bool, source: str, name: Name) -> str:
 
 @_key.register(Float64Type)
 def _float(type: Float64Type, nullable: bool, source: str, name: Name) -> str:
-    # Canonical NaN is truthy and stays itself; both zeros are falsy.
+    # Canonical NaN is truthy and stays the same; both zeros are falsy.
     if not nullable:
         return f"({source} or 0.0)"
     first, again = name(source)
@@ -67,7 +67,7 @@ def nested_key(value: object) -> object:
 def with_one_zero(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
     """Replace -0.0 by 0.0 in rows that are counted by equality. Returns rows without floats unchanged.
 
-    A weight behind the columns stays.
+    A weight after the columns is kept.
     """
     columns = [
         at for at, f in enumerate(schema.fields) if isinstance(f.type, AnyType) or holds_floats(f.type)

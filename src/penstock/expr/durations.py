@@ -16,7 +16,7 @@ UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-"""The units of time, by their short names."""
+"""Units of time by their short names."""
 _NAMES = {
     name: unit
     for unit, names in {

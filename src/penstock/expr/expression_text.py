@@ -13,7 +13,7 @@ from penstock.expr.durations import short
 from penstock.expr.types import DataType
 
 Rendered: TypeAlias = tuple[str, int]
-"""A text and how strongly it binds."""
+"""Text and its binding strength."""
 
 # Strength as in Python, so that the text can be written back as it stands.
 _INFIX = {
@@ -42,7 +42,7 @@ _MOST_BITS = 256
 def constant_text(value: object) -> str:
     """Render a value as Python source. Integers longer than any column's are shown by size.
 
-    Python refuses to write out integers of thousands of digits.
+    Python refuses to format integers of thousands of digits.
     """
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"an integer of {value.bit_length():,} bits"

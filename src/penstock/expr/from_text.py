@@ -1,8 +1,8 @@
 """Parser of expressions from text, such as `col.price > 3`, without running it.
 
-Python's parser makes a syntax tree. Each node of it becomes the column, constant, operator or catalogue
-function that it would build in a flow. All other syntax is rejected with its position, so a text from a
-command line or a network can only describe rows.
+Python's parser produces a syntax tree, whose nodes are converted to the columns, constants, operators and
+catalogue functions that they would build in a flow. All other syntax is rejected with its position, so a text
+from a command line or a network cannot run code.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ _LIST = "a list is no value of a row", 'write .is_in("a", "b")'
 _TOO_LARGE = "no column holds so large an integer"
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
 _PLAIN_PARAMETERS: dict[str, type] = {"int": int, "str": str, "timedelta | str": str}
-"""Parameters that are no expressions, by their annotation: what a text gives for them."""
+"""Accepted values of parameters that are not expressions, by their annotation."""
 
 
 def expression_from_text(text: str, what: str = "the expression") -> Expr:
     """Parse an expression. `what` names the text in errors.
 
-    Raises `BadExpression`, with the position (from 0) and the reason, for whatever is none. Columns and types
-    are not looked at.
+    Raises `BadExpression`, with the position (from 0) and the reason, for invalid expressions. Columns and
+    types are not checked.
     """
     return _Reader(text, what).expression()
 
@@ -144,11 +144,11 @@ class _Reader:
         except SyntaxError as error:
             # An offset of 0 stands for the end.
             at = self._position(error.lineno or 1, error.offset - 1) if error.offset else len(self._text)
-            # Its hint is for who runs Python.
+            # Python's hint is only useful for code.
             reason = _TOO_LARGE if "integer string conversion" in error.msg else error.msg
             raise self._refusal(at, reason) from None
         except (ValueError, MemoryError, RecursionError) as error:
-            # NUL, halves of surrogates; more brackets than Python's parser goes down.
+            # NUL, unpaired surrogates, or brackets nested too deeply for Python's parser.
             is_no_text = isinstance(error, ValueError)
             reason = "it holds a character that is no text" if is_no_text else "it is nested too deeply"
             raise self._refusal(0, reason) from None

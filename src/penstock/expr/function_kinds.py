@@ -1,8 +1,7 @@
 """Base classes of catalogue functions, and the emitter interface that generates their code.
 
-A function is data: its name, the rule that types it, and its Python source. Its
-Spark column stands under the same name in `penstock.spark.lowering.columns`; a
-test checks that no function lacks one.
+A function is data: its name, its typing rule, and its Python source. Its Spark column has the same name in
+`penstock.spark.lowering.columns`; a test checks that every function has one.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from penstock.expr.typed import CallTerm, Function, Term
 class Code:
     """Python source of a value, valid if no guard is None.
 
-    guards:    sources to be compared with None, in order; the first of a
-               temporary binds it.
-    canonical: a NaN in it is the one NaN.
+    guards:    sources to compare with None, in order; the first use of a temporary binds it.
+    canonical: whether any NaN in it is the canonical one.
     """
 
     source: str
@@ -74,13 +72,13 @@ class Emitter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StrictFunction(Function):
-    """A function that is null exactly if an argument is.
+    """Function that is null exactly if an argument is.
 
-    python:   source of the value from operands that are not null, each an atom
-              or in brackets; `Emitter.name` binds one that is used twice.
-    fallible: whether it can raise on some row, for all calls or for one.
-    keeps_nan: floats in the result are as canonical as those of the arguments.
-    last_first: the last argument is evaluated first (Spark looks at divisors first).
+    python:   source of the value from non-null operands, each an atom or in brackets; `Emitter.name` binds
+              one that is used twice.
+    fallible: whether it can raise for some row, for all calls or for a given one.
+    keeps_nan: whether floats in the result are as canonical as those of the arguments.
+    last_first: whether the last argument is evaluated first (Spark checks divisors first).
     """
 
     python: Callable[[Emitter, CallTerm, tuple[str, ...]], str]
@@ -91,10 +89,10 @@ class StrictFunction(Function):
 
 @dataclass(frozen=True, slots=True)
 class LazyFunction(Function):
-    """A function that handles nulls itself, or does not evaluate all arguments.
+    """Function that handles nulls itself, or does not evaluate all arguments.
 
-    python: code of the value. true, false: source that is truthy exactly where
-    the call is true, or false; None where the value will do.
+    python: code of the value. true, false: source that is truthy exactly if the call is true, or false; None
+    to use the value.
     """
 
     python: Callable[[Emitter, CallTerm], Code]

@@ -1,7 +1,7 @@
 """Monotonicity of expressions in one of their columns.
 
-`col.at.tumble("10s")` never falls while `at` rises; `-col.v` never rises. Nulls
-are left out of account, and "increasing" allows standing still.
+`col.at.tumble("10s")` never decreases while `at` rises; `-col.v` never increases. Nulls are ignored, and
+"increasing" includes constant.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ORDERED = (INT32, INT64, FLOAT64, DATE, TIMESTAMP)
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
     """Determine how `expr` moves while `column` rises and all other columns stay the same.
 
-    Raises what `penstock.expr.check.check` raises.
+    Raises as `penstock.expr.check.check` does.
     """
     return _of(elaborate(expr, schema), column)
 

@@ -32,13 +32,13 @@ _MODULES = (
 )
 
 RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in module.NAMES.items()}
-"""The names that generated code may use; all start with `x_`."""
+"""Names that generated code may use, all starting with `x_`."""
 
 
 def lower(expr: Expr, scope: Scope) -> str:
     """Return source of the value: None for null, NaN canonical.
 
-    Raises what `penstock.expr.check.check` raises.
+    Raises as `penstock.expr.check.check` does.
     """
     return _not_too_deep(PythonEmitter(scope).value(elaborate(expr, scope.schema)), expr)
 
@@ -53,7 +53,7 @@ def key(expr: Expr, scope: Scope) -> str:
     return _not_too_deep(PythonEmitter(scope).key(elaborate(expr, scope.schema)), expr)
 
 
-# Python reads 200 nested brackets; some are left to the code around.
+# Python parses 200 nested brackets, some of which are reserved for the surrounding code.
 _BRACKETS = 160
 
 

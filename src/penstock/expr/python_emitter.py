@@ -1,13 +1,12 @@
 """Assembly of Python source: operands, null guards, temporaries.
 
-A `Code` is a source that is valid where none of its guarded operands
-is null, and the list of those operands. Functions that are strict in null just
-join the lists, so that `(a + b) * c` asks once for each of `a`, `b`, `c`:
+A `Code` is a source that is valid if none of its guarded operands is null, with the list of those operands.
+Null-strict functions just concatenate the lists, so that `(a + b) * c` tests each of `a`, `b`, `c` once:
 
     None if a is None or b is None or c is None else ((a + b) * c)
 
-Guards are asked in the order of evaluation, left to right: what could raise on
-the left is evaluated before a null on the right is seen, as Spark does.
+Guards are tested in the order of evaluation, from left to right: a left operand that may raise is evaluated
+before a right one is tested for null, as in Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 
-# A name or a short constant: cheap to say twice.
+# A name or a short constant, which is cheap to repeat.
 _ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
 
 
@@ -38,12 +37,11 @@ class Scope:
     """Naming context of generated source: temporaries and constants.
 
     variables: column i of `schema` is in the Python variable `variables[i]`.
-    constants: gets the values that source cannot spell, under fresh names; the
-               generated code must see them, and `RUNTIME`, as globals.
+    constants: receives values without a source form, under fresh names; the generated code needs them, and
+               `RUNTIME`, as globals.
 
-    Temporaries are named `x_1`, `x_2`, ... and assigned where they are used; a
-    source may stand in a comprehension or a lambda, but not in the iterable of
-    a comprehension.
+    Temporaries are named `x_1`, `x_2`, ... and assigned where they are used; a source may be used in a
+    comprehension or a lambda, but not in the iterable of a comprehension.
     """
 
     schema: Schema
@@ -97,7 +95,7 @@ class PythonEmitter(Emitter):
     def _null_test(self, term: Term, operator: str, always: str) -> str:
         if term.nullable:
             return f"({self.value(term)} {operator} None)"
-        # It may be a constant, which Python warns to compare by identity.
+        # Python warns about comparing constants by identity.
         return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
 
     def true(self, term: Term) -> str:
@@ -146,7 +144,7 @@ class PythonEmitter(Emitter):
         step = -1 if function.last_first else 1
         sources, guards = self._joined(term.arguments[::step], codes[::step])
         if "None" in guards:
-            # An operand is the constant null, so nothing is ever computed of the others.
+            # An operand is the constant null, so the others are never used.
             return Code("None", guards)
         source = function.python(self, term, sources[::step])
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
@@ -178,7 +176,7 @@ class PythonEmitter(Emitter):
         if code.canonical:
             return code.source
         first, again = self.name(code.source)
-        # `first` stands in the condition, which Python evaluates before the branches.
+        # `first` is in the condition, which Python evaluates before the branches.
         return f"({again} if {first} == {again} else x_nan)"
 
     def _whole(self, code: Code) -> str:

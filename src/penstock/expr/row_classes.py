@@ -73,8 +73,8 @@ def _remake(names: tuple[str, ...], values: tuple[object, ...]) -> object:
 def to_user(schema: Schema) -> Callable[[tuple[Any, ...]], Any]:
     """Make a function from internal rows to users' rows.
 
-    That is an instance of the row class, or the bare value of a scalar stream;
-    nested structs become their class, lists become `list`.
+    A user's row is an instance of the row class, or the bare value in a scalar stream; nested structs are
+    converted to their class, lists to `list`.
     """
     if schema.scalar:
         convert = _value_to_user(schema.fields[0].type)

@@ -1,9 +1,8 @@
 """Converter from users' rows to internal rows: validation in bulk, by generated code.
 
-The fast path asks of each row only whether every value has exactly the type
-and range that its column declares; such a row passes as it is. Any other row
-goes to the slow path, which makes it right (an int for a float column, a
-timestamp of another zone, a dataclass) or raises `BadRow`.
+The fast path only tests whether every value of a row has exactly the type and range declared by its column;
+such a row is used unchanged. All other rows take the slow path, which converts them (an int for a float
+column, a timestamp in another zone, a dataclass) or raises `BadRow`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from penstock.expr.types import (
 )
 
 PLAIN = frozenset({bool, int, str, bytes, date, datetime, type(None)})
-"""Types of which every value may stand in a column of any type."""
+"""Types whose values are all valid in a column of type any."""
 
 
 def from_user(
@@ -47,11 +46,10 @@ def from_user(
 ) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
     """Make a converter from users' rows to internal rows of `schema`.
 
-    what:   names the rows in errors ("source 'bids'").
-    change: where given, an item may also be one of that class, a pair of row and
-            weight, and every internal row has its weight as last field. Rows of
-            weight 0 are checked and left out.
-    fix:    what errors advise about a value of another type.
+    what:   name of the rows in errors ("source 'bids'").
+    change: if given, an item may also be an instance of that class, a pair of row and weight, and every
+            internal row has its weight as last field. Rows of weight 0 are checked and dropped.
+    fix:    advice in errors about a value of another type.
 
     The converter raises `BadRow` with the number of the row in its argument, the
     field, and the expected and the found type.
@@ -82,7 +80,7 @@ _TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrTyp
 
 
 def exact_test(field: Field, variable: str) -> str | None:
-    """Python source that tests whether a variable already holds an internal value of a column.
+    """Return Python source that tests whether a variable already holds an internal value of a column.
 
     It uses the names of `penstock.expr.python.RUNTIME`. None for types without a cheap test.
     """
@@ -133,7 +131,7 @@ def _source(schema: Schema, *, weighted: bool) -> str:
 
 
 def _all_at_once(type: DataType) -> str | None:
-    """Python source that tests a whole list of scalars at once, with functions that run in C."""
+    """Return Python source that tests a whole list of scalars at once, with functions that run in C."""
     kind = _CLASSES.get(type)
     if kind is None:
         return None
@@ -185,7 +183,7 @@ def _float64(type: Float64Type, v: str) -> str:
 
 @_exact.register(DecimalType)
 def _decimal(type: DecimalType, v: str) -> str:
-    # `same_quantum` says: so many digits after the point, and no NaN. A zero must not be negative.
+    # `same_quantum` implies the number of digits after the point, and no NaN. A zero must not be negative.
     digits = f"{v}.same_quantum({v}_step) and -{v}_bound < {v} < {v}_bound"
     return f"type({v}) is Decimal and {digits} and ({v} or not {v}.is_signed())"
 

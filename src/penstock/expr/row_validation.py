@@ -32,7 +32,7 @@ from penstock.expr.types import (
 
 
 class _Refused(Exception):
-    """A value that does not fit its type, with reason, fix, expected type and path within the column."""
+    """Raised for a value that does not fit its type: reason, fix, expected type, path within the column."""
 
     def __init__(self, reason: str = "", fix: str = "") -> None:
         super().__init__(reason)
@@ -59,7 +59,7 @@ class _Refused(Exception):
 class RowValidator:
     """Row-by-row converter for one schema.
 
-    fix: what to do about a value of another type, where that is known better here.
+    fix: advice about a value of another type, if the caller knows better.
     """
 
     schema: Schema
@@ -130,7 +130,7 @@ def _shown(value: object) -> str:
 
 
 def _fields_of(row: object, fields: tuple[Field, ...]) -> tuple[object, ...] | None:
-    """Values of a row by position (tuple, list) or name (dataclass, mapping), or None if they do not fit."""
+    """Return the values of a row by position (tuple, list) or name (dataclass, mapping); None if invalid."""
     if isinstance(row, tuple | list):
         values = tuple(cast("tuple[object, ...]", row))
         return values if len(values) == len(fields) else None

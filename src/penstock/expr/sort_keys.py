@@ -43,7 +43,7 @@ class Descending:
 def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key | None:
     """Return a function from values to keys that Python sorts in Spark's order.
 
-    None where values sort right as they are.
+    None if the values need no key.
     """
     key = _with_null(_key(type), nullable)
     if not descending:
@@ -97,8 +97,8 @@ def _any(type: AnyType) -> Key | None:
 def any_key(value: Any) -> tuple[Any, ...]:
     """Return a sort key for values of any type, equal for equal values.
 
-    None, numbers (NaN greatest), text, bytes, tuples part by part, sets by their sorted
-    members, then all others by the name of their class and as that class compares them.
+    The order is: None, numbers (NaN greatest), text, bytes, tuples by element, sets by their sorted members,
+    then all others by the name of their class and that class's own comparison.
     """
     if value is None:
         return (0,)

@@ -29,7 +29,7 @@ _BOOLS = {
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
 _DAY = re.compile(r"\+?(-?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
-# A zone may stand only after seconds.
+# A zone is allowed only after seconds.
 _TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?"
 _MOMENT = re.compile(rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII)
 _ZONE = re.compile(r"(\d{1,2})(?::(\d{1,2})|:(\d{2}):(\d{2})|)", re.ASCII)
@@ -166,7 +166,7 @@ def of_float(value: float) -> str:
     if not exponent:
         mantissa, _, exponent = _scientific(value).partition("e")
     if "." not in mantissa:
-        # Java shows two digits at least: of all pairs that read back, the nearest.
+        # Java shows at least two digits: the nearest of all pairs that read back.
         nearest = f"{value:.1e}"
         mantissa = nearest.partition("e")[0] if float(nearest) == value else f"{mantissa}.0"
     return f"{mantissa}E{int(exponent)}"

@@ -1,8 +1,8 @@
 """Expression trees: frozen data, built by Python operators.
 
-`col.price * 2` builds a tree and computes nothing. The tree is checked against
-a row type (`penstock.expr.check`), lowered to Python source
-(`penstock.expr.python`) and to Spark columns (`penstock.spark.lowering.columns`).
+`col.price * 2` builds a tree and computes nothing. The tree is checked against a row type
+(`penstock.expr.check`), and lowered to Python source (`penstock.expr.python`) and to Spark columns
+(`penstock.spark.lowering.columns`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 
 MAX_DIGITS = 400
-"""Digits before and after the point that rounding looks at: more than any number of a column has."""
+"""Limit on the digits of rounding, before and after the point: more than any column's numbers have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
-    """A row expression. Compare trees with `same`, not `==`, which builds a tree.
+    """Row expression. Compare trees with `same`, not `==`, which builds a tree.
 
-    The methods follow Spark 4 ANSI: null in, null out, unless said otherwise;
-    what Spark refuses on a row (overflow, division by zero, a bad cast) raises
-    `EvaluationError`.
+    The methods follow Spark 4 ANSI: null in, null out, unless stated otherwise; errors of Spark on a row
+    (overflow, division by zero, a bad cast) raise `EvaluationError`.
     """
 
     def children(self) -> tuple[Expr, ...]:
@@ -202,7 +201,7 @@ class Expr:
     def round(self, digits: int = 0) -> Expr:
         """Value rounded half away from zero to `digits` after the point, or before it if negative.
 
-        A number that has no more digits is itself. digits: an int32, as in Spark.
+        A number without further digits is unchanged. digits: an int32, as in Spark.
         """
         return Call("round", (self,), (_digits(digits),))
 
@@ -365,7 +364,7 @@ class Expr:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Column(Expr):
-    """A column by name. `side` is "left" or "right" only inside a join condition."""
+    """Column by name. `side` is "left" or "right" only inside a join condition."""
 
     name: str
     side: str | None = None
@@ -379,13 +378,13 @@ class Column(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Expr):
-    """A constant. `type` None means the type of the value (None is null of any type)."""
+    """Constant. `type` None means the type of the value (None is null of any type)."""
 
     value: object
     type: DataType | None = None
 
     def same(self, other: Expr) -> bool:
-        # By text, so that 1, 1.0 and True differ, and -0.0 and 0.0, and NaN is itself.
+        # By text, so that 1, 1.0 and True differ, as do -0.0 and 0.0, and NaN equals itself.
         return isinstance(other, Literal) and (repr(self.value), self.type) == (repr(other.value), other.type)
 
     def _rendered(self) -> Rendered:
@@ -394,7 +393,7 @@ class Literal(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
-    """A function of the catalogue applied to expressions.
+    """Function of the catalogue applied to expressions.
 
     `function` is the name in the catalogue (`penstock.expr.functions`);
     `options` are build-time constants such as a target type or a time unit.
@@ -421,7 +420,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """An expression to sort by. Nulls come first ascending and last descending, NaN is greatest."""
+    """Expression to sort by. Nulls come first ascending and last descending; NaN is greatest."""
 
     expr: Expr
     descending: bool = False
@@ -464,5 +463,5 @@ def _digits(given: object) -> int:
 
 
 def columns_of(expr: Expr) -> tuple[str, ...]:
-    """Names of the columns that an expression reads, in the order of first use."""
+    """List the names of the columns that an expression reads, in the order of first use."""
     return tuple(dict.fromkeys(part.name for part in expr.walk() if isinstance(part, Column)))

@@ -1,8 +1,7 @@
 """Checked expressions: typed terms, catalogue functions and their typing rules.
 
-`penstock.expr.check.elaborate` makes terms from an `Expr` and a `Schema`. All
-conversions that the rules ask for are nodes here (calls of "cast"), so both
-lowerings see the same operations on the same types.
+`penstock.expr.check.elaborate` builds terms from an `Expr` and a `Schema`. All implicit conversions are
+explicit nodes here (calls of "cast"), so both lowerings see the same operations on the same types.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from penstock.expr.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The type of an expression and whether it can be null."""
+    """Type of an expression, and whether it can be null."""
 
     type: DataType
     nullable: bool
@@ -36,7 +35,7 @@ NULL = NullType()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """A checked expression."""
+    """Checked expression."""
 
     type: DataType
     nullable: bool
@@ -52,7 +51,7 @@ class ColumnTerm(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiteralTerm(Term):
-    """A constant as an internal value. `adapts`: a bare number adapts to the type of other operands."""
+    """Constant as an internal value. `adapts`: a bare number adapts to the type of other operands."""
 
     value: object
     adapts: bool = False
@@ -94,7 +93,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallTerm(Term):
-    """A catalogue function applied to checked arguments."""
+    """Catalogue function applied to checked arguments."""
 
     function: Function
     arguments: tuple[Term, ...]

@@ -1,8 +1,7 @@
 """Column and row types.
 
-A row type is declared once, as a `NamedTuple` or a dataclass; its annotations
-become a `Schema`. Inside, a row is always a plain tuple in field order: struct
-columns are tuples, list columns are tuples too (a row must be hashable),
+A row type is declared as a `NamedTuple` or a dataclass; its annotations become a `Schema`. Internally, a row
+is always a plain tuple in field order: struct and list columns are tuples, too (a row must be hashable), and
 timestamps are aware `datetime`s in UTC.
 """
 
@@ -16,7 +15,7 @@ from typing import Any
 class DataType:
     """Base of the column types. Values of different types never mix.
 
-    Types without parameters inherit its methods: types are equal if they are of one class.
+    Types without parameters inherit its methods: types are equal if they have the same class.
     """
 
     def __str__(self) -> str:
@@ -44,8 +43,8 @@ class Int64Type(DataType):
 class Float64Type(DataType):
     """`float`. NaN equals itself, groups as one key and sorts above every number.
 
-    0.0 and -0.0 are equal too. Where rows or values that are equal become one, 0.0 stands
-    for both; rows that are only added keep the one they came with.
+    0.0 and -0.0 are also equal. Where equal rows or values are merged, both become 0.0; rows of append
+    streams keep their zeros.
     """
 
     __slots__ = ()
@@ -89,10 +88,10 @@ class TimestampType(DataType):
 class AnyType(DataType):
     """Any hashable Python value, passed through unchanged (annotated `object` or `Any`).
 
-    Expressions may carry it, compare it for equality and ask whether it is null;
-    nothing else is known of it. Where rows must have an order (`max`, ties of `top_k`),
-    values have the one of `expr.order.any_key`. It lives in this process: files, Arrow
-    and Spark refuse it.
+    Expressions may pass it on, compare it for equality and test it for null, but nothing else. Where rows
+    need an order (`max`, ties of `top_k`), values are ordered by `penstock.expr.sort_keys.any_key`. It is
+    limited to this
+    process: files, Arrow and Spark reject it.
     """
 
     __slots__ = ()
@@ -100,7 +99,7 @@ class AnyType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):
-    """A nested row: a tuple inside, an instance of its row class for users."""
+    """Nested row: a tuple internally, an instance of its row class for users."""
 
     fields: tuple[Field, ...]
     row_class: type | None = field(default=None, compare=False, repr=False)
@@ -111,7 +110,7 @@ class StructType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(DataType):
-    """A sequence of one element type: a tuple inside."""
+    """Sequence of one element type: a tuple internally."""
 
     element: DataType
     nullable: bool = False
@@ -122,7 +121,7 @@ class ListType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named column. `nullable` means that it may contain `None`."""
+    """Named column. `nullable` means that it may contain `None`."""
 
     name: str
     type: DataType
@@ -134,10 +133,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a stream, in order, with the class of its rows.
+    """Columns of a stream, in order, with the class of its rows.
 
-    `scalar` marks a stream of bare values (`int`, `str`, ...): inside, a row is
-    a 1-tuple of the column `value`; users and their callables see the value.
+    `scalar` marks a stream of bare values (`int`, `str`, ...): internally, a row is a 1-tuple of the column
+    `value`; users and their functions see the value.
     """
 
     fields: tuple[Field, ...]
@@ -149,7 +148,7 @@ class Schema:
         return tuple(f.name for f in self.fields)
 
     def position(self, name: str) -> int | None:
-        """Return the position of a column, or None if there is none of that name."""
+        """Return the position of a column, or None for an unknown name."""
         for at, f in enumerate(self.fields):
             if f.name == name:
                 return at

@@ -1,9 +1,8 @@
 """Implicit widening of types to a common type, as in Spark ANSI.
 
-int32 -> int64 -> float64; an integer beside a decimal becomes a decimal of its
-digits, a decimal beside a float becomes a float; a date beside a timestamp
-becomes a timestamp. A bare int constant takes the type of what it meets.
-Strings become nothing else by themselves.
+int32 -> int64 -> float64; an integer combined with a decimal becomes a decimal of its digits, a decimal
+combined with a float becomes a float, and a date combined with a timestamp becomes a timestamp. A bare int
+constant takes the type of the other operand. Strings are never converted implicitly.
 """
 
 from __future__ import annotations

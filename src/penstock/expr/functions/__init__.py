@@ -1,4 +1,4 @@
-"""The function catalogue, by theme."""
+"""Function catalogue, by theme."""
 
 from __future__ import annotations
 

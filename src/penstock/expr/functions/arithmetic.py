@@ -1,7 +1,7 @@
 """Arithmetic operators: + - * / // %.
 
-Integers keep their width and raise when they leave it; `/` of integers is a
-float; decimals follow Spark's rules of precision and scale.
+Integers keep their width and raise on overflow; `/` of integers is a float; decimals follow Spark's rules for
+precision and scale.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         return f"x_decimal_divide({a}, {b}, {emitter.constant(shape_of(call.type))})"
     if _is_nonzero_constant(call):
         return f"({a} / {b})"
-    # The dividend is evaluated before the divisor is looked at.
+    # The dividend is evaluated before the divisor is checked.
     first, again = emitter.name(a)
     divisor, divisor_again = emitter.name(b)
     if first == again:

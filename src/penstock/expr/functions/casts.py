@@ -1,7 +1,7 @@
 """Casts between column types by the rules of Spark ANSI, which raise for values that do not fit.
 
-The table says for each pair of types how the value is made, and whether that
-can fail on a row; a pair that is not in it cannot be cast.
+The table gives the conversion for each pair of types, and whether it can fail for a row; pairs that are not
+in the table cannot be cast.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UTC = UTC
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """A cast as source with placeholders: `{v}` value, `{shape}` target decimal, `{bits}` target width."""
+    """Cast as source with placeholders: `{v}` value, `{shape}` target decimal, `{bits}` target width."""
 
     source: str
     fallible: bool = False

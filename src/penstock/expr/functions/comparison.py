@@ -45,7 +45,7 @@ def _compare(symbol: str, floats: Python) -> Python:
             return floats(emitter, call, operands)
         a, b = operands
         if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
-            # Of any values two may be NaN, which is one object.
+            # Values of type any may both be NaN, which is a single object.
             (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
             return f"({first_a} == {first_b} or {a} is {b})"
         if isinstance(call.arguments[0].type, AnyType):
@@ -79,7 +79,7 @@ def _greater_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
         return f"(not {a} <= {b})"
     if _is_number(left):
         return f"({a} > {b})"
-    # `a <= b` is false where one is NaN; then it is greater unless b is.
+    # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
     (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
     return f"(not {first_a} <= {first_b} and {b} == {b})"
 
@@ -126,7 +126,7 @@ def _same(emitter: Emitter, call: CallTerm) -> Code:
     a, b = (emitter.value(t) for t in call.arguments)
     if call.arguments[0].type != FLOAT64 or is_constant(a) or is_constant(b):
         return Code(f"({a} == {b})")
-    # Values of floats are canonical here: NaN is one object.
+    # Float values are canonical here, so NaN is a single object.
     (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
     return Code(f"({first_a} == {first_b} or {a} is {b})")
 
@@ -149,7 +149,7 @@ def _is_in(emitter: Emitter, call: CallTerm) -> Code:
         found = f"(True if {source} in ({name} := {inside}) else None if None in {name} else False)"
         if len(present) < len(options):
             found = f"(True if {source} in {inside} else None)"
-    # The answer may be null although the value is not: one source, no guards.
+    # The result may be null even if the value is not: a single source without guards.
     if code.guards:
         nulls = " or ".join(f"{g} is None" for g in code.guards)
         found = f"(None if {nulls} else {found})"
@@ -160,7 +160,7 @@ def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:
     if not terms:
         return "()"
     if all(source.startswith(("'", "b'", "(-")) or source[0].isdigit() for source in sources):
-        # Python makes a frozenset constant of this when it compiles it.
+        # Python compiles this to a frozenset constant.
         return "{" + ", ".join(dict.fromkeys(sources)) + "}"
     return emitter.constant(frozenset(t.value for t in terms if isinstance(t, LiteralTerm)))
 

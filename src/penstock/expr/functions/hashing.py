@@ -1,8 +1,7 @@
-"""The `hash` function: equal to Spark's `xxhash64` on every engine and machine.
+"""`hash` function, equal to Spark's `xxhash64` on every engine and machine.
 
-XXH64 of the bytes of each value, each hash the seed of the next, the first
-seed 42; null leaves the seed as it is. Floats are hashed by their bits with one
-NaN and one zero.
+It is the XXH64 of the bytes of each value, with each hash as the seed of the next, starting from seed 42;
+null leaves the seed unchanged. Floats are hashed by their bits, with a single NaN and a single zero.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def _decimal(type: DecimalType) -> Hash:
 
 
 def _big_endian(value: int) -> bytes:
-    """Shortest two's complement bytes of an integer."""
+    """Return the shortest two's complement bytes of an integer, most significant first."""
     size = ((value if value >= 0 else ~value).bit_length() + 8) // 8
     return value.to_bytes(size, "big", signed=True)
 

@@ -61,7 +61,7 @@ def _element(emitter: Emitter, call: CallTerm) -> Code:
 
 
 def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
-    """Return element `at`, counted from 0, or null of a null list. Raises out of range."""
+    """Return element `at`, counted from 0, or null for a null list. Raises if out of range."""
     if values is None or at is None:
         return None
     if not 0 <= at < len(values):

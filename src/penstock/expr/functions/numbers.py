@@ -79,10 +79,10 @@ _INT64_DIGITS = 19
 
 
 def round_float(value: float, digits: int) -> float:
-    """Round half up, as the decimal number that `value` is printed as."""
+    """Round half up, based on the shortest decimal representation of `value`."""
     if value - value != 0.0:
         return value
-    # Decimals on the way have one zero only.
+    # The intermediate decimals have no negative zero.
     return float(half_up(Decimal(repr(value)), digits)) + 0.0
 
 
@@ -188,12 +188,12 @@ def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], Code]:
 
 
 def least(*values: Any) -> Any:
-    """Least value that is not null."""
+    """Return the least value that is not null."""
     return min((v for v in values if v is not None), default=None)
 
 
 def greatest(*values: Any) -> Any:
-    """Greatest value that is not null."""
+    """Return the greatest value that is not null."""
     return max((v for v in values if v is not None), default=None)
 
 
@@ -202,12 +202,12 @@ def _float_order(value: float) -> tuple[bool, float]:
 
 
 def least_float(*values: float | None) -> float | None:
-    """Least float that is not null; NaN is greatest."""
+    """Return the least float that is not null; NaN is greatest."""
     return min((v for v in values if v is not None), default=None, key=_float_order)
 
 
 def greatest_float(*values: float | None) -> float | None:
-    """Greatest float that is not null; NaN is greatest."""
+    """Return the greatest float that is not null; NaN is greatest."""
     return max((v for v in values if v is not None), default=None, key=_float_order)
 
 

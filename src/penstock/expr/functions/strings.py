@@ -68,7 +68,7 @@ def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> s
 
 
 def substring(text: str, start: int, length: int) -> str:
-    """Substring as in Spark: positions count from 1, with 0 read as 1, or from the end if negative."""
+    """Return a substring as in Spark: positions count from 1 (0 means 1), or from the end if negative."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 

@@ -29,7 +29,7 @@ def _need(what: str, arguments: Arguments, *wanted: DataType) -> None:
             )
 
 
-# -- moving and differences ----------------------------------------------------------------
+# -- shifts and differences ----------------------------------------------------------------
 
 
 def _shift_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
