@@ -1,7 +1,7 @@
-"""Sources and sinks: where rows come from and where changes go, one file per outside system.
+"""Sources of rows and sinks for changes, one file per external system.
 
-All are frozen data; both engines take the same ones. Nothing here imports an
-engine, and nothing heavy is imported before a source or sink is opened.
+All are frozen data, shared by both engines. Nothing here imports an engine, and nothing heavy is imported
+before a source or sink is opened.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Tasks on Spark import this package, and no pull-streams.
+    # Tasks on Spark import this package, but need no pull-streams.
     if name == "rows_of":
         from penstock.io.pull.rows_of import rows_of
 

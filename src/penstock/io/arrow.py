@@ -220,7 +220,7 @@ def write_part(
     weighted: rows end with their weight, and the file has a column `weight`.
     durable:  sync the file to disk before returning.
     """
-    # Not at the top: Spark's tasks exchange tables without any file.
+    # Not at the top, because Spark's tasks exchange tables without files.
     import pyarrow.parquet as pq
 
     table = rows if isinstance(rows, pa.Table) else rows_to_table(rows, schema, weighted=weighted)
@@ -235,6 +235,6 @@ def read_part(
     """Read the internal rows of a file that `write_part` wrote with the same schema."""
     import pyarrow.parquet as pq
 
-    # ParquetFile, not read_table: a folder called tick=12 must not become a column.
+    # ParquetFile, not read_table, which would turn a folder called tick=12 into a column.
     with pq.ParquetFile(path) as file:
         return table_to_rows(file.read(), schema, weighted=weighted)

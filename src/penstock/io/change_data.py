@@ -43,11 +43,11 @@ class ChangeData(Source):
 class Operations(ChangeData):
     """Flat records with an operation column: `Operations(CsvFiles("in"), "op", "I", "D")`.
 
-    column: its name; it holds text.
+    column: name of the operation column, which holds text.
     insert: words for an insertion, one or several.
     delete: words for a deletion. ignore: words of records to skip.
 
-    A record with another word or none is unreadable. Raises `BadInput` for a word with two meanings.
+    A record with any other word, or none, is unreadable. Raises `BadInput` for a word with two meanings.
     """
 
     column: str
@@ -92,7 +92,7 @@ class DeltaChanges(Operations):
 
 @dataclass(frozen=True, init=False)
 class Debezium(ChangeData):
-    """Debezium's envelopes, `before`, `after` and `op`, also under `payload`: `Debezium(JsonFiles("in"))`.
+    """Debezium envelopes with `before`, `after` and `op`, also under `payload`: `Debezium(JsonFiles("in"))`.
 
     epoch: unit of timestamps, "millis", "micros" or "nanos", if times are integers since 1970 (dates in
            days), as set by the connector's `time.precision.mode`. None: as in other files of this kind.
@@ -182,7 +182,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
     "d": (True, False),
     "m": (False, False),
 }
-"""Per operation of Debezium: whether it deletes `before`, and whether it inserts `after`."""
+"""For each operation of Debezium, whether it deletes `before`, and whether it inserts `after`."""
 
 
 @decoder.register

@@ -23,8 +23,8 @@ _ROWS = "rows"
 class Rows(Source):
     """Source of Python rows, one inner iterable per tick (an empty one is a tick without rows).
 
-    For a table source also `ps.insert(row)`, `ps.delete(row)`, `ps.Change(row, weight)`.
-    With a checkpoint, a restart must give the same batches again; those already taken are skipped.
+    For a table source, items may also be `ps.insert(row)`, `ps.delete(row)`, `ps.Change(row, weight)`.
+    With a checkpoint, a restart must provide the same batches again; those already taken are skipped.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
@@ -155,7 +155,7 @@ class Memory(SinkTarget):
     def held_rows(self) -> list[tuple[Any, ...]]:
         """Return held-back rows as internal rows, weight last. Called by engines.
 
-        Empty if ticks ran before this sink existed: they may have brought what is retracted now.
+        Empty if ticks ran before this sink existed, since they may have inserted the rows retracted now.
         """
         if self._sum.begins_at:
             return []

@@ -2,7 +2,8 @@
 
     pyspark or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0
 
-Positions of a source are Spark's offsets, so each record counts once. A sink may get a tick twice.
+Positions of a source are Spark's offsets, so each record is read exactly once. A sink may receive a tick
+twice.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 A sink (`Changelog`, `TableFiles`, `Call`, `Memory`, `Print`) is frozen data. An engine opens a `Writer` for
 it and, per tick:
 
-1. `prepare(tick, rows)` stores the tick's changes safely, where no reader looks.
+1. `prepare(tick, rows)` stores the tick's changes durably, invisible to readers.
 2. The engine commits the tick (state, positions) in its checkpoint, if there is one.
 3. `publish(tick)` makes the changes visible atomically.
 
 `publish` is idempotent. After a crash, `recover(tick)` gets the last committed tick. It publishes that tick
 if it was prepared, and deletes everything prepared after it. With a checkpoint, the output therefore holds
-each tick exactly once. The exceptions are `Call` and `Print`, whose receivers cannot tell what they have
-seen: the last tick before a crash may arrive twice, with the same number.
+each tick exactly once. The exceptions are `Call` and `Print`, whose receivers cannot report what they have
+received: the last tick before a crash may arrive twice, with the same number.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SinkTarget:
 
 @singledispatch
 def open_sink(sink: object, drain: Drain) -> Writer:
-    """Open a writer to `sink`. Raises `BadInput` for what is not a sink, or cannot hold such rows."""
+    """Open a writer to `sink`. Raises `BadInput` unless it is a sink that can hold such rows."""
     raise BadInput(
         f"sink {drain.name!r} is {type(sink).__name__}, which is not a sink",
         fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",

@@ -43,8 +43,8 @@ def printable(path: object) -> str:
 class BadRecord:
     """Unreadable input row, with its location, the reason, and its beginning.
 
-    row:  its number in the file, from 1, counting rows and not header or blank lines.
-    line: its line in a text file, where the format has lines.
+    row:  its number in the file, from 1, not counting header and blank lines.
+    line: its line in the file, for formats with lines.
     """
 
     file: str
@@ -86,7 +86,7 @@ class BadRecord:
 class Batch:
     """Rows for one tick as internal tuples (weight last for a table source), and unreadable rows.
 
-    positions: to be recorded when a tick takes the batch; readers leave it empty.
+    positions: positions to record when a tick takes the batch; readers leave it empty.
     """
 
     rows: list[tuple[Any, ...]]
@@ -101,11 +101,11 @@ class Feed:
     append:    rows only; otherwise each row has a weight, from the column `weight` or 1.
     follow:    keep looking for new input forever.
     taken:     positions, see above; an empty dict to start at the beginning.
-    resumed:   the run resumes from a committed tick, so having no input now is no mistake.
+    resumed:   the run resumes from a committed tick, so a lack of input is not an error.
     skip:      files to leave out, as absolute paths.
     from_user: converter of user rows to internal rows, for sources that hold Python objects.
-    decode:    decoder of a file's records where a record is not a row: to a list of rows, weight last.
-               None is a null record. It raises `Unfit`.
+    decode:    decoder from a file's records to lists of rows, weight last, if records are not rows. None is a
+               null record. It raises `Unfit`.
     live:      columns that the flow reads, or None for all. A reader may give None for any other column
                without looking at it.
     """
@@ -176,7 +176,7 @@ def dead_letter_folder(source: object) -> str | None:
 def open_source(source: object, feed: Feed) -> Reader:
     """Open a reader of `source`.
 
-    Raises `BadInput` for what is not a source, `UnreadableSource` for a bad path.
+    Raises `BadInput` for anything but a source, `UnreadableSource` for an invalid path.
     """
     raise BadInput(
         f"source {feed.name!r} is {type(source).__name__}, which is not a source",

@@ -1,4 +1,4 @@
-"""URIs of sources and sinks, as the command line takes them.
+"""URIs of sources and sinks for the command line.
 
 json:PATH  csv:PATH  parquet:PATH              sources; a plain path by its ending
     ?dead_letter=FOLDER&files_per_tick=N
@@ -44,8 +44,7 @@ _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """Parsed URI. Options are taken one by one, and leftovers are refused. Options are taken out one by one,
-    and those left over are refused.
+    """Parsed URI. Options are taken one by one, and leftovers are refused.
 
     shown:  the whole URI without secrets.
     scheme: in lower case, empty for a plain path.
@@ -117,7 +116,7 @@ class Uri:
         return int(text)
 
     def refuse_rest(self, *known: str) -> None:
-        """Raise `BadUri` for an option that is still there."""
+        """Raise `BadUri` if any option has not been taken."""
         if self.options:
             raise self.error(
                 f" has the unknown option {next(iter(self.options))!r}",
@@ -125,7 +124,7 @@ class Uri:
             )
 
     def rest(self) -> Mapping[str, str]:
-        """Take all remaining options, to pass them through."""
+        """Take all remaining options, to pass them on."""
         found = dict(self.options)
         self.options.clear()
         return found

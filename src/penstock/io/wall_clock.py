@@ -26,11 +26,11 @@ def _system_time() -> datetime:
 class WallClock(Source):
     """Source of the current time (UTC): each multiple of `every` since 1970, once it has passed.
 
-    After a pause, only the latest of several passed multiples is emitted. Emitted times never go back, even
-    if the clock does. The source never ends, so the run continues until it is stopped; with a checkpoint, the
-    next run continues with later times.
+    After a pause, only the latest of several passed multiples is emitted. Emitted times never decrease, even
+    if the clock is set back. The source never ends, so the run continues until it is stopped; with a
+    checkpoint, the next run continues with later times.
 
-    Raises `WrongType` unless `every` is a positive span of time.
+    Raises `WrongType` unless `every` is a positive time span.
     """
 
     every: timedelta | str

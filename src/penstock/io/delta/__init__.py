@@ -28,12 +28,12 @@ _GUARANTEE = Guarantee(
 
 
 def require_deltalake(what: str) -> None:
-    """Raise `BadInput` if the package is missing. what: who needs it, "sink 'totals'"."""
+    """Raise `BadInput` if the package is missing. what: the source or sink that needs it, "sink 'totals'"."""
     require_package(what, "deltalake", "delta")
 
 
 def check_location(path: str, options: Mapping[str, str], what: str) -> None:
-    """Raise `BadUri` for a URI scheme that `deltalake` does not support, before a tick fails on it."""
+    """Raise `BadUri` for a URI scheme that `deltalake` does not support, rather than in the first tick."""
     if not scheme_of(path):
         return
     from deltalake.exceptions import DeltaError
@@ -43,7 +43,7 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
         DeltaStorageHandler(path, dict(options))
     except DeltaError as error:
         if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
-            return  # Such as a missing option: reading or writing the table reports it.
+            return  # For example a missing option, which reading or writing the table reports.
         raise unsupported(
             path,
             what,
@@ -59,8 +59,8 @@ class DeltaTable(DeliveredSink):
     """Sink with the current rows of a stream, inserted, updated and deleted by key.
 
     path:    a folder or a URI; a missing table is created.
-    key:     columns that identify a row; not nullable, no floats, lists or nested rows.
-    app:     the name under which the table's log records ticks.
+    key:     columns that identify a row; not nullable, and not floats, lists or nested rows.
+    app:     name under which the table's log records ticks.
     feed:    create the table with a change data feed, which `DeltaRows` can follow.
     options: storage options of `deltalake`; they may hold secrets and are never shown.
     """
@@ -125,7 +125,7 @@ class DeltaRows(Source):
     """Source of a Delta table's rows, then of the changes in each later version.
 
     path:    a folder or a URI.
-    version: the first to read; by default the newest.
+    version: first version to read; by default the newest.
     versions_per_tick: number of versions per tick, however many rows they have.
     options: storage options of `deltalake`; they may hold secrets and are never shown.
 

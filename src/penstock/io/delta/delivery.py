@@ -117,7 +117,7 @@ class DeltaDelivery(Delivery):
 
     @property
     def _adopted(self) -> str:
-        """Application id under which the log marks a table that had rows before its first tick."""
+        """Application id under which the log marks tables that had rows before their first tick."""
         return f"{self._app}/adopted"
 
     def _properties(self, tick: int, notes: Iterable[Transaction] = ()) -> CommitProperties:
@@ -177,7 +177,7 @@ class TableDelivery(DeltaDelivery):
     def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
         changes = {tuple(row): weight for rows in batches() for *row, weight in rows}
         table = self._table()
-        # Rows of others may have been there before this run began.
+        # Other writers' rows may have existed before this run began.
         adopted = table.transaction_version(self._adopted) is not None
         after = net_change(self._keys, self._there(table, changes), changes, replaces=adopted)
         return lambda: self._merge(tick, after.rows), after.held

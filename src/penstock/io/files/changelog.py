@@ -4,10 +4,9 @@
     <path>/tick=2/part-*.parquet
     <path>/_staging/...                      unpublished ticks
 
-A tick's folder appears by one rename, whole. Ticks without changes have none.
-The tick is only in the folder's name (a column of that name in the files would
-clash): Spark, DuckDB, Polars and pyarrow all turn it into an integer column
-`tick` ("hive partitioning"):
+A tick's folder appears atomically, by a rename. Ticks without changes have none. The tick is only in the
+folder's name (a column of that name in the files would clash): Spark, DuckDB, Polars and pyarrow all convert
+it to an integer column `tick` ("hive partitioning"):
 
     duckdb   select * from read_parquet('out/tick=*/*.parquet', hive_partitioning = true)
     Polars   pl.scan_parquet("out/tick=*/*.parquet", hive_partitioning=True)
@@ -15,10 +14,9 @@ clash): Spark, DuckDB, Polars and pyarrow all turn it into an integer column
 
 The current rows are those whose weights add up to more than 0.
 
-**For tasks that write in parallel**: each calls `stage_part(...)` with a unique
-name (such as the number of shard and attempt) and reports the name; then one
-process calls `assemble(path, tick, names)` before the commit and `publish` after it.
-`recover` throws away staged parts that were not named.
+**For tasks that write in parallel**: each calls `stage_part(...)` with a unique name (such as the numbers of
+shard and attempt) and reports the name; then one process calls `assemble(path, tick, names)` before the
+commit and `publish` after it. `recover` discards staged parts that were not assembled.
 """
 
 from __future__ import annotations
@@ -86,7 +84,7 @@ def published_ticks(path: Path) -> list[int]:
 
 
 def check_columns(sink: str, schema: Schema) -> None:
-    """Raise `BadInput` if a stream column has the name of one that the changelog adds."""
+    """Raise `BadInput` if a stream column has the name of a column that the changelog adds."""
     for name in (WEIGHT, TICK):
         if schema.position(name) is not None:
             raise BadInput(
@@ -133,7 +131,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
     present = set(os.listdir(folder))
-    # Check first: a superseded driver finds its parts gone, and must not touch its successor's files.
+    # Check first, because a superseded driver finds its parts gone, and must not touch its successor's files.
     for name in wanted - present:
         os.rename(staging / "parts" / name, folder / name)
     for name in present - wanted:  # left by a failed attempt

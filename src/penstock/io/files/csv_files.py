@@ -2,8 +2,8 @@
 
 The format is RFC 4180 in UTF-8: commas, doubled quotes and line breaks within quotes; `.gz` is decompressed.
 Extra columns are ignored. Fields are parsed by `penstock.io.files.text_values` (bytes are the field's UTF-8).
-An empty field, quoted or not, is null in a nullable column, the empty text in a non-nullable `str` or
-`bytes`, and an error elsewhere. CSV cannot hold structs and lists.
+An empty field, quoted or not, is null in a nullable column, the empty string in a non-nullable `str` or
+`bytes` column, and otherwise an error. CSV cannot hold structs and lists.
 """
 
 from __future__ import annotations

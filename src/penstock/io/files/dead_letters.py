@@ -2,7 +2,7 @@
 
     <folder>/tick=12-<source>.jsonl           {"source", "file", "row", "line", "reason", "text"} per line
 
-Each file is published together with the tick that met the rows, by the two-step protocol of sinks
+Each file is published together with the tick that read the rows, by the two-step protocol of sinks
 (`penstock.io.sink`).
 """
 

@@ -15,7 +15,7 @@ from penstock.io.files.file_source import Files, Listing
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
 
 Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
-"""A row, the rows of a change data record, or the reason why it is unreadable."""
+"""Row, rows of a change data record, or the reason why it is unreadable."""
 
 
 class FileFormat(ABC):
@@ -121,7 +121,7 @@ class FilesReader(Reader):
         super().close()
         close = getattr(self._open, "close", None)
         if close is not None:
-            close()  # a generator: its file is closed with it
+            close()  # a generator, which closes its file
         self._open = None
 
 

@@ -24,9 +24,9 @@ class Files(Source):
     """Base class of file sources: files in name order, including new ones if the run follows its sources.
 
     path:           a folder (the files directly in it), a file, or a pattern such as `in/*.json`.
-                    Names that begin with `_` or `.` or end in `.tmp` are skipped: they are being written.
+                    Names that begin with `_` or `.` or end in `.tmp` are skipped as unfinished.
     dead_letter:    a folder for unreadable rows as JSON lines, one file per tick: row, reason, file and
-                    number. Without it such a row ends the run.
+                    number. Without it, an unreadable row ends the run.
     files_per_tick: number of whole files per tick, however many rows they have.
     """
 

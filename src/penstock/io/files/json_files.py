@@ -73,7 +73,7 @@ class JsonFormat(FileFormat):
         try:
             value, end = self._decode(text)
         except json.JSONDecodeError:
-            # Leading blanks, or wrong: then the error must refer to the whole text.
+            # Leading blanks or invalid JSON, where the error must refer to the whole text.
             return self._load(text)
         return value if text[end:] in ("\n", "\r\n", "") else self._load(text)
 

@@ -8,8 +8,8 @@
     struct, list         an object, an array
     null                 null, or a missing field
 
-Fields that the row type does not have are ignored. A value of another type is an error and never converted.
-`from_json` reads what `to_json` writes as the same value.
+Fields that are not in the row type are ignored. A value of another type is an error and never converted.
+`from_json` restores the values written by `to_json`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _(data_type: Float64Type) -> Convert:
         try:
             if type(value) is int:
                 return float(value)
-            if type(value) is Decimal:  # the file is read so where the row type has decimals
+            if type(value) is Decimal:  # files are parsed like this if the row type has decimals
                 return float(value) if value == value else NAN
             return NON_FINITE[value]
         except (KeyError, TypeError, OverflowError):

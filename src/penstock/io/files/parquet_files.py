@@ -30,7 +30,7 @@ class ParquetFormat(FileFormat):
         self._feed = feed
 
     def records(self, path: Path, skip: int) -> Iterator[Record]:
-        # Not at the top: Arrow is expensive to import, and tasks that read JSON do not need it.
+        # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
         from penstock.io.files.parquet_rows import records
 
         return records(self._feed, path, skip)

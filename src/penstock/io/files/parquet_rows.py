@@ -1,4 +1,4 @@
-"""Conversion of Parquet files to rows, allowing columns of other types than declared."""
+"""Conversion of Parquet files to rows, from columns of the declared or compatible types."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
     return present
 
 
-# --- which Arrow types may hold a type -------------------------------------------------
+# --- compatible Arrow types ------------------------------------------------------------
 
 
 def plain(arrow: pa.DataType) -> pa.DataType:
@@ -184,7 +184,7 @@ def batch_records(
 def row_text(row: pa.RecordBatch) -> str:
     try:
         return str(row.to_pylist()[0])
-    except (pa.ArrowException, ValueError, OverflowError):  # no text, or a date that Python has not
+    except (pa.ArrowException, ValueError, OverflowError):  # invalid text, or a date unknown to Python
         return ""
 
 
@@ -227,7 +227,7 @@ def _(data_type: DecimalType, array: pa.Array) -> list[Any]:
     found = array.to_pylist()
     if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
         return found
-    # One by one: Arrow's cast to another scale wraps around where digits do not fit.
+    # One by one, because Arrow's cast to another scale wraps around if digits do not fit.
     return [None if value is None else exact_decimal(value, data_type) for value in found]
 
 

@@ -3,21 +3,18 @@
     <path>/current                                       a symbolic link to the newest version
     <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
     <path>/versions/tick=12/_bucket-0003.held            rows held back, if any, with a column `weight`
-    <path>/_staging/...                                  buckets of versions to come
+    <path>/_staging/...                                  buckets of unpublished versions
 
-Read `<path>/current/*.parquet`. The link is switched by one rename, so a reader
-that resolves it once sees all of one tick. The previous version stays for
-readers that are at work; older ones are removed.
+Read `<path>/current/*.parquet`. The link is switched by a rename, so a reader that resolves it once sees a
+consistent tick. The previous version is kept for active readers; older ones are removed.
 
-Rows are divided into a fixed number of buckets by the hash of their key. A tick
-rewrites the buckets that changed, and takes over the others by hard link (by copy
-on a file system without links). So its cost follows the buckets it touches;
-choose `buckets` for about 10,000 rows in each.
+Rows are divided into a fixed number of buckets by the hash of their key. A tick rewrites the buckets that
+have changed, and takes over the others by hard link (by copy on a file system without links). So its cost
+depends on the buckets it touches; choose `buckets` for about 10,000 rows in each.
 
-**For tasks that write in parallel**: each calls `stage(...)` with all the
-changes of some buckets (`bucketing(...)` says which rows those are) and
-reports the names it got; then one process calls `assemble(path, tick, names)` before
-the commit and `publish` after it. Begin with `create` or `recover`.
+**For tasks that write in parallel**: each calls `stage(...)` with all changes of some buckets (assigned by
+`bucketing(...)`) and reports the names it receives; then one process calls `assemble(path, tick, names)`
+before the commit and `publish` after it. Begin with `create` or `recover`.
 """
 
 from __future__ import annotations
@@ -71,9 +68,9 @@ class TableFiles(SinkTarget):
     """Sink with the current rows of a stream, exactly once with a checkpoint.
 
     path:    a folder, created if missing.
-    key:     columns that identify a row; None: a row may come several times.
-             A row that is retracted before it comes is held back, and appears in no file.
-    buckets: number of files that the rows are divided into, fixed for the life of the table.
+    key:     columns that identify a row; None: rows may be duplicated.
+             A row that is retracted before it is inserted is held back, and appears in no file.
+    buckets: number of files that the rows are divided into, fixed for the lifetime of the table.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "a tick's version appears by switching a link")
@@ -99,7 +96,7 @@ def bucket_file(bucket: int) -> str:
 
 
 def held_file(bucket: int) -> str:
-    # Hidden from those who read all Parquet files of a version, by name or by folder.
+    # Hidden from readers of all Parquet files of a version, by name or by folder.
     return f"_bucket-{bucket:04d}.held"
 
 

@@ -174,7 +174,7 @@ def _(data_type: DateType) -> Callable[[str], Any]:
 
 @parse.register
 def _(data_type: TimestampType) -> Callable[[str], Any]:
-    """ISO 8601, "T" or a space between; no zone means UTC; digits beyond microseconds are dropped."""
+    """Parse ISO 8601 with "T" or a space; no zone means UTC; digits beyond microseconds are dropped."""
 
     def instant(text: str) -> datetime:
         if _PLAIN_TIMESTAMP.fullmatch(text):

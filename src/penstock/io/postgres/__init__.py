@@ -1,7 +1,7 @@
 """PostgreSQL sinks: changes or current rows in a table, one transaction per tick.
 
-A small table `penstock_ticks` of the same schema holds the last tick, and changes in the transaction of the
-tick. Missing tables are created.
+A small table `penstock_ticks` in the same schema holds the last tick, and is updated in the tick's
+transaction. Missing tables are created.
 
     bool boolean   int bigint   float double precision   Decimal numeric   str text   bytes bytea
     date date      datetime timestamp with time zone     a nested class, list: jsonb

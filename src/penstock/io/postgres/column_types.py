@@ -31,7 +31,7 @@ _LONGEST = 63
 
 
 def quoted(name: str, sink: str) -> str:
-    """Quote a name for SQL. Raises `BadInput` for what cannot be a name."""
+    """Quote a name for SQL. Raises `BadInput` for an invalid name."""
     if not name or "\0" in name or len(name.encode("utf-8", "surrogatepass")) > _LONGEST:
         raise BadInput(
             f"sink {sink!r}: {name!r} cannot be a name in PostgreSQL",
@@ -72,7 +72,7 @@ def column_definition(column: Field, sink: str) -> str:
     return f"{quoted(column.name, sink)} {sql_type(column.type)}{'' if column.nullable else ' not null'}"
 
 
-# --- values as COPY reads them -----------------------------------------------------------
+# --- values in the format of COPY --------------------------------------------------------
 
 Text = Callable[[Any], str]
 

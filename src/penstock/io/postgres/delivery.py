@@ -128,7 +128,7 @@ class PostgresDelivery(Delivery):
         try:
             found = self._run(f"select tick from {self._ticks} where app = $1::text for update", self._app)
             if found and found[0][0] >= tick:
-                self._end("rollback")  # it has arrived
+                self._end("rollback")  # already delivered
                 return None
             held = self._change(tick, batches)
             self._run(

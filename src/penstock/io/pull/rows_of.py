@@ -20,9 +20,9 @@ from penstock.pull.protocol import Read
 def rows_of(
     source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
 ) -> Source:
-    """Source of the rows of a `penstock.io` source, as objects of their class `rows`, in order.
+    """Create a source of the rows of a `penstock.io` source, as objects of their class `rows`, in order.
 
-    name:      of the source in errors and in the names of dead letters.
+    name:      name of the source in errors and dead letter files.
     follow:    keep looking for new files forever.
     read_rows: limit on the rows that are read at once and wait for requests.
 

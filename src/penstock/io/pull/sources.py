@@ -98,7 +98,7 @@ class Reading:
 
 _ROWS = "rows"
 _AT_ONCE = 1000
-"""Rows per request if all belong to one tick, or to none."""
+"""Limit on the rows of a request, if all belong to one tick or to none."""
 
 
 @guarantee_of.register
