@@ -1,4 +1,4 @@
-"""Examples for claims: rows to try a function on, and the search for a small counterexample."""
+"""Examples for claims: generated rows, and the search for a small counterexample."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.expr.types import (
 )
 
 Pool: TypeAlias = Sequence[Any]
-"""Values to draw from, the simplest first."""
+"""Values to draw from, simplest first."""
 
 _INTEGERS = (0, 1, -1, 2, 3, -2, 7, 10, -5, 100, 64)
 _TEXTS = ("", "a", "b", "ab", "ba", "A", "ä")
@@ -43,12 +43,12 @@ _KINDS: tuple[Pool, ...] = (
     tuple(map(frozenset, ((), (0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2, 3)))),
     tuple(map(frozenset, ((), [("a", 1)], [("a", 2)], [("b", 1)], [("a", 3), ("b", 0)]))),
 )
-"""Of columns that may hold anything: a function takes one kind of values, and fails on the others."""
+"""Values for columns of type any, by kind: a function usually accepts one kind and fails on the others."""
 _ROWS = 50
 
 
 def pools(schema: Schema) -> Sequence[Pool]:
-    """Group example rows into pools that one function can take, as users see them."""
+    """Group example rows, as users see them, into pools that one function can accept."""
     kinds = _KINDS if any(_holds_any(f.type) for f in schema.fields) else _KINDS[:1]
     return [rows(schema, kind) for kind in kinds]
 
@@ -151,7 +151,7 @@ def _struct(type_: StructType, kind: Pool) -> Pool:
 
 T = TypeVar("T")
 EXAMPLES = 1000
-"""How many examples are tried unless said otherwise."""
+"""Default number of examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def find_list(
 
 
 def _lists(pool: Sequence[T], least: int, most: int, count: int) -> Iterator[list[T]]:
-    """Generate lists from simple to complex: from ever more of the pool, and ever longer."""
+    """Generate lists from simple to complex, drawn from a growing part of the pool, and of growing length."""
     random = Random(0)
     for at in range(count):
         reach = min(len(pool), 2 + at * len(pool) // count)

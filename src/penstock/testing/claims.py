@@ -107,7 +107,7 @@ class Site:
     def pools(self, item: Expr | None, keys: Keys = ()) -> list[Pool]:
         """Group the function's inputs for the rows of one key into pools, simplest first.
 
-        One function can take all values of a pool.
+        A function accepts either all values of a pool or none.
         """
         found = [self.given] if self.given is not None else pools(self.schema)
         if item is not None:

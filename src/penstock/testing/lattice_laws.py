@@ -11,7 +11,7 @@ from penstock.lattice import Lattice
 from penstock.testing.claim_examples import EXAMPLES, Outcome, find_list
 
 Sides: TypeAlias = tuple[tuple[str, Outcome], tuple[str, Outcome]]
-"""Two calls that must come to the same, each as it is written and what it came to."""
+"""Two calls whose results must be equal, each as text with its result."""
 _MERGES = 40
 
 
@@ -34,10 +34,8 @@ def check_lattice(lattice: Lattice, values: Collection[Any], *, examples: int = 
 
     The order must agree with merging.
 
-    The order must agree with merging.
-
-    values:   some values of the lattice, the simplest first; merges of them are tried too.
-    examples: on how many combinations of them each law is tried.
+    values:   values of the lattice, simplest first; merges of them are tested, too.
+    examples: number of combinations of values to test each law on.
 
     Raises `BrokenClaim` with the law and a small counterexample.
 

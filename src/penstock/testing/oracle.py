@@ -1,8 +1,8 @@
 """Oracle: the results of a flow recomputed from scratch, without increments or an engine.
 
 A bag is a `Counter` of rows. Given the whole input of every source, each operator's output bag follows from
-its input bags by the definition in the operator's docstring. An engine is correct if its outputs so far add
-up to this. Keep it simple, so that every answer can be verified by reading it.
+its input bags by the definition in the operator's docstring. An engine is correct if its accumulated outputs
+equal these bags. Keep the oracle simple, so that its correctness can be verified by reading it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Bag: TypeAlias = Counter[Row]
 def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
     """Compute the contents of each sink for all of `inputs`: internal rows with counts.
 
-    inputs: per source, rows with their multiplicities, never negative.
-    Raises `EvaluationError` where an expression does, `NoFixpoint` where a loop has none.
+    inputs: rows of each source with their multiplicities, never negative.
+    Raises `EvaluationError` if an expression does, `NoFixpoint` for a loop without one.
     """
     bags = node_bags(graph, inputs)
     return {name: bags[node] for name, node in graph.sinks.items()}
@@ -60,11 +60,10 @@ def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[s
 def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list[Bag]:
     """Compute the output bag of every node, by node id.
 
-    Only a feedback reads a later node. It starts empty, everything is
-    computed again and again, and when nothing changes any more that is the answer.
+    Only feedbacks read later nodes. They start empty, and all bags are recomputed until nothing changes any
+    more.
 
-    Raises `NotOfBags` for an operator that answers each tick for itself: its answers
-    are those of `TickOracle`.
+    Raises `NotOfBags` for an operator that treats each tick separately, for which see `TickOracle`.
     """
     for node in graph.nodes:
         if reads_ticks(node.operator):
@@ -117,7 +116,7 @@ _Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
 
 
 class NotOfBags(Exception):
-    """Raised if bags do not determine the answer.
+    """Raised if bags do not determine the result.
 
     Either a row is retracted before it is inserted, or an operator depends on ticks or on the order of rows.
     """

@@ -16,11 +16,11 @@ def show(build: Callable[..., Stream[Any, Any, Any, Any]], **inputs: Sequence[An
     """Print the changes of `build(*streams)` for `inputs` in one tick, one change per line.
 
     build:  maps the input streams, in order, to the stream to show.
-    inputs: rows of each source, of the type of the first. Where the first is a
-            `Change`, all are, and the source is a table.
+    inputs: rows of each source, of the type of the first one. If that is a `Change`, all are, and the source
+            is a table.
 
-    A tick that starts because rows were deferred to it is shown under its number.
-    A count of copies other than 1 stands after the sign: `+2 'a'`.
+    A further tick, started by deferred rows, is shown under its number. A number of copies other than 1
+    follows the sign: `+2 'a'`.
 
     >>> from penstock import delete, insert
     >>> show(lambda words: words, words=[insert("a"), insert("b"), insert("a"), delete("c")])

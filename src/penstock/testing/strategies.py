@@ -1,6 +1,6 @@
 """Hypothesis strategies for rows of a schema.
 
-Values are few, so that rows meet, and include the awkward ones: null, NaN, -0.0, the empty text.
+Values are drawn from a few, so that rows match, including edge cases: null, NaN, -0.0, the empty string.
 
     @given(st.lists(rows(orders.schema)))  # orders: a stream of the flow under test
 """

@@ -1,7 +1,7 @@
-"""Oracle per tick: the results of a flow recomputed from scratch, for operators that answer each tick anew.
+"""Oracle per tick: the results of a flow recomputed from scratch, for operators that treat ticks separately.
 
 Most operators are functions of all rows so far (`oracle`): their output in a tick is the difference to the
-tick before. The others get the rows of this tick beside all present rows, and each states its output in a
+previous tick. The others get this tick's rows along with all present rows, and each defines its output in a
 line. Bags have no order, so operators that read the order are unsupported (`NotOfBags`), as are loops within
 a tick that contain operators of this kind.
 """
@@ -39,7 +39,7 @@ from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of,
 class Read:
     """Input of an operator.
 
-    changes: per tick so far, this one last, rows with counts, negative for retractions.
+    changes: rows with counts, negative for retractions, of each tick so far, this one last.
     """
 
     schema: Schema
@@ -118,7 +118,7 @@ def _difference(after: Bag, before: Bag) -> Bag:
 
 @singledispatch
 def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
-    """Compute the output in a tick of an operator that answers each tick anew. Raises `NotOfBags`."""
+    """Compute the output in a tick of an operator that treats ticks separately. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 

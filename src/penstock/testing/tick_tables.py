@@ -7,12 +7,11 @@
     3    |        |       |
     4    |        | - bob | + bob 5
 
-A column is a source or a sink of the flow, by its name. A line adds its cells to
-its tick; a cell may hold several changes with `;` between them. A change is the
-values of the row's columns, read by their types, with a sign in front: always at
-a sink, at a table source where it is not `+`, never at an append source. `+2` and
-`-2` are two copies. Text with blanks stands in quotes; then there are `null`,
-`nan`, `inf`, `true`, `false`, `[1,2]` for a list, ISO 8601 for times.
+Each column is a source or a sink of the flow, by name. A line adds its cells to its tick; a cell may hold
+several changes separated by `;`. A change lists the values of the row's columns, parsed by their types, after
+a sign: the sign is required for sinks, `+` is optional for table sources, and append sources have no sign.
+`+2` and `-2` mean two copies. Text with blanks is quoted; other values are `null`, `nan`, `inf`, `true`,
+`false`, `[1,2]` for a list, and ISO 8601 for times.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class Backend(Protocol):
     def changes(self, flow: Flow, ticks: Sequence[TickInput]) -> list[dict[str, list[tuple[Row, int]]]]:
         """Run the ticks, and return the changes per tick and sink: internal rows with their weights.
 
-        ticks: per tick, rows of append sources and `Change`s of table sources, as
-        users see them; a source without rows in a tick may be missing.
+        ticks: for each tick, rows of append sources and `Change`s of table sources, as users see them; a
+        source without rows in a tick may be missing.
         """
         ...
 
@@ -86,11 +85,10 @@ def check_ticks(
 ) -> None:
     """Run the flow built by `build` on `backend`, and compare each tick with `table`.
 
-    build: adds sources and sinks to a new flow; a stream that it returns becomes the
-           sink `out`.
+    build: adds sources and sinks to a new flow; if it returns a stream, that becomes the sink `out`.
 
-    Raises `AssertionError` that shows the tick, the sink, what is missing and what is
-    too much; `ValueError` for a table that does not fit the flow.
+    Raises `AssertionError` that shows the tick, the sink, and the missing and unexpected changes;
+    `ValueError` for a table that does not fit the flow.
     """
     flow = Flow("tick table")
     stream = build(flow)
@@ -118,7 +116,7 @@ def _compare(where: str, wanted: Bag, changes: list[tuple[Row, int]]) -> None:
 def check_consolidated(where: str, changes: Sequence[tuple[Row, int]]) -> None:
     """Check that no change has weight 0 or is cancelled by another of the same tick.
 
-    Copies may come one by one where nothing is retracted. Raises `AssertionError`.
+    Copies may be separate changes if nothing is retracted. Raises `AssertionError`.
     """
     rows = [row for row, _ in changes]
     assert all(weight for _, weight in changes), f"{where}: a change that is none: {changes}"
@@ -137,8 +135,8 @@ class TableTick:
 def read_table(flow: Flow, table: str) -> list[TableTick]:
     """Parse the ticks of a table, from tick 1 to the last one; ticks not mentioned are empty.
 
-    Raises `ValueError` for an unknown column, a sink without a column, or a cell that
-    does not fit its row type.
+    Raises `ValueError` for an unknown column, a sink without a column, or a cell that does not fit its row
+    type.
     """
     graph = flow.graph()
     head, *lines = [line for line in table.splitlines() if line.strip()]

@@ -1,11 +1,10 @@
 """Seeded simulation of controllers, replicas and the links between them.
 
 `Simulation(seed).run()` generates a schedule: writes, reads, views created and dropped, delayed messages,
-links cut, processes killed at any step. After every step the state is checked against the expected one. To
-repeat a
-failing seed: `python -m penstock.testing.compute SEED --trace`.
+links cut, processes killed at any step. After every step, the state is checked against the expected one. To
+repeat a failing seed, run `python -m penstock.testing.compute SEED --trace`.
 
-The views are built-in ones that cover everything, or the user's: `Simulation(seed, recipes={"totals":
+The views are built-in ones that cover all features, or the user's: `Simulation(seed, recipes={"totals":
 Recipe(flow, key=("shop",))})`.
 """
 

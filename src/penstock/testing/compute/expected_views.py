@@ -45,7 +45,7 @@ class Truth:
 
     def view(self, name: str, time: int) -> Bag | None:
         """Return the rows of a view at a time, or None if it fails on a row."""
-        # Contents only change with writes, so the last write before the time is decisive.
+        # Contents only change with writes, so they are those of the last write before the time.
         time = self.last_before(time)
         if (name, time) not in self._known:
             self._known[name, time] = self._computed(name, time)

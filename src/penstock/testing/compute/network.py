@@ -19,7 +19,7 @@ from penstock.compute.protocol.wire import (
 from penstock.compute.replica.replica import Replica
 
 IN_FLIGHT = 8
-"""Messages that a link holds in one direction before the sender has to wait."""
+"""Capacity of a link in messages per direction, above which the sender has to wait."""
 
 
 class Process:

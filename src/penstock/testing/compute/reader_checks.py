@@ -34,7 +34,7 @@ class Violation(AssertionError):
 class PeekWatch:
     """Peek of a user with its answers.
 
-    earliest: oldest time the answer may reflect: the last acknowledged write when asked, less the staleness.
+    earliest: oldest time the answer may reflect: the last write acknowledged when asked, minus the staleness.
     at:       the requested time; None: the present.
     keys:     wanted values of the key columns, at `positions`; None: all rows.
     targeted: whether it may fail with its replica.
@@ -171,7 +171,7 @@ class SubscriptionWatch:
 class CopyWatch:
     """Copy of a user with its answer.
 
-    earliest: the last acknowledged write when it was asked for.
+    earliest: the last write acknowledged when it was requested.
     targeted: whether it may fail with its replica.
     """
 

@@ -40,7 +40,7 @@ from penstock.flow.flow import Flow
 from penstock.graph.node import FlowGraph
 
 DrawRow: TypeAlias = Callable[[random.Random], Any]
-"""A row as users write it. Everything random in it comes from the argument: then a seed gives it again."""
+"""Generator of a row as written by users. Its only randomness is its argument, so that seeds reproduce it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Recipe:
 
     flow: with one sink; or its plan, or a function that builds it. Its sources are other views of the
         simulation, or collections, by name.
-    key:  the columns that it is arranged by; none: the whole row.
-    rows: draws a row, by the name of a collection that it reads. Collections that are left out get rows of
-        few different values, so that keys meet.
+    key:  columns of its index; none: the whole row.
+    rows: row generators by the name of a collection that it reads. Other collections get rows of few distinct
+        values, so that keys match.
     """
 
     flow: Flow | Plan | Callable[[], Flow]
@@ -170,7 +170,7 @@ def kept(view: str) -> str:
 
 
 def drawn(of: Field, random: random.Random) -> Any:
-    """Draw a value of a column from a few."""
+    """Draw one of a few values of a column."""
     if of.nullable and random.random() < 0.2:
         return None
     return _value(of.type, random)

@@ -27,7 +27,7 @@ from penstock.testing.compute.simulation_trace import Trace
 from penstock.testing.compute.users import Users
 
 SETTLING_ROUNDS = 2000
-"""How long a world without failures may take until nothing is left to do."""
+"""Limit on the steps until a world without failures has nothing left to do."""
 _databases = itertools.count()
 
 
@@ -37,8 +37,8 @@ class Simulation:
     steps:   number of random actions, before failures stop and everything must settle.
     recipes: the views, by name; None for the default ones.
     allow_callables: whether flows may contain Python functions. Each replica calls its own copies.
-    trace: all events in order: actions with their time, requests and answers of users, messages
-        as sent and as received. Equal traces are equal runs.
+    trace: all events in order: actions with their time, requests and answers of users, messages as sent and
+        as received. Equal traces mean equal runs.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class Simulation:
             self.processes[name] = None
             self.note(f"  {name} dies")
 
-    # -- what is under way ------------------------------------------------------------
+    # -- connections and messages -----------------------------------------------------
 
     def connect(self, controller: Controller | None) -> None:
         """Open the connections that a controller wants."""

@@ -27,8 +27,7 @@ _MISSING = object()
 class Fields:
     """Fields of a JSON object. case: the name of the case. path: location of the object within it.
 
-    Every method raises `BadCase` for a missing field (unless it has a
-    default) or of another type.
+    Every method raises `BadCase` for a missing field (unless it has a default), or one of another type.
     """
 
     def __init__(self, value: object, case: str, path: str = "") -> None:

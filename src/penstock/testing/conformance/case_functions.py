@@ -251,4 +251,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lambda: set()": lambda: set(),
     "lambda: {}": lambda: {},  # noqa: PIE807
 }
-"""Add to it what cases of your own use."""
+"""Functions by their text. Add those used by your own cases."""

@@ -109,7 +109,7 @@ class _Truth:
 def _sorted(values: list[Any]) -> tuple[Any, ...]:
     try:
         return tuple(sorted(values))
-    except TypeError:  # of several types: any stable order will do
+    except TypeError:  # for mixed types, any stable order will do
         return tuple(sorted(values, key=lambda value: (type(value).__name__, repr(value))))
 
 
@@ -129,7 +129,7 @@ def _set(values: Sequence[Any]) -> Any:
 
 
 ORDERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {"exact": _exact, "multiset": _multiset, "set": _set}
-"""How outputs of a tick are compared: what is made of both sides before."""
+"""Normalizations of both sides before outputs of a tick are compared."""
 
 
 def differences(order: str, expected: Sequence[Any], found: Sequence[Any]) -> bool:

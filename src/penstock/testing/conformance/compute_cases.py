@@ -1,4 +1,4 @@
-"""Cases of the compute protocol: `given`, `when`, `then`, of many kinds.
+"""Cases of the compute protocol, of many kinds: `given`, `when`, `then`.
 
 Cases whose three parts are data run against the pure logic of Penstock. The others describe the behaviour of
 processes in words; they are counted separately and not run.
@@ -41,7 +41,7 @@ _READERS: Mapping[str, Callable[[Fields], Run]] = {
     "readiness": read_readiness,
     "transport": read_epochs,
 }
-"""By kind. A reader raises `InWords` for a case that is not data."""
+"""Readers by kind. A reader raises `InWords` for a case that is not data."""
 
 
 def read_case(fields: Fields) -> ComputeCase:

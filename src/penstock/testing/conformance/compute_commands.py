@@ -43,7 +43,7 @@ def read_history(case: Fields) -> Run:
 def read_reconciliation(case: Fields) -> Run:
     """Read a case on reconciliation: a replica with `installed_history` receives `new_commands`.
 
-    Or whether two configurations of an instance agree.
+    Alternatively, a case on whether two configurations of an instance are compatible.
     """
     if isinstance(case.value("given"), list):
         return _configurations(case)

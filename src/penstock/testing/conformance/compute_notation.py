@@ -1,10 +1,10 @@
 """Notation of compute cases: frontiers, commands and responses as JSON.
 
-A frontier is an antichain: `[5]`, or `[]` for the end. A command is an array of its name and what it says.
-A dataflow is `{"exports": [...], "as_of": [...], "imports": [...], "plan": text}`, perhaps with `"subscribe":
-true` or `"copy_to": true`, `"until": [...]`, `"name": text`; a field of another name is refused. Ids that
-begin with `s` are collections, others exports. Settings are ours, with whole numbers, or have other names and
-any values: they stand for those of ours that the case does not name, in the order in which they come up.
+A frontier is an antichain: `[5]`, or `[]` for the end. A command is an array of its name and its fields. A
+dataflow is `{"exports": [...], "as_of": [...], "imports": [...], "plan": text}`, optionally with
+`"subscribe": true` or `"copy_to": true`, `"until": [...]`, `"name": text`; other fields are rejected. Ids
+that begin with `s` are collections, others exports. Settings are ours, with integers, or have other names and
+any values: these stand for the settings of ours that the case does not use, in order of appearance.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from penstock.testing.conformance.case_format import Fields, shown
 
 
 class InWords(Exception):
-    """Raised for a case in words, or with a notion that this protocol expresses otherwise."""
+    """Raised for a case in words, or with a concept that this protocol expresses otherwise."""
 
 
 def frontier_of(value: object) -> Frontier:

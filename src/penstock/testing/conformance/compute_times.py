@@ -49,7 +49,7 @@ from penstock.testing.conformance.compute_notation import (
 def read_as_of(case: Fields) -> Run:
     """Read a case on as-of selection.
 
-    Collections are given with [since, upper], dataflows as [export, inputs], perhaps with read policies by
+    Collections are given with [since, upper], dataflows as [export, inputs], optionally with read policies by
     index.
     """
     given, then = case.object("given"), case.object("then")

@@ -16,7 +16,7 @@ from penstock.testing.conformance.graph_faults import CYCLE, Fault, fault_of, is
 class ErrorCase:
     """Graph with its expected error.
 
-    kind: of the error. at: the nodes at fault. cycle: its nodes, if given.
+    kind: kind of error. at: nodes at fault. cycle: nodes of the cycle, if given.
     """
 
     graph: GraphDescription
@@ -47,7 +47,7 @@ def run_case(case: ErrorCase) -> str:
 def _built(graph: GraphDescription, at: frozenset[str]) -> str:
     """Check that no flow can be built from a graph without an execution order. Returns the problem.
 
-    The other kinds of errors concern the notation; no flow with them can be written.
+    The other kinds of errors concern the notation, and cannot occur in a flow.
     """
     try:
         analyse(build(graph, at).graph())

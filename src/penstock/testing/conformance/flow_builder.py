@@ -1,7 +1,7 @@
 """Builder of flows from the graph of a case, using the public API.
 
-A stream of a case is a stream of `object`; the ticks of the flow are given. A
-cycle is closed by a feedback that keeps duplicates: rows go round as often as they come.
+A stream of a case becomes a stream of `object` in a flow with given ticks. A cycle is closed by a feedback
+that keeps duplicates: each copy of a row goes round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUILDERS: Mapping[str, Callable[[Site], Any]] = {
     **operators_pairs.BUILDERS,
     **operators_folds.BUILDERS,
 }
-"""What builds each operator, by its name."""
+"""Builders of operators, by name."""
 
 
 def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
@@ -30,7 +30,7 @@ def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
 
     outputs: nodes with a single output stream, or sinks.
 
-    Raises what building a flow raises.
+    Raises the errors of building a flow.
     """
     plan = _plan(graph)
     building = _Building(Flow("case", ticks="given"), graph, plan.back_edges)

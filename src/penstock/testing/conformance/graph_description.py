@@ -13,10 +13,10 @@ from penstock.testing.conformance.case_values import from_json
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """Node: its operator's name, its arguments by name, and the lifetime of each input.
+    """Node of a graph: its operator's name, its arguments by name, and the lifetime of each input.
 
-    lifetimes: as written: empty (the default of the format), one for all
-    inputs, or one per input in port order.
+    lifetimes: as written: empty (the default of the format), one for all inputs, or one per input in port
+        order.
     """
 
     id: str

@@ -1,8 +1,7 @@
 """Faults in the graph of a case, by the names used in error cases.
 
-A graph has to pass one group of checks before the next one looks at it: where an
-operator is unknown, nothing can be said of its ports. Within a group the first
-kind that is found is reported, with every node it is found at.
+A graph has to pass one group of checks before the next, since for instance the ports of an unknown operator
+cannot be checked. Within a group, the first kind of fault found is reported, with all its nodes.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ CYCLE = "cycle through a blocking input"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Fault in a graph. kind: as error cases name it. at: the nodes at fault.
+    """Fault in a graph. kind: its name in error cases. at: the nodes at fault.
 
-    cycles: for a cycle through a blocking input the shortest one through each such input,
-    as nodes in the order of the stream.
+    cycles: for a cycle through a blocking input, the shortest one through each such input, as nodes in stream
+    order.
     """
 
     kind: str
@@ -36,7 +35,7 @@ class Fault:
 
 
 Found = tuple[str, str, str]
-"""A kind, the node it is found at, and what is to be said of it."""
+"""Kind of a fault, its node, and its description."""
 
 
 def fault_of(graph: GraphDescription) -> Fault | None:

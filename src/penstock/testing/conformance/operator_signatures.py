@@ -52,8 +52,8 @@ class Signature:
 
     arguments, optional: names of required and optional arguments.
     lifetimes: maximum number of lifetimes. allowed: permitted lifetimes.
-    blocking: inputs that must be complete before the operator answers.
-    delayed: whether input leaves in a later tick.
+    blocking: inputs that must be complete before the operator emits anything.
+    delayed: whether output appears in a later tick than its input.
     """
 
     inputs: Ends = ONE
@@ -69,12 +69,12 @@ class Signature:
 def _blocking(
     *arguments: str, lifetimes: int = 0, outputs: Ends = ONE, optional: tuple[str, ...] = ()
 ) -> Signature:
-    """One input, which blocks."""
+    """Create a signature with one blocking input."""
     return Signature(ONE, outputs, arguments, optional, lifetimes, blocking=("",))
 
 
 def _pair(*blocking: str, arguments: tuple[str, ...] = (), lifetimes: int = 2) -> Signature:
-    """The inputs 0 and 1."""
+    """Create a signature with the inputs 0 and 1."""
     return Signature(PAIR, ONE, arguments, lifetimes=lifetimes, blocking=blocking)
 
 
@@ -152,7 +152,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "defer_signal": Signature(Named(("input", "signal")), blocking=("input", "signal")),
     "next_stratum": _blocking(lifetimes=1),
 }
-"""By the name of the operator."""
+"""Signatures by the name of the operator."""
 
 
 def names_of(ends: Ends, node: NodeDescription, used: int) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from penstock.testing.conformance.graph_description import NodeDescription
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
 Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
-"""The one stream of an operator, or one per named output, or none."""
+"""Output of an operator: a stream, a stream per named output, or none."""
 
 
 class Pair(NamedTuple):
@@ -27,8 +27,8 @@ class Pair(NamedTuple):
 class Site:
     """Node and input streams of an operator to build.
 
-    inputs: input streams per port, in the order of writing.
-    on_cycle: whether its output may come back to it within the tick.
+    inputs: input streams per port, in order of construction.
+    on_cycle: whether its output may return to it within the tick.
     """
 
     flow: Flow
@@ -109,7 +109,7 @@ def in_order(stream: Rows) -> Rows:
 
 
 _BEGIN, _END = object(), object()
-"""What stands before and behind the rows that a tick begins with."""
+"""Markers before and after the rows that a tick begins with."""
 
 
 def grown(
@@ -121,8 +121,8 @@ def grown(
 ) -> Rows:
     """Merge the values of pairs per key: at the start of a tick, then after each growth.
 
-    This is a lattice fold on a cycle, where it neither waits nor retracts. A static one starts
-    with its existing values.
+    This is a lattice fold on a cycle, where it neither blocks nor retracts. A static one starts with its
+    existing values.
 
     least: initial values by key.
     """

@@ -1,4 +1,4 @@
-"""Case operators that fold, remember or order rows."""
+"""Case operators that fold, keep or order rows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _enumerate(site: Site) -> Outputs:
     return numbered.map(lambda row: (row[0], row[1]), returns=object)
 
 
-# --- rows that are kept until they are deleted -----------------------------------------------------
+# --- mutable persistence ---------------------------------------------------------------------------
 
 
 def _persist_mut(site: Site) -> Outputs:

@@ -20,7 +20,7 @@ from penstock.testing.conformance.operator_site import (
 )
 
 _SUFFIX = "_other"
-"""Of the right side's columns, where both sides have them."""
+"""Suffix of right columns whose names clash."""
 
 
 def _tuples(stream: Rows) -> Rows:

@@ -57,7 +57,7 @@ def _same(site: Site) -> Outputs:
 
 
 def _inspect(site: Site) -> Outputs:
-    # Its input is its output; a function of the case would only observe it.
+    # The output equals the input; a function of the case would only observe it.
     return site.input.inspect(site.node.arguments.get("fn", lambda _: None))
 
 

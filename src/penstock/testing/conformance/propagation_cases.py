@@ -20,10 +20,10 @@ from penstock.testing.conformance.case_functions import NotAFunction, function_o
 SCHEDULES: tuple[Literal["hybrid", "dynamic", "static"], ...] = ("hybrid", "dynamic", "static")
 ZIP = "zip"
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
-"""How far apart two numbers may be that count as equal."""
+"""Tolerance within which two numbers count as equal."""
 
 Fired = Mapping[str, Any]
-"""Per name the value of one tick."""
+"""Values of one tick by name."""
 
 
 @dataclass(frozen=True, slots=True)

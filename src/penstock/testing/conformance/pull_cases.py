@@ -1,7 +1,7 @@
 """Pull-stream cases: traces, with the rules they break in two profiles.
 
-Cases of another kind than `trace` describe the behaviour of a module in words. They are counted separately
-and not run.
+Cases of kinds other than `trace` describe the behaviour of a module in words. They are counted separately and
+not run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LABELS: Mapping[Profile, tuple[str, str]] = {
     "spec": ("valid", "spec_violations"),
     "docs": ("valid_docs_spec", "docs_spec_violations"),
 }
-"""Of each profile the fields that say whether a trace keeps its rules, and which it breaks."""
+"""Fields of each profile that say whether a trace keeps its rules, and which it breaks."""
 
 
 @dataclass(frozen=True, slots=True)

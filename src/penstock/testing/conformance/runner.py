@@ -22,7 +22,7 @@ KINDS: Mapping[str, AnyKind] = {
     "pull": PULL,
     "compute": COMPUTE,
 }
-"""The kinds of cases, by the name that the command takes."""
+"""Kinds of cases, by their name on the command line."""
 
 
 def run_file(
@@ -32,9 +32,9 @@ def run_file(
 
     on_outcome: called after each case.
 
-    A case in words is not run, and counted separately. A case that does not fit its format fails,
-    and says what is wrong with it; the others run. Raises `BadCase` for an unknown kind,
-    and for a file that cannot be read or is no such array.
+    Cases in words are not run, and counted separately. A case with an invalid format fails with an
+    explanation, and the others run. Raises `BadCase` for an unknown kind, and for a file that is unreadable
+    or not such an array.
     """
     if kind not in KINDS:
         raise BadCase(f"there is no kind of cases {kind!r}", fix=f"one of {', '.join(KINDS)}", kind=kind)

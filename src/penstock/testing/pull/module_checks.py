@@ -40,15 +40,15 @@ def check_source(
 ) -> int:
     """Test a source with every combination of sink behaviour, then in `seeds` random orders.
 
-    make:     a new source, or a new function `read(abort, answer)`, for each run.
-    expected: its values, `ordered` or in any order; None: any. Of a stopped stream, the first.
+    make:     returns a new source, or a new function `read(abort, answer)`, for each run.
+    expected: its values, `ordered` or in any order; None: any. A stopped stream must have the first of them.
     end:      how it ends by itself: True, an exception or a class of exceptions.
-    endless:  it does not end by itself.
-    profiles: of the rules that its traces are judged by; `docs` where the sink keeps to them too.
+    endless:  whether it does not end by itself.
+    profiles: profiles of rules to check its traces against; `docs` only if the sink conforms, too.
     except_for: rules that it breaks on purpose.
-    seed:     only this order: to see a failure again.
+    seed:     run only this order, to reproduce a failure.
 
-    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+    Returns the number of runs. Raises `ModuleFailed`, which describes the failure and its run.
 
     >>> from penstock.pull import values
     >>> check_source(lambda: values([1, 2, 3]), expected=[1, 2, 3]) > 200
@@ -102,16 +102,17 @@ def check_transformer(
 ) -> int:
     """Test a transformer with every combination of source and sink behaviour, then in random orders.
 
-    make:       a new transformer, or a new function from the `read` upstream to its own, for each run.
-    one_to_one: it makes one value of each value.
-    expected:   from the values of a stream (1, 2, 3, ... or none) to those that it makes of them,
-                `ordered` or in any order; None: any.
-    endless:    it makes an endless stream of each; sinks then always stop it.
-    recovers:   it may end by done where upstream has failed.
+    make:       returns a new transformer, or a new function from the `read` of upstream to its own, for each
+                run.
+    one_to_one: whether it emits one value per value.
+    expected:   maps the values of a stream (1, 2, 3, ... or none) to the expected ones, `ordered` or in any
+                order; None: any.
+    endless:    whether its stream is always endless; sinks then always stop it.
+    recovers:   whether it may end with done after a failure of upstream.
     fails:      classes of exceptions that it may end with by itself.
     profiles, except_for, seeds, seed: see `check_source`.
 
-    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+    Returns the number of runs. Raises `ModuleFailed`, which describes the failure and its run.
 
     >>> from penstock.pull import map
     >>> check_transformer(lambda: map(str), expected=lambda xs: [str(x) for x in xs]) > 800
@@ -177,13 +178,13 @@ def check_sink(
 ) -> int:
     """Test a sink with every combination of source behaviour, then in random orders.
 
-    make:    a new sink, or a new function of the `read` upstream, for each run.
-    result:  from the values of the stream (1, 2, 3, ... or none) to the result of the run; None: any.
-    partial: from them to what `Run.partial` is where the stream has failed after them; None: anything.
+    make:    returns a new sink, or a new function of the `read` of upstream, for each run.
+    result:  maps the values of the stream (1, 2, 3, ... or none) to the result of the run; None: any.
+    partial: maps the values before a failure of the stream to `Run.partial`; None: any.
     fails:   classes of exceptions that it may fail with by itself.
-    profiles, except_for, seeds, seed: see `check_source`; `docs` where the sink is told to ask one at a time.
+    profiles, except_for, seeds, seed: see `check_source`; `docs` if the sink asks one at a time.
 
-    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+    Returns the number of runs. Raises `ModuleFailed`, which describes the failure and its run.
 
     >>> from penstock.pull import collect
     >>> check_sink(collect, result=list) > 200

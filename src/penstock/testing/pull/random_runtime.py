@@ -12,13 +12,13 @@ from penstock.pull.pipeline_runtime import DEEPEST, Cancellable, Job, cancelled_
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 _AT_ONCE = 0.7
-"""How often a request goes up at once, where it may."""
+"""Probability that a request is passed up immediately, if it may be."""
 
 _TASKS_BETWEEN = 0.1
-"""How often tasks have a turn while the pipeline has something to do."""
+"""Probability that tasks get a turn while the pipeline has events to process."""
 
 _TIME_BETWEEN = 0.02
-"""How often time passes while the pipeline has something to do, as if that took long."""
+"""Probability that time passes while the pipeline has events to process, as if these took long."""
 
 
 class RandomRuntime(VirtualRuntime):
@@ -28,8 +28,8 @@ class RandomRuntime(VirtualRuntime):
     calls from user code, due timers. All other events may overtake each other: those of another edge,
     the start and the end of a task.
 
-    seed: chooses the order. The same seed with the same pipeline does everything in the same order;
-          where threads, processes or sockets take part, as far as these are quick.
+    seed: determines the order. The same seed and pipeline give the same order; with threads, processes or
+          sockets, only as far as these are quick.
     """
 
     def __init__(

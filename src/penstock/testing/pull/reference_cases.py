@@ -74,8 +74,8 @@ def batching_cases(*, endless: bool = False) -> list[SinkCase]:
 def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
     """List the profiles by which a module can be judged beside this sink.
 
-    The documentation allows one request at a time, one stop that waits for its confirmation, and
-    nothing after an end. It does not cover a stop that may cross the end.
+    The documentation allows one request at a time, one stop that waits for its confirmation, and no requests
+    after an end. It does not cover a stop that may cross the end.
     """
     kept = case.concurrency == 1 and case.waits and not case.indicates and not case.afterwards
     return [profile for profile in profiles if profile != "docs" or kept]

@@ -18,8 +18,8 @@ from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.stop_once import StopOnce
 
 Pending = Literal["ends", "values", "left"]
-"""What becomes of asks that pend when the source is told to stop: it answers them by the end, or still
-by their values, or leaves them to the edge."""
+"""Treatment of asks pending when the source is stopped: answered with the end, still answered with their
+values, or left to the edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SourceCase:
     """Parameters of a reference source.
 
     count:  number of values. end: the end after them.
-    sync:    whether it answers at once, or a second after it was asked, one ask after another.
+    sync:    whether it answers immediately, or a second after being asked, one ask after another.
     pending: see `Pending`; for `sync=False`.
     confirms_done: whether it confirms an error by done instead of the same error.
     """
@@ -115,7 +115,7 @@ class TransformerCase:
     stops_at: number of the ask (from 1) in place of which it stops upstream; None: never.
     by:       how it stops upstream: True aborts, an exception fails. Downstream gets the confirmation.
     indicates: whether it does not wait for a confirmation.
-    sync:     whether it passes answers on at once, or a second later.
+    sync:     whether it passes answers on immediately, or a second later.
     """
 
     stops_at: int | None = None

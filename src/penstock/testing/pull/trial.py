@@ -20,15 +20,15 @@ from penstock.testing.pull.virtual_runtime import VirtualRuntime
 C = TypeVar("C")
 
 FIRST_SEED = 0
-"""The first of the seeds that are tried: a search for what nobody saw yet begins elsewhere."""
+"""First seed to try; set another one to search for new failures."""
 
 
 class ModuleFailed(AssertionError):
     """Raised when a module under test misbehaves.
 
-    rule: the number of the broken protocol rule; otherwise a word for the problem.
-    parameters: of the modules around it. trace: at its edges.
-    seed: of the order; None for the usual one.
+    rule: number of the broken protocol rule; otherwise a word for the problem.
+    parameters: parameters of the modules around it. trace: events at its edges.
+    seed: seed of the order; None for the usual order.
     """
 
     def __init__(self, rule: str, text: str, *, parameters: str, seed: int | None, trace: str) -> None:
@@ -113,7 +113,7 @@ class Trial:
 def try_out(
     pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
 ) -> Trial:
-    """Run a pipeline until it is finished or stuck. seed: of the order, or None."""
+    """Run a pipeline until it is finished or stuck. seed: seed of the order; None for the usual order."""
     runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
     run = Run(runtime, window=window)
     trial = Trial(parameters, seed, recorder, run)

@@ -25,7 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._watching = _Watching(self)
         self._jobs = 0
         self.next_timer: float | None = None
-        """Seconds until the next timer of the loop, as of when it stopped; None where there is none."""
+        """Seconds until the next timer of the loop when it stopped; None if there is none."""
         super().__init__(self._watching)
         self._own_files = len(self._watching.get_map())
 
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.next_timer = timeout
         self.stop()
 
-    # -- what the clock does not rule -----------------------------------------------------------
+    # -- outside events -------------------------------------------------------------------------
 
     @property
     def waits_for_outside(self) -> bool:
@@ -98,24 +98,23 @@ class _Watching(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
 
 
 GRACE = 0.02
-"""Real seconds that threads, processes and sockets are given before virtual time goes on without them."""
+"""Real seconds to wait for threads, processes and sockets before virtual time advances without them."""
 
 PATIENCE = 10.0
-"""Real seconds that they are given where nothing else is left to wait for."""
+"""Real seconds to wait for them if there is nothing else to wait for."""
 
 ENDING = 1.0
-"""Real seconds that tasks are given which wait for nothing that can be seen."""
+"""Real seconds to wait for tasks that wait for something invisible to the runtime."""
 
 
 class VirtualRuntime(Runtime):
     """`Runtime` in the usual order whose clock advances only when nothing else is left to do.
 
-    passing: whether the clock advances by itself to the next timer until nothing is waiting;
-             else only by `advance` and `pass_to_next`.
-             It is an attribute too, and may be changed at any time.
+    passing: whether the clock advances by itself to the next timer until nothing is waiting; otherwise only
+             by `advance` and `pass_to_next`. Also an attribute, which may be changed at any time.
     after_each: called after each event, to check invariants.
 
-    `Pipeline.start(runtime)` runs the pipeline as far as it goes; then ask `Run.result()`.
+    `Pipeline.start(runtime)` runs the pipeline as far as possible; then call `Run.result()`.
     """
 
     def __init__(self, *, passing: bool = True, after_each: Callable[[], object] | None = None) -> None:
@@ -129,7 +128,7 @@ class VirtualRuntime(Runtime):
         self._expected = 0
         self._virtual: VirtualLoop | None = None
 
-    # -- the order of things --------------------------------------------------------------------
+    # -- order of events ------------------------------------------------------------------------
 
     def work(self) -> None:
         """Process all events, and let time pass if it passes by itself."""
