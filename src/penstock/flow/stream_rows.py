@@ -288,7 +288,7 @@ def _split(
 
 
 def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hashable, ...]:
-    """Check that there are tags and no two are equal."""
+    """Check that tags are given, and are distinct."""
     given: object = ports
     if isinstance(ports, Iterable) and not isinstance(ports, str):
         listed = given = list(cast("Iterable[object]", ports))

@@ -1,4 +1,4 @@
-"""Watermark policies: how a watermark follows the times seen."""
+"""Watermark policies: rules that derive a watermark from the times seen."""
 
 from __future__ import annotations
 

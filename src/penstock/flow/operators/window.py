@@ -35,7 +35,7 @@ START, END = "window_start", "window_end"
 
 
 class Emit(Enum):
-    """When a window is emitted: once its end is behind the watermark, or in every tick that changes it."""
+    """Time of a window's emission: once its end is behind the watermark, or in every tick that changes it."""
 
     CLOSE = "close"
     UPDATES = "updates"
