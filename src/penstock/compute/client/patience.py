@@ -1,4 +1,4 @@
-"""Patience: how long a read waits for its answer, over all attempts."""
+"""Patience: the time that a read waits for its answer, over all attempts."""
 
 from __future__ import annotations
 
