@@ -106,7 +106,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     # -- history ---------------------------------------------------------------------------------
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
-        """An accumulator over the values, starting with `init` (see `operators.signals.scan_signal`)."""
+        """Accumulate the values, starting with `init` (see `operators.signals.scan_signal`)."""
         location = SourceLocation.of_caller()
         check_function("scan", function, location)
         return self.add(ScanSignal(init, function), location, name=name)
@@ -119,7 +119,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         full: bool = False,
         name: str | None = None,
     ) -> Signal[U]:
-        """A function of the last `size` values (see `operators.signals.window`)."""
+        """Apply a function to the last `size` values (see `operators.signals.window`)."""
         location = SourceLocation.of_caller()
         check_function("window", function, location)
         check_count("window", size, location)

@@ -10,7 +10,7 @@ from penstock.flow.operators.lattice_fold import LatticeFold
 
 @dataclass(frozen=True, slots=True)
 class LatticeReduce(LatticeFold):
-    """A lattice fold that emits no row before the first item.
+    """Lattice fold that emits no row before the first item.
 
     >>> from penstock.lattice import Max
     >>> from penstock.testing import show

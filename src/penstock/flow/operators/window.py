@@ -53,7 +53,7 @@ class Window(Operator):
     UPDATES: like an aggregate, each tick retracts old results and emits new ones; closing a window makes its
     result final, and emits nothing.
 
-    A tick without rows and without a new watermark answers nothing.
+    A tick without rows and without a new watermark emits nothing.
 
     >>> import penstock as ps
     >>> from penstock import col
