@@ -37,7 +37,7 @@ class Value:
 @final
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Answer: the stream is completed. As an indication: no more values are wanted (and no answer expected)."""
+    """Answer: the stream is completed. As an indication: no more values are wanted, without an answer."""
 
 
 DONE: Final = Done()

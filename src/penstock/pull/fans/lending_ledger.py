@@ -1,4 +1,4 @@
-"""Ledger of lent values: who has which value, and the order of results."""
+"""Ledger of lent values: the borrower of each value, and the order of results."""
 
 from __future__ import annotations
 

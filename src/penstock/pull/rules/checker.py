@@ -31,7 +31,7 @@ class Violation:
     """Broken rule, with its location in a trace.
 
     rule: its number, after `TI.` or `TO.` if it is broken at that edge of a transformer.
-    sentence: what it demands. text: how it is broken.
+    sentence: the rule itself. text: how it is broken.
     at, event: the event at fault and its index in the trace, from 0; None in an empty trace.
     other_at, other: the conflicting event; None if something is missing instead.
     """
@@ -61,8 +61,8 @@ def check(
 
     At a transformer the rules of an edge hold for both of its edges.
 
-    one_to_one: of a transformer, whether it makes one value of each value. If not, the rules T3
-    and T6 and the half of T2 that is about values do not hold for it.
+    one_to_one: whether a transformer emits one value per value. If not, rules T3 and T6 and the part of T2
+    about values do not apply.
     except_for: numbers of rules that do not hold, such as T8 for a transformer that handles errors;
     those of other profiles may be among them.
 

@@ -1,13 +1,13 @@
 """Traces: the events at an edge, or at both edges of a transformer, in chronological order.
 
-An event is a request, which goes upstream, or an answer, which comes back. A trace is their
-sequence in time. Both have a text, the notation in which traces are kept and talked about:
+An event is a request, which goes upstream, or an answer, which comes back. A trace is a sequence of events.
+Both have a textual notation, in which traces are stored and discussed:
 
     D:ask1 U:ans1=value(7) D:abort2 U:ans2=done
 
-The port before the colon says which module made the event: `D` downstream and `U` upstream of
-an edge; `TI` and `TO` the input and the output of a transformer, whose own upstream is then `U`
-and answers `U:ansT1=...`.
+The port before the colon names the module that made the event: `D` downstream and `U` upstream of an edge;
+`TI` and `TO` for the input and the output of a transformer, whose own upstream is then `U` and answers
+`U:ansT1=...`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.pull.rules.trace_values import (
 )
 
 RequestKind = Literal["ask", "abort", "error", "done", "errorInd"]
-"""The last two are indications: they expect no answer."""
+"""Kinds of requests. The last two are indications, which expect no answer."""
 
 AnswerKind = Literal["value", "done", "error"]
 RequestPort = Literal["D", "TI"]
@@ -37,7 +37,7 @@ AnswerPort = Literal["U", "TO"]
 Layer = Literal[1, 2, 3]
 
 LARGEST_INDEX = 999_999_999
-"""Requests are numbered from 1 to this."""
+"""Greatest number of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Request:
 
     index: the number of the request on its port, from 1; indications are numbered with them.
     message: text of an error; None if missing.
-    most: of an ask for a batch, how many values it takes at most, written `D:ask1*512`.
+    most: limit on the values of an ask for a batch, written `D:ask1*512`.
     """
 
     port: RequestPort
@@ -75,9 +75,9 @@ class Request:
 class Answer:
     """Event sent downstream: `U:ans1=value(x)`, `TO:ans2=done`, `U:ans3=error(E)`.
 
-    index: of the request that is answered. value: what a `value` carries.
-    values: what a batch carries, written `U:ans1=values(a, b)`; None where it is no batch.
-    message: of an error, what failed; None where nothing is said.
+    index: number of the answered request. value: the value of a `value`.
+    values: values of a batch, written `U:ans1=values(a, b)`; None if it is not a batch.
+    message: text of an error; None if missing.
     """
 
     port: AnswerPort
@@ -145,8 +145,8 @@ class Trace:
 def parse(trace: str | Sequence[str], *, layer: Layer = 3, complete: bool = True) -> Trace:
     """Parse a trace from a text, or from one text per event.
 
-    In a text events are separated by white space, and `#` begins a comment that ends with its
-    line. Raises `BadTrace` for what is no event, with its place.
+    In a text, events are separated by white space, and `#` begins a comment until the end of the line. Raises
+    `BadTrace` for an invalid event, with its position.
     """
     if isinstance(trace, str):
         found = list(_events(trace))

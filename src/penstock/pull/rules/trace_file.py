@@ -1,6 +1,6 @@
 """Trace files: events in their notation, or JSON.
 
-As text, lines before the first event may say what the trace is; the values are the defaults:
+As text, lines before the first event may give properties of the trace, here with their defaults:
 
     # recorded at the edge above `double`
     layer: 3
@@ -25,7 +25,7 @@ _COMPLETE = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def read_trace(text: str) -> Trace:
-    """Parse the trace in a file's text. Raises `BadTrace` for what is none, with its place."""
+    """Parse the trace in a file's text. Raises `BadTrace` for an invalid one, with the position."""
     if text.lstrip()[:1] in ("[", "{"):
         return _from_json(text)
     said: dict[str, Any] = {}

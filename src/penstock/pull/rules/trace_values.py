@@ -1,7 +1,7 @@
 """Text of the values and messages in a trace: values as Python literals where possible.
 
-Both stand in brackets in a trace, so their text must close every bracket it opens and keep to
-one line. A text that does not is written as a Python string instead.
+Both are written in brackets in a trace, so their text must have balanced brackets and fit on one line. Other
+texts are written as Python strings instead.
 """
 
 from __future__ import annotations

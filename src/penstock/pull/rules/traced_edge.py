@@ -16,11 +16,11 @@ class Unasked(Enum):
     """Reason why an answer belongs to no request."""
 
     NO_REQUEST = auto()
-    """Nothing of that number was asked for before."""
+    """No earlier request has that number."""
     AGAIN = auto()
-    """The request has its answer."""
+    """The request is already answered."""
     INDICATION = auto()
-    """What it names expects no answer."""
+    """The message with that number expects no answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Asked:
 class Answered:
     """Answer in a trace. at: its index. request: the answered request.
 
-    unasked: why it answers nothing; `request` is then the one that it names, if there is one.
+    unasked: reason why it belongs to no request; `request` is then the one that it names, if any.
     """
 
     at: int
@@ -66,7 +66,7 @@ Placed = Asked | Answered | Reply
 class Fault:
     """Violation of a rule. at: the event at fault; None for an empty trace.
 
-    other: the event that it is at odds with, where there is one. text: what is wrong, in a few words.
+    other: the conflicting event, if any. text: short description.
     """
 
     at: Placed | None
@@ -81,7 +81,7 @@ Faults = Iterator[Fault]
 class TracedEdge:
     """One edge of a trace.
 
-    replies: the answers that belong to requests, in time. Unmatched answers are only in `answers`:
+    replies: answers that belong to requests, in chronological order. Unmatched answers are only in `answers`:
     a single rule reports them, so that the others can ignore them.
     """
 
