@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Update(NamedTuple, Generic[T]):
-    """A changed row, with the time and the weight of the change: copies added, or removed if negative."""
+    """Changed row, with the time and the weight of the change: copies added, or removed if negative."""
 
     row: T
     time: int
