@@ -10,11 +10,9 @@ differences between the engines:
 - Nulls and errors: operands are evaluated from left to right, divisors first; operands after a null are not
   evaluated. In a filter, the right side of an `&` whose left side is null is not evaluated.
 - Years before 1 and after 9999 do not exist in Python: computing one raises here, while a Spark column
-carries
-  it until a row is passed to Python.
+  carries it until a row is passed to Python.
 - Text is read as a timestamp in UTC unless it has an offset; named zones and times without a date are
-rejected
-  on both engines, since they would depend on the session.
+  rejected on both engines, since they would depend on the session.
 - Casting NaN or an infinity to a decimal raises on both engines; plain Spark returns null.
 - Floats are formatted, rounded and converted to decimals by their shortest digits. Java before 19 formats a
   few floats with a digit too many.

@@ -90,8 +90,7 @@ class AnyType(DataType):
 
     Expressions may pass it on, compare it for equality and test it for null, but nothing else. Where rows
     need an order (`max`, ties of `top_k`), values are ordered by `penstock.expr.sort_keys.any_key`. It is
-    limited to this
-    process: files, Arrow and Spark reject it.
+    limited to this process: files, Arrow and Spark reject it.
     """
 
     __slots__ = ()

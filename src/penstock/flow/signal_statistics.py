@@ -106,9 +106,8 @@ class SignalStatistics(SignalLike):
     ) -> Weighted:
         """All values so far, exponentially weighted: `a.ewm(span=10).mean()`.
 
-        com, span, halflife, alpha: exactly one sets the decay of weights, as in pandas. A `halflife` that is
-        a
-                time span makes weights decay by time, and requires the times of the values.
+        com, span, halflife, alpha: exactly one sets the decay of weights, as in pandas. A time span as
+                `halflife` makes weights decay by time, and requires the times of the values.
         adjust: weights are powers of 1 - alpha. Otherwise a value has weight alpha, and all before it the
             rest.
         ignore_na: missing values do not cause decay.

@@ -255,8 +255,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """Combine each row with the single row of `single`, if it has one.
 
         "static":            `single` is a table of one row, such as a total. When it changes, all pairs so
-        far
-                             change with it. Of several rows, the least one is used.
+                             far change with it. Of several rows, the least one is used.
         ("tick", "static"):  each row of a tick with the table's row at the end of the tick.
         "tick":              each row with the first row of `single` in this tick (see
                              `operators.cross_singleton`).

@@ -228,8 +228,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B, G, Ordered]:
         """Declare the order of arrival meaningful (see `operators.assume_ordered`).
 
-        nondet: reason why results may depend on the cut into ticks; not needed where
-                the ticks are given.
+        nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
         from penstock.flow.operators.assume_ordered import AssumeOrdered
 

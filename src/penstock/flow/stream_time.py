@@ -146,8 +146,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, Unbounded, G, O]:
         """Delay all rows to the next tick, without starting it (see `operators.defer_tick_lazy`).
 
-        nondet: reason why results may depend on the cut into ticks; not needed where
-                the ticks are given.
+        nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
         from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 

@@ -6,8 +6,7 @@ does, so that a module takes only a few lines:
 - Requests are passed up immediately if the stack is shallow and nothing is queued; answers come down through
   the runtime's queue. No function of a module is called while another one of them runs.
 - Answers arrive in the order of the requests, one each. After an end, the edge answers every request with
-that
-  end, without calling the module upstream again.
+  that end, without calling the module upstream again.
 - A module is stopped at most once, always with an answer function, even if downstream gave an indication.
   Asks pending at that time need no answer of their own: when the module confirms, the edge answers them
   first, with the same end. A module that has aborted receives no more values.

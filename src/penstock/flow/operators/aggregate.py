@@ -35,8 +35,7 @@ class Aggregate(WithLifetime):
     changes emits nothing. With lifetime TICK, each tick aggregates only its own rows, and emits groups in the
     order of their first rows.
 
-    nondet: reason why results may depend on the cut into ticks, if the
-            lifetime is TICK.
+    nondet: reason why results may depend on the cut into ticks, if the lifetime is TICK.
 
     >>> import penstock as ps
     >>> from penstock import col

@@ -29,8 +29,7 @@ class Difference(Operator):
 
     lifetimes: of `pos` and `neg`; (STATIC, TICK) is not supported, but composed of `every_tick` and
                (TICK, TICK). With TICK, the rows keep the order of `pos`.
-    nondet:    reason why results may depend on the cut into ticks, if a
-               lifetime is TICK.
+    nondet:    reason why results may depend on the cut into ticks, if a lifetime is TICK.
 
     >>> from penstock.testing import show
     >>> show(lambda due, paid: due.difference(paid), due=["ann", "bob"], paid=["bob"])

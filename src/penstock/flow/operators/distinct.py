@@ -28,8 +28,7 @@ class Distinct(WithLifetime):
     of their first copies.
 
     columns: every column of the input, as expressions.
-    nondet:  reason why results may depend on the cut into ticks, if the
-             lifetime is TICK.
+    nondet:  reason why results may depend on the cut into ticks, if the lifetime is TICK.
 
     >>> from penstock.testing import show
     >>> show(lambda numbers: numbers.distinct(), numbers=[1, 2, 1])

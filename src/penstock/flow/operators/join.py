@@ -64,8 +64,7 @@ class Join(Operator):
                so far of the other. (STATIC, TICK) is supported only for inner joins; `Stream.join` composes
                the others of that, or of `every_tick`. Semi and anti joins keep the order of left rows with
                lifetime TICK.
-    nondet:    reason why results may depend on the cut into ticks, if a
-               lifetime is TICK.
+    nondet:    reason why results may depend on the cut into ticks, if a lifetime is TICK.
 
     Right and full joins are composed of left and anti joins (`penstock.flow.composite_joins`).
 

@@ -28,8 +28,7 @@ class TopK(WithLifetime):
     order of arrival. A tick without changes emits nothing. With lifetime TICK, each tick uses only its own
     rows.
 
-    nondet: reason why results may depend on the cut into ticks, if the
-            lifetime is TICK.
+    nondet: reason why results may depend on the cut into ticks, if the lifetime is TICK.
 
     >>> from penstock import col
     >>> from penstock.testing import show

@@ -26,8 +26,7 @@ class Zip(Operator):
     order of their positions, each as soon as it is complete. A tick without rows emits nothing.
 
     kept_right: positions of the columns of `right` in the output, after those of `left`.
-    nondet:     reason why results may depend on the cut into ticks, if a
-                lifetime is TICK.
+    nondet:     reason why results may depend on the cut into ticks, if a lifetime is TICK.
 
     >>> from penstock.testing import show
     >>> show(lambda names, ages: names.zip(ages, suffix="_age"), names=["ann", "bob"], ages=[30, 20, 7])
