@@ -16,7 +16,7 @@ from penstock.errors import (
     NoFixpoint,
     UserFunctionFailed,
 )
-from penstock.expr.python import RUNTIME
+from penstock.expr.compile_python import RUNTIME
 
 
 class Item(NamedTuple):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
-from penstock.engine import memory
-from penstock.engine.memory import ShardedSlot, StateInMemory, bytes_of, estimated_bytes
+from penstock.engine import spilling
 from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
+from penstock.engine.spilling import ShardedSlot, StateInMemory, bytes_of, estimated_bytes
 from penstock.errors import BadInput
 from penstock.state.local_store import SpilledSlot, SpillFile
 from tests.properties.effort import examples
@@ -112,7 +112,7 @@ def test_divided_and_spilled_state_gives_the_same_answers(drawn: tuple[Case, lis
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("penstock.engine.engine.StateInMemory", Small)
         assert told(case, ticks) == expected
-        patch.setattr(memory, "_LEAST_HOT", 0)
+        patch.setattr(spilling, "_LEAST_HOT", 0)
         patch.setattr("penstock.engine.engine.bytes_of", lambda bound: 1)
         original = ps.Engine.__init__
         patch.setattr(ps.Engine, "__init__", lambda self, flow: original(self, flow, memory=1))

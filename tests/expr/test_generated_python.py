@@ -18,9 +18,9 @@ from penstock.errors import EvaluationError, WrongType
 from penstock.expr.annotations import Int32
 from penstock.expr.check import check
 from penstock.expr.code_runtime import NAN
+from penstock.expr.compile_python import RUNTIME, Scope, compile_rows, key, lower, predicate
 from penstock.expr.constructors import lit
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.python import RUNTIME, Scope, compile_rows, key, lower, predicate
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import (

@@ -14,7 +14,7 @@ import penstock as ps
 from penstock import col, lit
 from penstock.errors import EvaluationError, PenstockError
 from penstock.expr.check import check
-from penstock.expr.python import compile_rows
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.row_classes import from_user, schema_of
 from tests.golden import assert_golden
 

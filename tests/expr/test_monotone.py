@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.monotonicity import Monotonicity, monotonicity
-from penstock.expr.python import compile_rows
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Expr
 

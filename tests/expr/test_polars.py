@@ -13,12 +13,12 @@ pl = pytest.importorskip("polars")
 
 from penstock.engine.columnar.column_types import NotLowered, from_series, polars_type, to_series
 from penstock.engine.columnar.expressions import LOWERINGS, lower, unknown_columns
-from penstock.engine.columnar.lowered import Lowered
+from penstock.engine.columnar.lowered_expression import Lowered
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.python import compile_rows
 from penstock.expr.tree import Expr
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 from tests.properties.effort import examples

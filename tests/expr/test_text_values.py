@@ -11,8 +11,8 @@ import pytest
 from penstock import col
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.functions.hashing import SEED, hash_of, hash_values
-from penstock.expr.python import compile_rows
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType

@@ -25,7 +25,7 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
-from penstock.state.skipped import skip, unskip
+from penstock.state.skipped_files import skip, unskip
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
 

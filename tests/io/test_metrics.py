@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import penstock as ps
 from penstock import col
-from penstock.engine.metrics import address_of, exported
 from penstock.engine.progress import Progress, SourceProgress
+from penstock.engine.prometheus import address_of, exported
 from penstock.errors import BadInput
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

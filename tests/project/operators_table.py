@@ -26,8 +26,8 @@ from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_bat
 from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
-from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.stages import Stage, cut
 from penstock.spark.refusals import Mode, refusal
 from tests.operators.examples import EXAMPLES, example

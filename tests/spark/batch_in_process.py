@@ -19,8 +19,8 @@ from penstock.flow.operators.source import Source
 from penstock.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.plan import Native, Subplan, plan_batch
 from penstock.spark.batch.subplan_flow import Border, machine_for, program_of, subplan_flow, until_quiet
-from penstock.spark.placing.placement import ByKey
 from penstock.spark.placing.routing import divider
+from penstock.spark.placing.row_placement import ByKey
 from tests.spark.batch_rows_of import Bag
 
 Rows = list[tuple[Any, ...]]

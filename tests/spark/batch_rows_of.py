@@ -17,7 +17,7 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.spark.batch.flow import lower_flow
+from penstock.spark.batch.lower_flow import lower_flow
 from penstock.spark.ticks.errors import told_errors
 from penstock.testing import answers
 

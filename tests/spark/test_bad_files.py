@@ -32,7 +32,7 @@ from penstock.spark import run as run_on_spark
 from penstock.spark.sources.arrivals import ReadArrivals, counters_of, read_arrivals
 from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
-from penstock.state.skipped import skip
+from penstock.state.skipped_files import skip
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from penstock import col, left, right
 from penstock.engine.change import Change
 from penstock.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
 from penstock.lattice import Max
-from penstock.spark.batch.flow import lower_flow
+from penstock.spark.batch.lower_flow import lower_flow
 from penstock.spark.ticks.errors import told_errors
 from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 

@@ -17,8 +17,8 @@ from hypothesis import find, given, settings
 
 from penstock.errors import EvaluationError, WrongType
 from penstock.expr.check import check
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.python import compile_rows
 from penstock.expr.tree import Call, Expr
 from penstock.expr.types import StructType
 from penstock.io.arrow import column_to_values, rows_to_table

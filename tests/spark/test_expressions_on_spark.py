@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import col, lit
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
-from penstock.expr.python import Scope, compile_rows, predicate
+from penstock.expr.compile_python import Scope, compile_rows, predicate
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.io.arrow import column_to_values, rows_to_table
@@ -171,7 +171,7 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
     ]
     some = [EDGE._replace(n=n, m=m, x=x) for n, m, x in values]
     scope = Scope(ROW, Row._fields, {})
-    from penstock.expr.python import RUNTIME
+    from penstock.expr.compile_python import RUNTIME
 
     source = f"lambda {', '.join(Row._fields)}: {predicate(expr, scope)}"
     keeps = eval(source, {**RUNTIME, **scope.constants})

@@ -309,8 +309,8 @@ def _unpicklable() -> pull.Source:
 
 
 def test_a_source_that_forgets_its_rows_is_told_so(spark: Any, tmp_path: Path) -> None:
+    from penstock.spark.sources.pull_source import _pickled
     from penstock.spark.sources.pull_stream import PullReader
-    from penstock.spark.sources.pulled import _pickled
 
     flow = Flow("numbers")
     flow.sink("numbers", flow.source("numbers", Number))

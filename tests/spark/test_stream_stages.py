@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
-from penstock.spark.placing.placement import ByBucket
+from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.placing.stages import StagePlan, cut
 from penstock.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values

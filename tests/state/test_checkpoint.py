@@ -22,9 +22,9 @@ from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.directory import DirectoryState
 from penstock.state.inspection import inspect
+from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Manifest, as_it_is, exactly
 from penstock.state.shard import ShardState
-from penstock.state.slots import Form
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
 
@@ -210,7 +210,7 @@ WRITER = textwrap.dedent("""
     import sys
     from penstock.state.directory import DirectoryState
     from penstock.state.manifest import Manifest, exactly
-    from penstock.state.slots import Form
+    from penstock.state.lazy_slots import Form
     state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": Form()})
     print("open", flush=True)
     while True:

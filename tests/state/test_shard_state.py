@@ -18,8 +18,8 @@ from penstock.errors import CheckpointDamaged
 from penstock.state.chain import Chain, merge
 from penstock.state.chunked_values import DividedDict, DividedList
 from penstock.state.codec import decode
+from penstock.state.lazy_slots import Form, piece_keys, whole_values
 from penstock.state.shard import ShardState
-from penstock.state.slots import Form, piece_keys, whole_values
 from penstock.state.sorted_files import read_entries
 
 Model = dict[str, dict[Any, Any]]

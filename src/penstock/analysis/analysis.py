@@ -15,8 +15,8 @@ from penstock.analysis.checks import (
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.signed_zero import ZeroNormalization, find_zero_normalization
+from penstock.analysis.sink_verdicts import Judgement, Verdict, find_judgements
 from penstock.analysis.strata import find_order
-from penstock.analysis.verdicts import Judgement, Verdict, find_judgements
 
 if TYPE_CHECKING:
     from penstock.graph.facts import Facts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.analysis.error_paths import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.analysis.node_labels import called
+from penstock.analysis.sink_verdicts import upstream
 from penstock.analysis.strata import find_loops
-from penstock.analysis.verdicts import upstream
+from penstock.analysis.witness_paths import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.facts import Delay
 from penstock.graph.graph_algorithms import components, successors

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.liveness import live_columns
 from penstock.analysis.node_labels import label
-from penstock.analysis.verdicts import Judgement, Verdict, upstream
+from penstock.analysis.sink_verdicts import Judgement, Verdict, upstream
 from penstock.flow.flow import Flow
 from penstock.graph.facts import Delay
 from penstock.graph.node import function_name

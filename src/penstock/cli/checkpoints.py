@@ -60,12 +60,12 @@ def skip(
     The flow must not be running. Rows that committed ticks have read from the file remain. A file that was
     corrected or removed need not be skipped.
     """
-    from penstock.state import skipped
+    from penstock.state import skipped_files
 
     if file is None:
-        files = sorted(skipped.skipped_files(skipped.checkpoint_folder(folder)))
+        files = sorted(skipped_files.skipped_files(skipped_files.checkpoint_folder(folder)))
         typer.echo("\n".join(files) if files else "no file is skipped")
     elif undo:
-        typer.echo(f"{skipped.unskip(folder, file)}: read again from the next run")
+        typer.echo(f"{skipped_files.unskip(folder, file)}: read again from the next run")
     else:
-        typer.echo(f"{skipped.skip(folder, file)}: skipped from the next run")
+        typer.echo(f"{skipped_files.skip(folder, file)}: skipped from the next run")

@@ -197,7 +197,7 @@ _RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 def report(result: Any, checkpoint: str | None) -> None:
     """Print closing messages, and exit with the code of the signal that ended the run, if any."""
     from penstock.cli.exit_codes import signal_code
-    from penstock.io.delivery.held_back import report_lines
+    from penstock.io.delivery.negative_rows import report_lines
 
     if result.set_aside:
         typer.echo(f"{result.set_aside:,} rows could not be read and were set aside", err=True)

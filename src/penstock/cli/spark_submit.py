@@ -49,7 +49,7 @@ def run_submitted(
     from penstock.cli.load_flow import load_flow
     from penstock.cli.progress import SECONDS_BETWEEN_LINES, Lines
     from penstock.io import parse_sink, parse_source
-    from penstock.io.delivery.held_back import report_lines
+    from penstock.io.delivery.negative_rows import report_lines
     from penstock.spark import run
 
     spark: SparkSession | None = None

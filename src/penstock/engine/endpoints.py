@@ -32,7 +32,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.delivery.atomic_files import subfolder_for
-from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.async_rows import rows_ahead
 from penstock.io.pull.sinks import Handover, writer_sink

@@ -13,12 +13,12 @@ from penstock.engine.columnar.choice import ColumnarName, columnar_from
 from penstock.engine.event_time import EventTime
 from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
-from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import bound_loops, compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_of
 from penstock.engine.signals.engine_mixin import RunsSignals
-from penstock.engine.signals.signal_part import rows_of_signal
+from penstock.engine.signals.row_values import rows_of_signal
+from penstock.engine.spilling import StateInMemory, bytes_of
 from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource

@@ -17,7 +17,7 @@ from penstock.engine.failure import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime_library import consolidate
-from penstock.engine.signals.signal_part import TickContext
+from penstock.engine.signals.row_values import TickContext
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consume
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
-from penstock.engine.signals.signal_part import signal_part_of
+from penstock.engine.signals.row_values import signal_part_of
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Constants, Purpose
 from penstock.errors import BadInput
-from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
+from penstock.expr.compile_python import RUNTIME as EXPRESSION_RUNTIME
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
-    from penstock.engine.signals.signal_part import SignalPart, TickContext
+    from penstock.engine.signals.row_values import SignalPart, TickContext
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph, Node
 

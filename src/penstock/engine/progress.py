@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from penstock.io.delivery.held_back import HeldBack
+    from penstock.io.delivery.negative_rows import HeldBack
 
 Time: TypeAlias = datetime | int | float
 """An event time: a timestamp in UTC, or a number in whatever the flow counts it."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.progress import Progress, RunResult
+from penstock.engine.prometheus import Metrics, combine_observers, exported
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready

@@ -21,7 +21,7 @@ from penstock.engine.progress import Progress, SourceProgress
 from penstock.io.pull.sinks import Prepare, Publish
 
 if TYPE_CHECKING:
-    from penstock.engine.checkpointed import CheckpointedState
+    from penstock.engine.checkpointed_state import CheckpointedState
     from penstock.engine.endpoints import Inlet, Outlet
     from penstock.engine.engine import Engine
     from penstock.engine.interrupt import Interrupt

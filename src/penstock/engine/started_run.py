@@ -34,7 +34,7 @@ from penstock.pull.pipeline_run import Run
 from penstock.pull.stop_once import StopOnce
 
 if TYPE_CHECKING:
-    from penstock.engine.checkpointed import CheckpointedState
+    from penstock.engine.checkpointed_state import CheckpointedState
     from penstock.engine.interrupt import Interrupt
     from penstock.engine.progress import Progress
     from penstock.engine.queue import PerSource
@@ -189,8 +189,8 @@ def _open_state(
     if options.checkpoint is None:
         return None
     # Only runs with a checkpoint need its codec.
-    from penstock.engine.checkpointed import open_checkpoint
-    from penstock.state.skipped import telling_ways_past
+    from penstock.engine.checkpointed_state import open_checkpoint
+    from penstock.state.skipped_files import telling_ways_past
 
     folder = Path(local_path(options.checkpoint, "checkpoint"))
     closing.enter_context(telling_ways_past(options.checkpoint))

@@ -17,8 +17,8 @@ from penstock.engine.retraction_order import must_take_back_first
 from penstock.engine.row_codegen import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.expr.check import check
+from penstock.expr.compile_python import Scope, key_of, lower, predicate
 from penstock.expr.dict_keys import holds_floats
-from penstock.expr.python import Scope, key_of, lower, predicate
 from penstock.graph.node import Edge
 
 if TYPE_CHECKING:

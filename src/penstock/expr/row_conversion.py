@@ -82,7 +82,7 @@ _TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrTyp
 def exact_test(field: Field, variable: str) -> str | None:
     """Return Python source that tests whether a variable already holds an internal value of a column.
 
-    It uses the names of `penstock.expr.python.RUNTIME`. None for types without a cheap test.
+    It uses the names of `penstock.expr.compile_python.RUNTIME`. None for types without a cheap test.
     """
     return f"({_test(field, variable)})" if isinstance(field.type, _TESTED_INLINE) else None
 

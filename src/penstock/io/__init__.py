@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations
 from penstock.io.delivery.guarantee import Guarantee, guarantee_of
-from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.csv_files import CsvFiles

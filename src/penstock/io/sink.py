@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.held_back import MAX_LISTED, HeldBack
+from penstock.io.delivery.negative_rows import MAX_LISTED, HeldBack
 
 
 @dataclass(frozen=True, slots=True)

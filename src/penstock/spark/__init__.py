@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from penstock.spark.examination.examine import doctor
     from penstock.spark.launch import run
     from penstock.spark.sources.opening import Frame
-    from penstock.spark.sources.pulled import Pulled
+    from penstock.spark.sources.pull_source import Pulled
 
 _LATER = {
     "Frame": "penstock.spark.sources.opening",
     "Progress": "penstock.engine.progress",
-    "Pulled": "penstock.spark.sources.pulled",
+    "Pulled": "penstock.spark.sources.pull_source",
     "doctor": "penstock.spark.examination.examine",
     "reshard": "penstock.spark.checkpoints.reshard",
     "run": "penstock.spark.launch",

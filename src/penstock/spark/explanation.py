@@ -21,12 +21,12 @@ from penstock.io.delivery.guarantee import guarantee_of
 from penstock.spark.placing.combining import combined, combined_nodes
 from penstock.spark.placing.native import native_parts
 from penstock.spark.placing.order import whose_order_is_read
-from penstock.spark.placing.placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut
 from penstock.spark.refusals import check_runs_on_spark
-from penstock.spark.ticks.drain import bucket_route
+from penstock.spark.ticks.task_output import bucket_route
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
@@ -234,7 +234,7 @@ def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
 def _batch(graph: FlowGraph) -> str:
     """Form of each operator in a batch."""
     # The modules that it knows register which operators have native forms.
-    from penstock.spark.batch import flow  # noqa: F401
+    from penstock.spark.batch import lower_flow  # noqa: F401
 
     try:
         check_runs_on_spark(graph, "batch")

@@ -22,10 +22,10 @@ from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources.opening import nothing
 from penstock.spark.ticks.deaths import told_deaths
-from penstock.spark.ticks.drain import task_target
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.intake import SpooledTimes
 from penstock.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
+from penstock.spark.ticks.task_output import task_target
 from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK, Ticker
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import value_encoder

@@ -16,8 +16,8 @@ from penstock.analysis.liveness import live_graph
 from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.progress import Progress
+from penstock.engine.prometheus import Metrics, combine_observers, exported
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
@@ -29,21 +29,21 @@ from penstock.spark.placing.native import Chain, native_parts, without_native
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.placing.rounds import check_loops_run_in_rounds
 from penstock.spark.placing.stages import cut
-from penstock.spark.sources import change_frames, kafka, pulled
+from penstock.spark.sources import change_frames, kafka, pull_source
 from penstock.spark.sources import delta as delta_source
 from penstock.spark.sources.arrivals import arrived, read_arrivals
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.ticks.connect_ticks import OwnTicks
 from penstock.spark.ticks.deaths import told_deaths
-from penstock.spark.ticks.drain import bucket_route, task_target
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.plan import Output, Plan, compiled
 from penstock.spark.ticks.query import Query
+from penstock.spark.ticks.task_output import bucket_route, task_target
 from penstock.spark.ticks.ticker import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
-from penstock.state.skipped import skipped_files, telling_ways_past
+from penstock.state.skipped_files import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
     from penstock.io.files.dead_letters import DeadLetters
 
-SOURCES = (change_frames, delta_source, kafka, pulled)
+SOURCES = (change_frames, delta_source, kafka, pull_source)
 """Modules that register how further sources are opened: they register with `open_on_spark` and `frame_of`."""
 
 

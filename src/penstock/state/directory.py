@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
+from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
-from penstock.state.slots import Form
 from penstock.state.sorted_files import make_durable
 
 SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]

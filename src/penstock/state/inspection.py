@@ -17,9 +17,9 @@ from penstock.paths import local_path
 from penstock.state.chain import Chain, merge
 from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import Commit, CommitLog
+from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.skipped import skipped_files
-from penstock.state.slots import whole_values
+from penstock.state.skipped_files import skipped_files
 from penstock.state.sorted_files import check_file, read_entries
 
 T = TypeVar("T")

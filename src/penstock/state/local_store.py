@@ -33,7 +33,7 @@ import lmdb  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
-from penstock.state.slots import LoadedSlot, Thaw
+from penstock.state.lazy_slots import LoadedSlot, Thaw
 from penstock.state.sorted_files import Entry, read_entries
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from penstock.state.chain import Chain, Version, merge
 from penstock.state.codec import key_encoder, value_encoder
+from penstock.state.lazy_slots import Form, Slot
 from penstock.state.local_store import AlteredCopy, WorkingCopy
-from penstock.state.slots import Form, Slot
 from penstock.state.sorted_files import Entry, read_entries, write_entries
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import NoFixpoint
-from penstock.expr.python import RUNTIME, Scope, lower
+from penstock.expr.compile_python import RUNTIME, Scope, lower
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema

@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock.compute.client.async_client import AsyncClient
 from penstock.compute.client.conversation import _Waiting
-from penstock.compute.controller.interface import StashedAt
+from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import (
     ConnectionBroken,
     MessageTooLarge,

@@ -14,10 +14,10 @@ from penstock.compute.frontier import START
 from penstock.compute.protocol.commands import CreateDataflow, Epoch, Schedule
 from penstock.compute.protocol.dataflow import Dataflow, Plan
 from penstock.compute.protocol.stages import ControllerStages
-from penstock.compute.transport.addresses import host_of
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting, check_version
 from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.local_addresses import host_of
 from penstock.errors import PenstockError
 from tests.compute.transport.fakes import linked, run_link, served
 from tests.compute.transport.test_security import Authority, secret

@@ -14,7 +14,7 @@ import pytest
 import penstock.flow
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans import decode, encode
-from penstock.compute.plans.calls import SHAPES
+from penstock.compute.plans.function_signatures import SHAPES
 from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
 from penstock.compute.plans.servable import why_not
 from penstock.expr.functions import CATALOGUE

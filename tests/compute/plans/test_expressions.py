@@ -19,7 +19,7 @@ from penstock.compute.plans import (
     schema_to_bytes,
 )
 from penstock.errors import EvaluationError, UnknownColumn
-from penstock.expr.python import compile_rows
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema

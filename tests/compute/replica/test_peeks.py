@@ -32,8 +32,8 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
 from penstock.compute.replica import peek_stash, peeks
-from penstock.compute.replica.finishing import RUN, finish_of
 from penstock.compute.replica.in_process.arrangement import Arrangement
+from penstock.compute.replica.peek_finishing import RUN, finish_of
 from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem

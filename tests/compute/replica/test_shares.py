@@ -24,12 +24,12 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
+from penstock.compute.replica.dataflow_run import weighted_rows
 from penstock.compute.replica.in_process.dataflows import (
     TickExecutor,
     _counted,  # pyright: ignore[reportPrivateUsage]
     whole,
 )
-from penstock.compute.replica.running import weighted_rows
 from penstock.compute.replica.workers.shard import Hosted, WorkerShard, division_of, host
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served

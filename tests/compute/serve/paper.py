@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.compute.collections.store import Append
-from penstock.compute.controller.interface import StashedAt
+from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front

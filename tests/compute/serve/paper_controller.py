@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from penstock.compute.collections.store import Append
-from penstock.compute.controller.interface import Described, PeekAnswer, PeekRequest, StashedAt, Write
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
 from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier

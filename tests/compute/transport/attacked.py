@@ -40,8 +40,8 @@ from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
-from penstock.compute.transport.server import serve
+from penstock.compute.transport.replica_link import Link
+from penstock.compute.transport.replica_server import serve
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController

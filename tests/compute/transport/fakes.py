@@ -29,8 +29,8 @@ from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse,
 from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
-from penstock.compute.transport.server import serve
+from penstock.compute.transport.replica_link import Link
+from penstock.compute.transport.replica_server import serve
 from penstock.compute.transport.wakeup import Wakeup
 
 DATAFLOW = Dataflow(

@@ -22,8 +22,8 @@ from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget,
 from penstock.compute.transport import channels, handshake, statuses
 from penstock.compute.transport.handshake import VERSION, Greeting, Welcome
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
-from penstock.compute.transport.session import Session
+from penstock.compute.transport.replica_link import Link
+from penstock.compute.transport.replica_session import Session
 from penstock.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,

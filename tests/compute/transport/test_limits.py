@@ -40,7 +40,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.transport import session
+from penstock.compute.transport import replica_session
 from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
@@ -139,7 +139,7 @@ def test_peeks_above_the_limit_are_answered_at_once_and_the_others_go_on() -> No
 
 
 def test_who_asks_on_without_end_though_refused_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MOST_REFUSED", 3)
+    monkeypatch.setattr(replica_session, "MOST_REFUSED", 3)
 
     async def story() -> None:
         async with served(limits=SMALL) as server, linked(server) as (controller, link):

@@ -10,7 +10,7 @@ from penstock.compute.errors import ConnectionBroken, MessageTooLarge
 from penstock.compute.protocol.commands import CancelPeek, IndexTarget, Peek
 from penstock.compute.protocol.responses import PeekResponse
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
+from penstock.compute.transport.replica_link import Link
 from tests.compute.transport.fakes import FakeController, answered, linked, run_link, served, until
 
 BRISK = Limits(idle=0.05, silence=0.1)

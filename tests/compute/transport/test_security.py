@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
 from penstock.compute.serve.process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.compute.transport import addresses
-from penstock.compute.transport.addresses import is_loopback
-from penstock.compute.transport.certificates import Validity, validities
+from penstock.compute.transport import local_addresses
+from penstock.compute.transport.certificate_validity import Validity, validities
 from penstock.compute.transport.channels import FETCH
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import VERSION
 from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.local_addresses import is_loopback
 from penstock.errors import BadOption
 from tests.compute.transport.fakes import PATIENCE, Served, answered, linked, raw_stream, run_link, served
 
@@ -442,7 +442,7 @@ def test_a_name_is_of_this_machine_only_if_all_that_it_means_is(monkeypatch: pyt
             raise OSError("unknown")
         return [(0, 0, 0, "", (found, 0)) for found in meant[host]]
 
-    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(local_addresses.socket, "getaddrinfo", look_up)
     assert is_loopback("here:1")
     assert not is_loopback("mixed:1")
     assert not is_loopback("there:1")
@@ -463,7 +463,7 @@ def test_a_name_is_looked_up_once_and_what_it_means_later_does_not_matter(
 
     async def story() -> None:
         async with served() as server:
-            monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+            monkeypatch.setattr(local_addresses.socket, "getaddrinfo", look_up)
             # A name that nobody else knows: who looked it up again would not find it.
             named = f"replica.invalid:{server.address.rpartition(':')[2]}"
             async with linked(named) as (controller, _):

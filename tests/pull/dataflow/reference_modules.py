@@ -25,11 +25,11 @@ from penstock.pull.dataflow.module_threads import Module
 from penstock.pull.dataflow.modules import Sink, Source, Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
-from penstock.testing.pull.reference_modules import Seen, SinkCase, SourceCase, TransformerCase
+from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, TransformerCase
 
 
 def source_of(case: SourceCase) -> Source:
-    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.reference_modules`."""
+    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.neighbour_modules`."""
 
     async def thread(module: Module, requests: Requests) -> None:
         values = iter(range(1, case.count + 1))
@@ -66,7 +66,7 @@ def source_of(case: SourceCase) -> Source:
 
 
 def transformer_of(case: TransformerCase) -> Transformer:
-    """Passes on what comes, or stops upstream. See `penstock.testing.pull.reference_modules`."""
+    """Passes on what comes, or stops upstream. See `penstock.testing.pull.neighbour_modules`."""
 
     async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
         asked = 0
@@ -92,7 +92,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 
 
 def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
-    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.reference_modules`."""
+    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.neighbour_modules`."""
 
     async def thread(module: Module, upstream: Edge) -> None:
         sees = seen or Seen()

@@ -19,8 +19,8 @@ from penstock.testing.pull import (
     VirtualRuntime,
     reference_sink,
 )
-from penstock.testing.pull.reference_cases import sink_cases, source_cases
-from penstock.testing.pull.reference_modules import source_of, transformer_of
+from penstock.testing.pull.neighbour_modules import source_of, transformer_of
+from penstock.testing.pull.neighbour_parameters import sink_cases, source_cases
 from tests.pull.dataflow import reference_modules
 from tests.pull.dataflow.both_forms import both_ends
 

@@ -26,7 +26,6 @@ from penstock.compute.collections.delta_rows import (
     with_hashes,
 )
 from penstock.compute.collections.delta_table import LAST_NUMBER, SCHEMA, File, Table
-from penstock.compute.collections.pyarrow_shim import ArrowTable, pa
 from penstock.compute.collections.refusals import (
     check_changes,
     check_expected,
@@ -47,6 +46,7 @@ from penstock.compute.collections.rows import (
     rows_of,
 )
 from penstock.compute.collections.store import Append, Bounds, Collections
+from penstock.compute.collections.untyped_pyarrow import ArrowTable, pa
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update

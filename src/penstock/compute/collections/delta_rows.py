@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.compute.collections.delta_table import SCHEMA, File, Table
-from penstock.compute.collections.pyarrow_shim import ArrowBatch, ArrowTable, compute, pa
 from penstock.compute.collections.rows import Change, RowCodec, hash_of, row_of
+from penstock.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, compute, pa
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.responses import Row
 

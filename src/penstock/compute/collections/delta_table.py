@@ -23,8 +23,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from penstock.compute.collections.pyarrow_shim import ArrowBatch, ArrowTable, file_systems, pa, parquet
 from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, file_systems, pa, parquet
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.paths import scheme_of

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from penstock.compute.collections.database import Database, Transaction
 from penstock.compute.collections.postgres_connection import Connection, Location
 from penstock.compute.collections.rows import damaged
-from penstock.compute.collections.sql import SqlCollections
+from penstock.compute.collections.sql_collections import SqlCollections
+from penstock.compute.collections.sql_database import Database, Transaction
 from penstock.compute.errors import StoreUnavailable
 
 _LAYOUT = "collections of Penstock, layout 1"

@@ -16,8 +16,8 @@ import pg8000.converters as pg8000_converters  # pyright: ignore[reportMissingTy
 import pg8000.native as pg8000_native  # pyright: ignore[reportMissingTypeStubs]
 from pg8000.exceptions import DatabaseError, InterfaceError  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.compute.collections.database import Stored, Transaction
 from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.errors import BadInput
 from penstock.io.postgres.server import Server, reason, sqlstate, ssl_context, without_password

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from penstock.compute.collections.database import Stored, Transaction
 from penstock.compute.collections.refusals import is_valid_collection_id, unknown
 from penstock.compute.collections.rows import HASH_BITS, check_chunk
+from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import LAST_TIME, Frontier
 from penstock.compute.protocol.dataflow import Id

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
-from penstock.compute.collections.database import Database, Stored, Transaction
 from penstock.compute.collections.rows import damaged
-from penstock.compute.collections.sql import SqlCollections
+from penstock.compute.collections.sql_collections import SqlCollections
+from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.private_files import make_private_file
 

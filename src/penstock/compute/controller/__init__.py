@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.compute.controller.connection import ReplicaConnection
     from penstock.compute.controller.controller import Controller
     from penstock.compute.controller.durable import ControllerState
-    from penstock.compute.controller.interface import (
+    from penstock.compute.controller.requests import (
         Described,
         PeekAnswer,
         PeekRequest,
@@ -37,20 +37,20 @@ _LATER = {
     "Controller": "penstock.compute.controller.controller",
     "ControllerState": "penstock.compute.controller.durable",
     "ControllerStatus": "penstock.compute.controller.status",
-    "Described": "penstock.compute.controller.interface",
+    "Described": "penstock.compute.controller.requests",
     "ViewReplicaStatus": "penstock.compute.controller.status",
-    "PeekAnswer": "penstock.compute.controller.interface",
-    "PeekRequest": "penstock.compute.controller.interface",
+    "PeekAnswer": "penstock.compute.controller.requests",
+    "PeekRequest": "penstock.compute.controller.requests",
     "PeekStatus": "penstock.compute.controller.status",
     "ProblemNote": "penstock.compute.controller.status",
     "ReplicaConnection": "penstock.compute.controller.connection",
     "ReplicaState": "penstock.compute.controller.status",
     "ReplicaStatus": "penstock.compute.controller.status",
-    "Settings": "penstock.compute.controller.interface",
-    "StashedAt": "penstock.compute.controller.interface",
+    "Settings": "penstock.compute.controller.requests",
+    "StashedAt": "penstock.compute.controller.requests",
     "SubscriptionStatus": "penstock.compute.controller.status",
     "ViewStatus": "penstock.compute.controller.status",
-    "Write": "penstock.compute.controller.interface",
+    "Write": "penstock.compute.controller.requests",
 }
 
 

@@ -15,15 +15,15 @@ from penstock.compute.controller.connection import ReplicaConnection, ResponseRo
 from penstock.compute.controller.ddl import Names, ViewRequest
 from penstock.compute.controller.durable import ControllerState, TransientIds
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import Described, PeekAnswer, PeekRequest, Settings, Write
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.pending_reads import Copies, CopyAnswer, Peeks
 from penstock.compute.controller.reads import Reads, Unanswered
 from penstock.compute.controller.replicas import Replicas
-from penstock.compute.controller.reporting import report
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Settings, Write
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.status import Anomalies, ControllerStatus
+from penstock.compute.controller.status_assembly import report
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.timestamps import Oracle, Reading
 from penstock.compute.controller.writes import Writes

@@ -9,9 +9,9 @@ from penstock.compute.controller.catalog import Catalog, ViewEntry
 from penstock.compute.controller.ddl import Names
 from penstock.compute.controller.holds import KeepPast, ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import Settings
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.replicas import Replicas
+from penstock.compute.controller.requests import Settings
 from penstock.compute.controller.subscriptions import Subscriptions
 from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import StoreUnavailable

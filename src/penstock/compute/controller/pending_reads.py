@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import PeekAnswer, StashedAt
+from penstock.compute.controller.requests import PeekAnswer, StashedAt
 from penstock.compute.errors import BadMessage, TargetReplicaLost, TooManyPeeks, UnknownName
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CancelPeek, Peek

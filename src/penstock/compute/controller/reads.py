@@ -14,7 +14,6 @@ from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEn
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.durable import TransientIds
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import PeekAnswer, PeekRequest
 from penstock.compute.controller.leases import Leases
 from penstock.compute.controller.pending_reads import (
     Copies,
@@ -27,6 +26,7 @@ from penstock.compute.controller.pending_reads import (
     target_lost,
 )
 from penstock.compute.controller.replicas import Replica, Replicas
+from penstock.compute.controller.requests import PeekAnswer, PeekRequest
 from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
 from penstock.compute.controller.timestamps import (

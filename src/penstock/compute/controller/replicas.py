@@ -9,7 +9,7 @@ from itertools import count
 
 from penstock.compute.controller.catalog import ReplicaEntry
 from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter, Specifics
-from penstock.compute.controller.interface import Settings
+from penstock.compute.controller.requests import Settings
 from penstock.compute.controller.status import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
 from penstock.compute.errors import (
@@ -23,7 +23,7 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.readiness import Progress, Readiness, Steady, Unhydrated, readiness, worst
+from penstock.compute.takeover import Progress, Readiness, Steady, Unhydrated, readiness, worst
 
 
 def pause(random: random.Random, tries: int, first: int, longest: int) -> int:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from penstock.compute.controller.catalog import CollectionEntry, ViewEntry
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import PeekRequest
+from penstock.compute.controller.requests import PeekRequest
 from penstock.compute.errors import BadMessage, SinceViolation
 from penstock.compute.frontier import END, LAST_TIME, Frontier
 from penstock.compute.protocol.dataflow import Id

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.compute.collections.store import Append, Collections
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.interface import Write
+from penstock.compute.controller.requests import Write
 from penstock.compute.controller.timestamps import Oracle
 from penstock.compute.errors import NotWritable
 from penstock.compute.frontier import Frontier, meet

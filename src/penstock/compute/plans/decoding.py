@@ -18,7 +18,6 @@ from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.flow.flow_context import FlowContext
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.chain_first_n import ChainFirstN
 from penstock.flow.operators.feedback import Feedback
@@ -30,10 +29,11 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.flow.stream import Stream
+from penstock.flow.stream_context import FlowContext
 from penstock.graph.node import Node, Operator
 
 if TYPE_CHECKING:
-    from penstock.compute.plans.refusal import Position
+    from penstock.compute.plans.plan_errors import Position
     from penstock.errors import SourceLocation
     from penstock.graph.node import Columns
 

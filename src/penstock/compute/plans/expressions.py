@@ -13,7 +13,7 @@ from penstock.compute.plans.value_decoder import Reader, parse
 from penstock.compute.plans.value_encoder import Writer
 from penstock.errors import PenstockError
 from penstock.expr.check import check
-from penstock.expr.python import compile_rows
+from penstock.expr.compile_python import compile_rows
 from penstock.expr.tree import Expr
 from penstock.expr.types import BOOL, Schema
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from penstock.compute.errors import BadPlan
-from penstock.compute.plans.calls import SHAPES
+from penstock.compute.plans.function_signatures import SHAPES
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import PlanLimits, check_size
-from penstock.compute.plans.refusal import Position
+from penstock.compute.plans.plan_errors import Position
 from penstock.compute.plans.registry import (
     CHOICE_NAMES,
     CHOICES,

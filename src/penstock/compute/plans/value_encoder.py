@@ -11,7 +11,7 @@ from functools import singledispatchmethod
 from typing import Any, cast
 
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.refusal import Position
+from penstock.compute.plans.plan_errors import Position
 from penstock.compute.plans.registry import (
     CHOICE_NAMES,
     FUNCTION_NAMES,

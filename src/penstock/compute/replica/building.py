@@ -30,10 +30,10 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.copies import CopyWriter
+from penstock.compute.replica.copy_files import CopyWriter
+from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, Index, IndexWriter, MissingCollection
 from penstock.compute.replica.feeds import Feed
-from penstock.compute.replica.running import DataflowRun
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.subscriptions import SubscribeWriter
 from penstock.compute.replica.writing import CollectionWriter

@@ -22,7 +22,7 @@ from penstock.compute.protocol.rows import rows_size
 from penstock.compute.replica.building import Predicate, Surroundings, check_keys, check_since
 from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
-from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.peek_finishing import finish_of
 from penstock.compute.replica.peek_stash import PeekStash, StashWriter
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema

@@ -17,10 +17,10 @@ from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
 from penstock.compute.replica.building import Plans, Surroundings
+from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import Peeks
-from penstock.compute.replica.running import DataflowRun
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.writing import CollectionWriter
 

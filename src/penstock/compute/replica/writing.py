@@ -15,9 +15,9 @@ from penstock.compute.errors import StoreUnavailable, UpperMismatch
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.compute.replica.dataflow_run import RETRY
 from penstock.compute.replica.exports import ExportWriter, Failed, add_up
 from penstock.compute.replica.feeds import CHUNK, Feed
-from penstock.compute.replica.running import RETRY
 from penstock.compute.replica.runtime import Reached
 from penstock.errors import PenstockError
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from penstock.compute.client.dataclass_codec import to_plain
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.interface import Described, PeekAnswer, PeekRequest, StashedAt
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt
 from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
 from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.problems import problem_of, problem_of_any
@@ -26,7 +26,7 @@ from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Prob
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
 from penstock.compute.serve.group_commit import Writing
-from penstock.compute.transport.addresses import host_of
+from penstock.compute.transport.local_addresses import host_of
 from penstock.errors import PenstockError
 
 log = logging.getLogger("penstock.controller")

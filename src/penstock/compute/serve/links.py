@@ -7,12 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.interface import StashedAt
+from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
+from penstock.compute.transport.replica_link import Link
 
 log = logging.getLogger("penstock.controller")
 

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.compute.collections.opening import check_collections, open_collections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.interface import StashedAt
+from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.protocol.responses import Counted

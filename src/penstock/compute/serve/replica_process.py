@@ -12,7 +12,7 @@ from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.server import serve
+from penstock.compute.transport.replica_server import serve
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.paths import local_path
 from penstock.private_files import make_private_folder

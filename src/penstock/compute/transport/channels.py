@@ -12,9 +12,9 @@ from typing import Any
 import grpc
 
 from penstock.compute.errors import ConnectionBroken
-from penstock.compute.transport.addresses import host_of
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.local_addresses import host_of
 from penstock.errors import BadOption
 
 SERVICE = "penstock.compute.v1.Compute"

@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from penstock.compute.errors import InsecureAddress, NotAuthorized
-from penstock.compute.transport.addresses import host_of, is_loopback, loopback_target
-from penstock.compute.transport.certificates import SOON, check_authorities, check_chain, shown
+from penstock.compute.transport.certificate_validity import SOON, check_authorities, check_chain, shown
+from penstock.compute.transport.local_addresses import host_of, is_loopback, loopback_target
 from penstock.errors import BadOption
 from penstock.private_files import is_private
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.join import JoinPlan, plan_join
-from penstock.engine.columnar.reduction import Reduction, reduction_of
+from penstock.engine.columnar.pre_reduction import Reduction, reduction_of
 from penstock.engine.columnar.stream import Stream, apply, unknown_stream
 from penstock.flow.operators.join import Join
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.engine.columnar.column_types import from_series, polars_type, to_series
-from penstock.engine.columnar.lowered import Lowered
+from penstock.engine.columnar.lowered_expression import Lowered
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import INT64, TIMESTAMP

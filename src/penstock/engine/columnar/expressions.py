@@ -21,7 +21,7 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
-from penstock.engine.columnar.lowered import Lowered, Lowering, either
+from penstock.engine.columnar.lowered_expression import Lowered, Lowering, either
 from penstock.expr.check import elaborate
 from penstock.expr.function_kinds import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES

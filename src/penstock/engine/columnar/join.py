@@ -18,7 +18,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered import Lowered
+from penstock.engine.columnar.lowered_expression import Lowered
 from penstock.engine.columnar.stream import (
     Stream,
     decline_weight_overflow,

@@ -10,7 +10,7 @@ from penstock.analysis import analyse
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
-from penstock.engine.columnar.reduction import Groups, Partial
+from penstock.engine.columnar.pre_reduction import Groups, Partial
 from penstock.engine.columnar.runner import PartRunner, as_rows
 from penstock.engine.plan import live_consumers
 from penstock.engine.region_writer import RegionWriter
@@ -18,7 +18,7 @@ from penstock.engine.row_codegen import tuple_source
 from penstock.engine.source_code import Constants, Purpose
 from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
-from penstock.engine.steps.group import ROWS
+from penstock.engine.steps.group_code import ROWS
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
 from penstock.engine.columnar.expressions import lower, reads_columns, unknown_columns
-from penstock.engine.columnar.lowered import Lowered, either, one_zero
+from penstock.engine.columnar.lowered_expression import Lowered, either, one_zero
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.loops.step import copies
-from penstock.engine.mapping_code import MappingCode
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.expr.tree import Column

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engine.signals.signal_part import ValueCheck
+from penstock.engine.signals.row_values import ValueCheck
 from penstock.errors import BadInput, SourceLocation
 from penstock.flow.column_arguments import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
+    from penstock.engine.signals.row_values import SignalPart
     from penstock.engine.signals.signal_machine import Leaving
-    from penstock.engine.signals.signal_part import SignalPart
     from penstock.graph.node import FlowGraph
 
 

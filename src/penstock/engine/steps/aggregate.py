@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import key_columns, tuple_source
 from penstock.engine.slot import Slot
-from penstock.engine.steps.group import ANSWER, ROWS, Group
+from penstock.engine.steps.group_code import ANSWER, ROWS, Group
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate

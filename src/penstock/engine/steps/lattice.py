@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.mapping_code import MappingCode
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import merged_item, write_received
-from penstock.expr.python import key_of
+from penstock.expr.compile_python import key_of
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold

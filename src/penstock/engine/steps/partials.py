@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.mapping_code import MappingCode
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.partial_operators import (
     MergedAggregate,
     MergedWindow,
@@ -17,7 +17,7 @@ from penstock.engine.partial_operators import (
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
-from penstock.engine.steps.group import Group
+from penstock.engine.steps.group_code import Group
 from penstock.engine.steps.sort import TopKStep, thaw_group
 from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.windows import GridStep

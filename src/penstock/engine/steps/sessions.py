@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
 from penstock.engine.slot import Slot, Thaw, as_list
-from penstock.engine.steps.group import ANSWER
+from penstock.engine.steps.group_code import ANSWER
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.windows import GridStep, WindowStep
 from penstock.flow.event_time_windows import Grid, Sessions

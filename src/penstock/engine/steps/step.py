@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from penstock.engine.mapping_code import MappingCode
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.row_codegen import Row, items_of
 from penstock.engine.slot import Slot
 

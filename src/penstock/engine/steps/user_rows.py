@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Row
 from penstock.expr.check import check
-from penstock.expr.python import key_of
+from penstock.expr.compile_python import key_of
 from penstock.expr.row_classes import exact_test, to_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, DataType, Field, ListType, Schema, StructType

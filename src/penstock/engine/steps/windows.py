@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, as_list
-from penstock.engine.steps.group import ANSWER, Group
+from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
 from penstock.engine.window_runtime import before_all, closing, note, windows_of
 from penstock.expr.check import check

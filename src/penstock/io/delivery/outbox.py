@@ -23,7 +23,7 @@ from typing import TypeAlias
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import STAGING, remove
-from penstock.io.delivery.held_back import HeldBack, HeldRows, consolidated
+from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidated
 from penstock.io.delivery.table_keys import Keys
 from penstock.io.files import changelog
 from penstock.io.requirements import require_arrow

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.io.delivery.atomic_files import move, sync_folder
-from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import Drain, Writer, held_back_of
 from penstock.io.source import Rows

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
-from penstock.io.delivery.held_back import source_names
+from penstock.io.delivery.negative_rows import source_names
 from penstock.io.source import Row, Rows
 
 Text = Callable[[Any], str]

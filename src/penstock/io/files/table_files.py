@@ -39,7 +39,7 @@ from penstock.io.delivery.atomic_files import (
     write_file,
 )
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delivery.table_keys import Bucketing, Keys, bucketing, duplicate_key_error
 from penstock.io.files.changelog import published_ticks, tick_folder
 from penstock.io.requirements import refuse_untyped, require_arrow

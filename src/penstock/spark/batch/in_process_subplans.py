@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.operators import named
-from penstock.spark.batch.ports import BATCH, Ports, of_port
 from penstock.spark.batch.sources import ORDINAL, with_ordinals
+from penstock.spark.batch.stream_union import BATCH, Ports, of_port
 from penstock.spark.batch.subplan_flow import (
     Border,
     SubplanFlow,

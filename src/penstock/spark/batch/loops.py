@@ -18,18 +18,18 @@ from penstock.analysis import analyse
 from penstock.flow.operators.source import Source
 from penstock.spark.batch.distribution import InOneTask
 from penstock.spark.batch.in_process_subplans import ports_of, subplan_task
-from penstock.spark.batch.ports import Ports, of_port
+from penstock.spark.batch.stream_union import Ports, of_port
 from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.local.session_info import tasks_at_a_time
 from penstock.spark.placing.rounds import why_whole
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.cell import run_stateless
-from penstock.spark.ticks.drain import write_changes
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
 from penstock.spark.ticks.plan import Output, Plan, ShippedPlan
 from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
 from penstock.spark.ticks.task import Attempt, CellOutput, TickOrder
+from penstock.spark.ticks.task_output import write_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ class LoopBound:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows of a stream that leave the rounds: files of batches of a `ports` frame."""
+    """Rows of a stream that leave the rounds: files of batches of a frame of `stream_union`."""
 
     folder: str
     port: int

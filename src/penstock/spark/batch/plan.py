@@ -28,7 +28,7 @@ from penstock.graph.facts import Delay
 from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
 from penstock.spark.batch import aggregates as batch_aggregates
 from penstock.spark.batch import relational as batch_relational
-from penstock.spark.batch import rows as batch_rows
+from penstock.spark.batch import row_operators
 from penstock.spark.batch import sources as batch_sources
 from penstock.spark.batch.operators import lower
 from penstock.spark.batch.row_order import Order, find_order
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node, Operator
 
 
-THEMES = (batch_aggregates, batch_relational, batch_rows, batch_sources)
+THEMES = (batch_aggregates, batch_relational, row_operators, batch_sources)
 """Modules of the operators' native forms, which register with `lower`."""
 
 

@@ -31,8 +31,8 @@ from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
-from penstock.spark.batch.flow import lower_plan
 from penstock.spark.batch.loops import LoopBound
+from penstock.spark.batch.lower_flow import lower_plan
 from penstock.spark.batch.operators import named
 from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.sources import ORDINAL
@@ -40,13 +40,13 @@ from penstock.spark.local.session_info import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.sources.opening import Frame, Opening, frame_of, open_on_spark, sends_rows
-from penstock.spark.ticks.drain import bucket_route, task_target, write_changes
 from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import SCHEMA, results_of, to_batches
 from penstock.spark.ticks.outcome import gathered
 from penstock.spark.ticks.plan import Input, Output, pickled
+from penstock.spark.ticks.task_output import bucket_route, task_target, write_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,8 @@ from penstock.analysis.liveness import live_graph
 from penstock.engine.resume import ResumeBinding, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.paths import local_path
-from penstock.spark.checkpoints.moving import (
+from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
+from penstock.spark.checkpoints.shard_transfer import (
     DEFERRED,
     Move,
     Placed,
@@ -27,7 +28,6 @@ from penstock.spark.checkpoints.moving import (
     scattered,
     straight_home,
 )
-from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
 from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
@@ -35,8 +35,8 @@ from penstock.spark.ticks.plan import CompiledStage, Plan
 from penstock.state.chain import Chain, Link, Version, merge
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import decode
+from penstock.state.lazy_slots import is_piece
 from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.slots import is_piece
 from penstock.state.sorted_files import EntryWriter, make_durable, read_entries
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.resume import ResumeBinding, check_engine, names_of
 from penstock.errors import BadInput, FlowChanged
-from penstock.spark.placing.placement import ByBucket
+from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
 from penstock.state.manifest import Manifest, check_shards
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import Field, Schema
-from penstock.spark.placing.placement import (
+from penstock.spark.placing.routing import divider
+from penstock.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
     ByKey,
@@ -24,7 +25,6 @@ from penstock.spark.placing.placement import (
     keys_of,
     spread_after,
 )
-from penstock.spark.placing.routing import divider
 
 if TYPE_CHECKING:
     from penstock.graph.facts import KeyedSlot

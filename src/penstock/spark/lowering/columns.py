@@ -2,9 +2,8 @@
 
 The checked tree is lowered node by node: every conversion is a node already,
 so Spark is left nothing to decide. Which column a function of the catalogue is
-stands in `SPARK`, by name; the themes are in `values` and
-`time`. Spark must run in ANSI mode; the session's time zone does not
-matter.
+stands in `SPARK`, by name; the themes are in `value_functions` and `time_functions`. Spark must run in
+ANSI mode; the session's time zone does not matter.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from penstock.expr.check import elaborate
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
-from penstock.spark.lowering.time import TIME
+from penstock.spark.lowering.time_functions import TIME
 from penstock.spark.lowering.types import spark_type
-from penstock.spark.lowering.values import VALUES
+from penstock.spark.lowering.value_functions import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

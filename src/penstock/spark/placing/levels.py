@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.flow.operators.sink import Sink
 from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
 from penstock.spark.placing.order import whose_order_is_read
-from penstock.spark.placing.placement import (
+from penstock.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
     ByBucket,

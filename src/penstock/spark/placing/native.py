@@ -3,7 +3,7 @@
 Only expressions, and only as far as nobody else reads what lies between. So
 Catalyst sees them beside the user's own plan, and fewer and narrower rows
 reach Python; a partial aggregate behind them is summed up as Arrow columns
-(`penstock.spark.ticks.grouping`). A source of files has no native part: its rows are made in tasks.
+(`penstock.spark.ticks.arrow_partials`). A source of files has no native part: its rows are made in tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.io.source import WEIGHT
 from penstock.spark.placing.stages import Stage, StagePlan
-from penstock.spark.ticks.grouping import Grouping, grouping_of
+from penstock.spark.ticks.arrow_partials import Grouping, grouping_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

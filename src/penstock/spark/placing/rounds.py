@@ -25,7 +25,7 @@ from penstock.flow.operators.join import Join
 from penstock.flow.operators.sink import Sink
 from penstock.graph.graph_algorithms import successors, topological_order
 from penstock.spark.placing.levels import Levels, units
-from penstock.spark.placing.placement import ANYHOW, ByKey, Keys, keys_of, whole_row, with_names
+from penstock.spark.placing.row_placement import ANYHOW, ByKey, Keys, keys_of, whole_row, with_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

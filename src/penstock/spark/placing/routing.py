@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expr.python import RUNTIME, Scope, key
+from penstock.expr.compile_python import RUNTIME, Scope, key
 from penstock.expr.tree import Column
 from penstock.expr.types import ListType, Schema, StructType
 from penstock.io.arrow import table_to_rows
 from penstock.io.delivery.table_keys import bucketing
-from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
+from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
 
 Rows: TypeAlias = list[tuple[Any, ...]]

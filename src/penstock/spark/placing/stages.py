@@ -23,9 +23,9 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.spark.placing.levels import Levels
-from penstock.spark.placing.placement import ByBucket, Route
 from penstock.spark.placing.round_plan import LoopStages, Span, loop_stages
 from penstock.spark.placing.rounds import RoundsLevels
+from penstock.spark.placing.row_placement import ByBucket, Route
 from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from penstock import pull
 from penstock.errors import BadInput, PenstockError, UserFunctionFailed
 from penstock.expr.types import Schema
 from penstock.io.source import WEIGHT
-from penstock.spark.sources.pulled import Pulled
+from penstock.spark.sources.pull_source import Pulled
 from penstock.spark.ticks.errors import failing_as_told
 
 if TYPE_CHECKING:

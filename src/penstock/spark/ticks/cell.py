@@ -15,8 +15,8 @@ from penstock.engine.machine import Machine
 from penstock.spark.ticks.plan import Compiled, CompiledStage
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import work_folder
+from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
-from penstock.state.slots import Form
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Send: TypeAlias = Callable[[int, int, int, Rows], None]

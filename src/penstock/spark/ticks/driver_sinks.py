@@ -14,7 +14,7 @@ from penstock.expr.row_classes import to_user
 from penstock.io import Writer, open_sink
 from penstock.io.delivery.outbox import DeliveredSink
 from penstock.io.sink import Drain, PartsWriter
-from penstock.spark.ticks.drain import outbox_of
+from penstock.spark.ticks.task_output import outbox_of
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph

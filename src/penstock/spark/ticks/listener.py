@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.engine.metrics import RunMetrics
+    from penstock.engine.prometheus import RunMetrics
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
 from penstock.spark.placing.routing import Divide, DivideTable, divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
+from penstock.spark.ticks.arrow_partials import Grouping
 from penstock.spark.ticks.by_value import by_value
-from penstock.spark.ticks.grouping import Grouping
 
 
 @dataclass(frozen=True, slots=True)

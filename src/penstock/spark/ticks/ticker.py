@@ -24,7 +24,7 @@ from penstock.spark.ticks.task import TickOrder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.engine.metrics import RunMetrics
+    from penstock.engine.prometheus import RunMetrics
     from penstock.io.files.dead_letters import DeadLetters
     from penstock.spark.ticks.driver_sinks import DriverSink
     from penstock.state.checkpoint import Checkpoint

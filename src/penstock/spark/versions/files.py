@@ -25,9 +25,9 @@ from penstock.expr.dict_keys import nested_key, with_one_zero
 from penstock.io.delivery.atomic_files import sync_file, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
-from penstock.spark.ticks.drain import task_target, write_changes
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
+from penstock.spark.ticks.task_output import task_target, write_changes
 from penstock.state.codec import key_encoder, value_encoder
 from penstock.state.sorted_files import damaged
 

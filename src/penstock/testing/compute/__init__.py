@@ -9,7 +9,7 @@ Recipe(flow, key=("shop",))})`.
 """
 
 from penstock.testing.compute.reader_checks import Violation
-from penstock.testing.compute.recipes import Recipe
 from penstock.testing.compute.simulation import Simulation
+from penstock.testing.compute.workload import Recipe
 
 __all__ = ["Recipe", "Simulation", "Violation"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import penstock as ps
 from penstock import col
 from penstock.flow.flow import Flow
-from penstock.testing.compute.recipes import Recipe, Workload
+from penstock.testing.compute.workload import Recipe, Workload
 
 
 class Item(NamedTuple):

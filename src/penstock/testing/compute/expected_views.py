@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.compute.protocol.responses import Row, Update
 from penstock.errors import NoFixpoint
-from penstock.testing.compute.recipes import Workload
+from penstock.testing.compute.workload import Workload
 from penstock.testing.oracle import Bag, NotOfBags
 from penstock.testing.tick_oracle import TickOracle
 

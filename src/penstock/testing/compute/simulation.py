@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from penstock.compute.collections.memory import MemoryCollections, Shared
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.interface import Settings
+from penstock.compute.controller.requests import Settings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.replica.building import Plans
@@ -22,9 +22,9 @@ from penstock.testing.compute.default_views import default_workload
 from penstock.testing.compute.expected_views import Truth
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.reader_checks import Violation
-from penstock.testing.compute.recipes import Recipe, Workload
 from penstock.testing.compute.simulation_trace import Trace
 from penstock.testing.compute.users import Users
+from penstock.testing.compute.workload import Recipe, Workload
 
 SETTLING_ROUNDS = 2000
 """Limit on the steps until a world without failures has nothing left to do."""

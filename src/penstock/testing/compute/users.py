@@ -20,8 +20,8 @@ from penstock.compute.errors import (
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.testing.compute.expected_views import Truth
 from penstock.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
-from penstock.testing.compute.recipes import Workload, kept
 from penstock.testing.compute.simulation_trace import shown
+from penstock.testing.compute.workload import Workload, kept
 
 
 @dataclass

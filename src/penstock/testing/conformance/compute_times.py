@@ -33,7 +33,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
 )
 from penstock.compute.protocol.responses import Frontiers
-from penstock.compute.readiness import Lagging, Progress, Readiness, readiness
+from penstock.compute.takeover import Lagging, Progress, Readiness, readiness
 from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_commands import Run, differs
 from penstock.testing.conformance.compute_notation import (

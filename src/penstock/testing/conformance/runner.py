@@ -11,8 +11,8 @@ from penstock.errors import BadCase, PenstockError
 from penstock.testing.conformance.case_format import AnyKind, Fields, Outcome, shown
 from penstock.testing.conformance.compute_cases import COMPUTE
 from penstock.testing.conformance.error_cases import ERRORS
-from penstock.testing.conformance.propagation_cases import PROPAGATION
 from penstock.testing.conformance.pull_cases import PULL
+from penstock.testing.conformance.signal_cases import PROPAGATION
 from penstock.testing.conformance.tick_cases import TICKS
 
 KINDS: Mapping[str, AnyKind] = {

@@ -1,8 +1,7 @@
 """Test tools for pull-streams: virtual time, random order, reference modules, checks of any module."""
 
 from penstock.testing.pull.module_checks import check_sink, check_source, check_transformer
-from penstock.testing.pull.random_runtime import RandomRuntime
-from penstock.testing.pull.reference_modules import (
+from penstock.testing.pull.neighbour_modules import (
     Seen,
     SinkCase,
     SourceCase,
@@ -11,6 +10,7 @@ from penstock.testing.pull.reference_modules import (
     reference_source,
     reference_transformer,
 )
+from penstock.testing.pull.random_runtime import RandomRuntime
 from penstock.testing.pull.trial import ModuleFailed
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 

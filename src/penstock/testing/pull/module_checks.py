@@ -13,14 +13,14 @@ from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.protocol import End, Read
 from penstock.pull.rules.checker import Profile
 from penstock.pull.rules.trace import Answer, Request, RequestPort
-from penstock.testing.pull.reference_cases import (
+from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
+from penstock.testing.pull.neighbour_parameters import (
     batching_cases,
     mixed,
     profiles_for,
     sink_cases,
     source_cases,
 )
-from penstock.testing.pull.reference_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
 from penstock.testing.pull.trial import Trial, described, seeded, try_out
 
 Expected = Callable[[list[int]], Sequence[Any]]

@@ -13,8 +13,8 @@ from penstock.pull.pipeline_run import Run
 from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile, check
+from penstock.testing.pull.neighbour_modules import Seen
 from penstock.testing.pull.random_runtime import RandomRuntime
-from penstock.testing.pull.reference_modules import Seen
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 C = TypeVar("C")

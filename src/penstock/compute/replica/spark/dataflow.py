@@ -14,8 +14,8 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
-from penstock.compute.replica.running import DataflowRun
 from penstock.compute.replica.spark.inputs import FromVersions, Inputs, by_time
 from penstock.compute.replica.spark.state import State
 from penstock.compute.replica.spark.versions import Versions

@@ -13,8 +13,8 @@ from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
+from penstock.compute.replica.dataflow_run import weighted_rows
 from penstock.compute.replica.exports import Failed
-from penstock.compute.replica.running import weighted_rows
 from penstock.compute.replica.spark.versions import Versions
 from penstock.expr.types import Schema
 from penstock.spark.external_ticks import Given

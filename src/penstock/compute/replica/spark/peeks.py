@@ -20,7 +20,7 @@ from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.protocol.rows import rows_size
 from penstock.compute.replica.building import Surroundings, check_keys, check_since
 from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.peek_finishing import finish_of
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import (
     Peeks,

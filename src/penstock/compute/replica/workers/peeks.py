@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
-from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.peek_finishing import finish_of
 from penstock.compute.replica.workers.link import WorkerLink
 from penstock.compute.replica.workers.responses import MergedStash, Partitioned
 from penstock.expr.types import Schema

@@ -29,8 +29,8 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.graph.node import FlowGraph
-from penstock.spark.placing.placement import ByKey
 from penstock.spark.placing.routing import Divide, divider
+from penstock.spark.placing.row_placement import ByKey
 from penstock.spark.placing.stages import Exchange, cut
 
 

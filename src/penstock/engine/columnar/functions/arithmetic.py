@@ -8,7 +8,15 @@ from functools import reduce
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered import Bounds, Lowered, Lowering, bounds_of, either, fitted, hull
+from penstock.engine.columnar.lowered_expression import (
+    Bounds,
+    Lowered,
+    Lowering,
+    bounds_of,
+    either,
+    fitted,
+    hull,
+)
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered import Lowered, Lowering, bounds_of, fitted
+from penstock.engine.columnar.lowered_expression import Lowered, Lowering, bounds_of, fitted
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import (

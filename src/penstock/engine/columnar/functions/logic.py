@@ -11,7 +11,7 @@ from functools import reduce
 
 import polars as pl
 
-from penstock.engine.columnar.lowered import Lowered, Lowering, either, hull, where
+from penstock.engine.columnar.lowered_expression import Lowered, Lowering, either, hull, where
 from penstock.expr.typed import CallTerm
 
 

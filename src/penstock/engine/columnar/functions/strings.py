@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered import Lowered, Lowering, constant
+from penstock.engine.columnar.lowered_expression import Lowered, Lowering, constant
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import BYTES, STR
 

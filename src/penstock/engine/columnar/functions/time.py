@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered import Lowered, Lowering
+from penstock.engine.columnar.lowered_expression import Lowered, Lowering
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType

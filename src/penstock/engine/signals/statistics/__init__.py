@@ -1,9 +1,9 @@
 """Kernels of signal statistics: straight-line code over plain state, in constant time per value."""
 
-from penstock.engine.signals.statistics import ewm, moments, ordering, pace, steps
-from penstock.engine.signals.statistics.functions import FUNCTIONS
-from penstock.engine.signals.statistics.inputs import Inputs, kernel_of
+from penstock.engine.signals.statistics import differences, downsampling, ewm, moments, ordering
+from penstock.engine.signals.statistics.input_tests import Inputs, kernel_of
 from penstock.engine.signals.statistics.kernel import SILENT, Kernel, Variable, renamed, stepped
+from penstock.engine.signals.statistics.kernel_runtime import FUNCTIONS
 
 __all__ = [
     "FUNCTIONS",
@@ -11,12 +11,12 @@ __all__ = [
     "Inputs",
     "Kernel",
     "Variable",
+    "differences",
+    "downsampling",
     "ewm",
     "kernel_of",
     "moments",
     "ordering",
-    "pace",
     "renamed",
     "stepped",
-    "steps",
 ]

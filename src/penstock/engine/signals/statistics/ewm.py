@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import in_order, inside, kernel_of, spans
+from penstock.engine.signals.statistics.input_tests import in_order, inside, kernel_of, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.engine.signals.statistics.rounding import NO_WEIGHT, WHOLE
 from penstock.flow.statistics.ewm import Ewm, EwmMean, EwmStd, EwmVar
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.inputs import Inputs
+    from penstock.engine.signals.statistics.input_tests import Inputs
 
 _MEAN = (Variable("m", "0.0"), Variable("cut", "0.0"))
 _WEIGHTS = (Variable("n", "0"), Variable("sum_w", "0.0"))

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import DEVIATIONS, NOTHING, PAIRS, PAIRS_FROM_OLDEST, SUM
-from penstock.engine.signals.statistics.inputs import Inputs, kernel_of
+from penstock.engine.signals.statistics.input_tests import Inputs, kernel_of
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var

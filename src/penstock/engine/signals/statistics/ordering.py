@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
-from penstock.engine.signals.statistics.inputs import kernel_of
+from penstock.engine.signals.statistics.input_tests import kernel_of
 from penstock.engine.signals.statistics.sorted_windows import order_of, sorted_window
 from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.inputs import Inputs
+    from penstock.engine.signals.statistics.input_tests import Inputs
     from penstock.engine.signals.statistics.kernel import Kernel
     from penstock.flow.statistics.value_windows import Window
 

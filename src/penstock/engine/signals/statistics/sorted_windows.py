@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from penstock.engine.signals.statistics.inputs import Inputs, in_order, spans
+from penstock.engine.signals.statistics.input_tests import Inputs, in_order, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 

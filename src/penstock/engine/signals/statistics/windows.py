@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import Inputs, in_order, inside, spans, tallied
+from penstock.engine.signals.statistics.input_tests import Inputs, in_order, inside, spans, tallied
 from penstock.engine.signals.statistics.kernel import Kernel, Variable, renamed
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 

@@ -15,10 +15,10 @@ from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
 from penstock.compute.protocol.responses import Counted, Response, StashToken
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
-from penstock.compute.transport.addresses import needs_lookup
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting, Welcome, pairs, version
 from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.local_addresses import needs_lookup
 from penstock.compute.transport.statuses import compute_error, error_from
 from penstock.compute.transport.wakeup import Wakeup
 

@@ -12,8 +12,8 @@ from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
 from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, names_of
 from penstock.state.directory import DirectoryState
-from penstock.state.skipped import skipped_files
-from penstock.state.slots import Form
+from penstock.state.lazy_slots import Form
+from penstock.state.skipped_files import skipped_files
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph

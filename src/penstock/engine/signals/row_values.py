@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.durable import Durable
-from penstock.engine.signals.loops import Loops
 from penstock.engine.signals.signal_machine import Leaving, SignalMachine
+from penstock.engine.signals.tick_loops import Loops
 from penstock.errors import BadInput, Step
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.types import AnyType

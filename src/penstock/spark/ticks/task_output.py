@@ -14,7 +14,7 @@ from penstock.io.delivery.outbox import DeliveredSink, StagedSink
 from penstock.io.files import changelog, table_files
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.table_files import TableFiles
-from penstock.spark.placing.placement import ByBucket
+from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.compute.frontier import Frontier
-from penstock.compute.readiness import Lagging, Progress, Ready, Steady, Unhydrated, readiness, worst
+from penstock.compute.takeover import Lagging, Progress, Ready, Steady, Unhydrated, readiness, worst
 
 
 def test_a_replica_that_crashes_now_and_then_is_never_steady() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import kernel_of
+from penstock.engine.signals.statistics.input_tests import kernel_of
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.inputs import Inputs
+    from penstock.engine.signals.statistics.input_tests import Inputs
 
 
 @kernel_of.register(Diff)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.inputs import in_order, inside, kernel_of, spans
+from penstock.engine.signals.statistics.input_tests import in_order, inside, kernel_of, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.inputs import Inputs
+    from penstock.engine.signals.statistics.input_tests import Inputs
 
 
 @kernel_of.register(EveryNth)

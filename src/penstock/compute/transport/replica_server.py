@@ -22,7 +22,7 @@ from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting, Welcome, check_version, pairs
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.session import Session
+from penstock.compute.transport.replica_session import Session
 from penstock.compute.transport.statuses import refuse
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.errors import PenstockError

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from math import inf, sqrt
 from typing import Any
 
-from penstock.engine.signals.statistics import rounding, sorted_blocks, suffixes, tallies
+from penstock.engine.signals.statistics import exact_sums, rounding, sorted_blocks, suffixes
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN
 
@@ -64,23 +64,23 @@ def line(
 
 
 _EXACT: tuple[Callable[..., Any], ...] = (
-    tallies.tally,
-    tallies.leave,
-    tallies.leave_all,
-    tallies.admit_by_count,
-    tallies.admit_pair_by_count,
-    tallies.admit_by_time,
-    tallies.admit_pair_by_time,
-    tallies.grow_sum,
-    tallies.grow_deviations,
-    tallies.grow_pairs,
-    tallies.total,
-    tallies.mean,
-    tallies.variance,
-    tallies.deviation,
-    tallies.covariance,
-    tallies.pair_correlation,
-    tallies.pair_line,
+    exact_sums.tally,
+    exact_sums.leave,
+    exact_sums.leave_all,
+    exact_sums.admit_by_count,
+    exact_sums.admit_pair_by_count,
+    exact_sums.admit_by_time,
+    exact_sums.admit_pair_by_time,
+    exact_sums.grow_sum,
+    exact_sums.grow_deviations,
+    exact_sums.grow_pairs,
+    exact_sums.total,
+    exact_sums.mean,
+    exact_sums.variance,
+    exact_sums.deviation,
+    exact_sums.covariance,
+    exact_sums.pair_correlation,
+    exact_sums.pair_line,
     rounding.quotient,
     rounding.halves,
     rounding.leap,

@@ -17,7 +17,7 @@ from penstock import Flow, col, io
 from penstock.io.arrow import rows_to_table
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import grouping_behind, native_parts
-from penstock.spark.ticks.grouping import Grouping
+from penstock.spark.ticks.arrow_partials import Grouping
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.plan import Input
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
-from penstock.spark.lowering.time import CASTS as TIME_CASTS
+from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile
-from penstock.testing.pull.reference_modules import SinkCase, SourceCase
+from penstock.testing.pull.neighbour_modules import SinkCase, SourceCase
 
 C = TypeVar("C")
 

@@ -8,7 +8,7 @@ from penstock.engine.row_codegen import items_of
 from penstock.engine.slot import Thaw, as_it_is
 from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
 from penstock.expr.check import check
-from penstock.expr.python import key_of
+from penstock.expr.compile_python import key_of
 from penstock.expr.tree import Column
 
 if TYPE_CHECKING:

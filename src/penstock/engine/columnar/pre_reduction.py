@@ -17,7 +17,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered import Lowered, one_zero
+from penstock.engine.columnar.lowered_expression import Lowered, one_zero
 from penstock.engine.columnar.stream import Stream, refuse_marked, summed
 from penstock.engine.steps.accumulator import (
     Accumulator,

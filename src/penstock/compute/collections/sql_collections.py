@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from penstock.compute.collections.database import Database, Transaction
 from penstock.compute.collections.refusals import (
     check_changes,
     check_expected,
@@ -23,6 +22,7 @@ from penstock.compute.collections.rows import (
     row_of,
     rows_of,
 )
+from penstock.compute.collections.sql_database import Database, Transaction
 from penstock.compute.collections.sql_tables import Pages, Record, after, find, get, pages, place_of
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.frontier import LAST_TIME, START, Frontier
