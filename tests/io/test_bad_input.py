@@ -17,9 +17,9 @@ from penstock.expr.row_classes import schema_of
 from penstock.io import (
     CsvFiles,
     Debezium,
-    Drain,
     JsonFiles,
     ParquetFiles,
+    SinkRequest,
     TableFiles,
     open_sink,
     parse_sink,
@@ -138,7 +138,7 @@ def unskip_a_file_that_is_not_skipped() -> Any:
 
 
 def two_rows_of_a_key() -> Any:
-    sink = open_sink(TableFiles("out", key="x"), Drain("points", schema_of(Point)))
+    sink = open_sink(TableFiles("out", key="x"), SinkRequest("points", schema_of(Point)))
     sink.recover(0)
     sink.prepare(1, [(1, "a", 1), (1, "b", 1)])
 
@@ -154,7 +154,7 @@ def update_of_a_row_that_never_came() -> Any:
 
 def output_of_another_run() -> Any:
     for _ in range(2):
-        sink = open_sink(TableFiles("out"), Drain("points", schema_of(Point)))
+        sink = open_sink(TableFiles("out"), SinkRequest("points", schema_of(Point)))
         sink.recover(0)
         sink.prepare(1, [(1, "a", 1)])
         sink.publish(1)

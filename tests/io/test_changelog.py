@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import BadInput
 from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, Drain, Writer, open_sink
+from penstock.io import Changelog, SinkRequest, Writer, open_sink
 from penstock.io.files.changelog import assemble, publish, recover, stage_part
 from tests.io.feeds import Everything, Point
 
@@ -21,7 +21,7 @@ TWO = [(1, "a", -1)]
 
 
 def writer(path: Path, tick: int = 0, *, spool: Path | None = None, rows: Any = Point) -> Writer:
-    opened = open_sink(Changelog(path), Drain("points", schema_of(rows), spool))
+    opened = open_sink(Changelog(path), SinkRequest("points", schema_of(rows), spool))
     opened.recover(tick)
     return opened
 

@@ -19,7 +19,7 @@ from penstock.errors import BadInput, UnreadableSource, UnwritableSink
 from penstock.expr.code_runtime import NAN
 from penstock.expr.row_classes import schema_of
 from penstock.io import DeltaChangelog, DeltaRows, DeltaTable
-from penstock.io.sink import Drain, Writer, open_sink
+from penstock.io.sink import SinkRequest, Writer, open_sink
 
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
 
@@ -55,7 +55,7 @@ NOTHING = (2, *[None] * 9)
 
 
 def writer(sink: Any, rows: Any, spool: Path | None = None, tick: int = 0) -> Writer:
-    opened = open_sink(sink, Drain("totals", schema_of(rows), spool))
+    opened = open_sink(sink, SinkRequest("totals", schema_of(rows), spool))
     opened.recover(tick)
     return opened
 

@@ -19,7 +19,7 @@ import penstock as ps
 from penstock import Change, Flow, col, io
 from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.row_classes import schema_of
-from penstock.io.sink import Drain, Writer, open_sink
+from penstock.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")
@@ -47,7 +47,7 @@ class Table:
         self.writer = self._open()
 
     def _open(self) -> Writer:
-        writer = open_sink(self.sink, Drain("items", SCHEMA, self._spool, sources=("given",)))
+        writer = open_sink(self.sink, SinkRequest("items", SCHEMA, self._spool, sources=("given",)))
         writer.recover(self._tick)
         return writer
 
@@ -281,7 +281,7 @@ def test_a_table_in_postgresql_shows_what_is_there_once(postgres: Postgres, hist
 def test_memory_shows_what_is_there_more_often_than_never(ticks: list[Changes]) -> None:
     memory = io.Memory()
     present = lambda rows: [Change(row[:-1], row[-1]) for row in rows]  # noqa: E731
-    writer = open_sink(memory, Drain("items", SCHEMA, present=present))
+    writer = open_sink(memory, SinkRequest("items", SCHEMA, present=present))
     total: Counter[Any] = Counter()
     for number, changes in enumerate(ticks, 1):
         writer.prepare(number, list(changes))

@@ -14,7 +14,7 @@ import penstock as ps
 from penstock import Flow, io
 from penstock.expr.row_classes import schema_of
 from penstock.io.arrow import read_part, table_to_rows
-from penstock.io.sink import Drain, open_sink
+from penstock.io.sink import SinkRequest, open_sink
 from tests.postgres_server import Postgres
 from tests.properties.effort import examples
 
@@ -48,7 +48,7 @@ ROW = st.tuples(
 def run(sink: Any, ticks: list[list[Any]]) -> None:
     """Give a sink the changes of a run."""
     with TemporaryDirectory() as spool:
-        writer = open_sink(sink, Drain("out", SCHEMA, Path(spool)))
+        writer = open_sink(sink, SinkRequest("out", SCHEMA, Path(spool)))
         writer.recover(0)
         for number, changes in enumerate(ticks, 1):
             writer.prepare(number, changes)

@@ -18,7 +18,7 @@ from penstock.errors import BadInput, BadUri, UnwritableSink
 from penstock.expr.row_classes import schema_of
 from penstock.io import PostgresChangelog, PostgresTable
 from penstock.io.postgres.server import Server, without_password
-from penstock.io.sink import Drain, Writer, open_sink
+from penstock.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import PASSWORD, Postgres
 
 
@@ -60,7 +60,7 @@ def place(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[tuple[
 
 
 def writer(sink: Any, rows: Any, spool: Path | None = None, tick: int = 0) -> Writer:
-    opened = open_sink(sink, Drain("totals", schema_of(rows), spool))
+    opened = open_sink(sink, SinkRequest("totals", schema_of(rows), spool))
     OPENED.append(opened)
     opened.recover(tick)
     return opened
@@ -252,13 +252,13 @@ def test_names_of_tables_and_columns_are_names_whatever_they_hold(
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * 64, "ü" * 32])
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="cannot be a name in PostgreSQL"):
-        open_sink(PostgresTable("postgresql://h/d", name, "shop"), Drain("totals", schema_of(Total)))
+        open_sink(PostgresTable("postgresql://h/d", name, "shop"), SinkRequest("totals", schema_of(Total)))
 
 
 def test_a_key_that_may_be_null_or_is_no_column_is_refused() -> None:
     for key, text in (("total", "may be null"), ("other", "the key has unknown column 'other'")):
         with pytest.raises(BadInput, match=text):
-            open_sink(PostgresTable("postgresql://h/d", "t", key), Drain("totals", schema_of(Total)))
+            open_sink(PostgresTable("postgresql://h/d", "t", key), SinkRequest("totals", schema_of(Total)))
 
 
 def test_the_password_is_shown_nowhere(postgres: Postgres) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.engine.change import Change, Changes
 from penstock.expr.row_classes import schema_of, to_user
-from penstock.io import Call, Drain, Memory, Print, Writer, open_sink
+from penstock.io import Call, Memory, Print, SinkRequest, Writer, open_sink
 from tests.io.feeds import Point
 
 ONE = [(1, "a", 1), (2, None, 2)]
@@ -32,7 +32,7 @@ class Heard:
 
 def writer(sink: Any, *, spool: Path | None = None, tick: int = 0, rows: Any = Point) -> Writer:
     schema = schema_of(rows)
-    drain = Drain("points", schema, spool, lambda raw: Changes(raw, False, to_user(schema)))
+    drain = SinkRequest("points", schema, spool, lambda raw: Changes(raw, False, to_user(schema)))
     opened = open_sink(sink, drain)
     opened.recover(tick)
     return opened

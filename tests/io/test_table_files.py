@@ -20,7 +20,7 @@ from penstock.errors import BadInput
 from penstock.expr.code_runtime import NAN
 from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
-from penstock.io import Drain, TableFiles, Writer, open_sink
+from penstock.io import SinkRequest, TableFiles, Writer, open_sink
 from penstock.io.arrow import table_to_rows
 from penstock.io.delivery.table_keys import bucketing
 from penstock.io.files.table_files import bucket_file
@@ -29,7 +29,7 @@ from tests.io.internal_rows import SCHEMAS, rows
 
 
 def writer(target: TableFiles, tick: int = 0, *, spool: Path | None = None, schema: Any = None) -> Writer:
-    opened = open_sink(target, Drain("points", schema or schema_of(Point), spool))
+    opened = open_sink(target, SinkRequest("points", schema or schema_of(Point), spool))
     opened.recover(tick)
     return opened
 

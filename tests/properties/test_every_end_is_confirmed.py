@@ -18,7 +18,7 @@ import penstock as ps
 from penstock.engine.progress import RunResult
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import UserFunctionFailed
-from penstock.io import Batch, Drain, Feed, Reader, SinkTarget, Writer, open_sink, open_source
+from penstock.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
 from penstock.io.source import Source as IoSource
 from penstock.pull import Recorder, Source, collect, drain, find, for_each, probe, pull, take
 from penstock.pull.module_context import Module
@@ -176,7 +176,7 @@ class _Writer3(Writer):
 
 
 @open_sink.register
-def _(sink: Write3, drain: Drain) -> Writer:
+def _(sink: Write3, drain: SinkRequest) -> Writer:
     return _Writer3(sink)
 
 

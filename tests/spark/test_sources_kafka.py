@@ -14,7 +14,7 @@ from penstock import Flow, io
 from penstock.errors import BadInput, BadRow, PenstockError
 from penstock.expr.row_classes import schema_of
 from penstock.io import Debezium, Kafka, KafkaTopic
-from penstock.io.sink import Drain, open_sink
+from penstock.io.sink import SinkRequest, open_sink
 from penstock.spark import Frame, run
 from penstock.spark.sources.change_frames import weighted
 from penstock.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
@@ -121,7 +121,7 @@ def test_in_this_process_topics_are_refused() -> None:
 def topic(spark: Any, folder: Path, key: Any = None) -> TopicWriter:
     """A writer that writes records to files instead of to a topic."""
     sink = KafkaTopic("a:1", "t", key=key, options={"path": str(folder / "out")})
-    return TopicWriter(sink, Drain("bids", schema_of(Bid), folder / "spool"), spark, form="json")
+    return TopicWriter(sink, SinkRequest("bids", schema_of(Bid), folder / "spool"), spark, form="json")
 
 
 def written(folder: Path) -> Counter[str]:
@@ -169,6 +169,6 @@ def test_a_topic_that_is_there_is_read_and_written(spark: Any) -> None:
 
 
 def test_the_sink_of_a_topic_needs_its_columns(tmp_path: Path, spark: Any) -> None:
-    drain = Drain("bids", schema_of(Bid), tmp_path)
+    drain = SinkRequest("bids", schema_of(Bid), tmp_path)
     with pytest.raises(PenstockError, match="the key has unknown column 'nothing'"):
         open_sink(KafkaTopic("a:1", "t", key="nothing"), drain)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.state.chunked_values import DividedDict, DividedList, opened, pieces_of
+from penstock.state.chunked_values import DividedDict, DividedList, opened, piece_numbers
 from penstock.state.codec import value_encoder
 
 ENCODE = value_encoder()
@@ -31,7 +31,7 @@ class Store:
             else:
                 self.pieces[number] = data
         self.header = value.header()
-        assert {*self.pieces} <= {*pieces_of(self.header)}
+        assert {*self.pieces} <= {*piece_numbers(self.header)}
 
     def open(self) -> Any:
         return opened(self.header, self.pieces.get, None)

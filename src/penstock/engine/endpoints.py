@@ -37,7 +37,7 @@ from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.async_rows import rows_ahead
 from penstock.io.pull.sinks import Handover, writer_sink
 from penstock.io.pull.sources import CloseOnce, PendingPositions, in_batches, reader_source
-from penstock.io.sink import Drain, Writer
+from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import dead_letter_folder
 
 if TYPE_CHECKING:
@@ -314,13 +314,15 @@ def open_sinks(
         user = to_user(schema)
         spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
-        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
+        request = SinkRequest(
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
+        )
         if isinstance(sink, pull.Sink):
-            handover = Handover(drain)
+            handover = Handover(request)
             stream = pull.pull(handover.transformer(), sink)
             opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, None))
             continue
-        writer = open_sink(as_sink(sink), drain)
+        writer = open_sink(as_sink(sink), request)
         close = CloseOnce(writer.close)
         closing.callback(close)
         stream = writer_sink("writer", writer, close)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
 from penstock.flow.event_time_windows import Grid
-from penstock.flow.operators.window import Window, grid_slots
+from penstock.flow.operators.window import Window, grid_state_slots
 from penstock.graph.facts import ANYWHERE, WHOLE, Facts, KeyedSlot, Placement, Port, keyed
 from penstock.graph.node import Operator, unchanged
 
@@ -215,7 +215,7 @@ class MergedWindow(Division):
         return dict(self.keys), {}
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        return grid_slots()
+        return grid_state_slots()
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE

@@ -47,14 +47,14 @@ def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
     return "(" + ", ".join(parts) + ")"
 
 
-def items_of(source: str, count: int) -> tuple[str, ...]:
+def item_sources(source: str, count: int) -> tuple[str, ...]:
     """Sources of the items of a tuple or list."""
     return tuple(f"{source}[{at}]" for at in range(count))
 
 
 def key_columns(key: str, count: int) -> tuple[str, ...]:
-    """Column sources of a key of `count` expressions; a single one is the key itself."""
-    return (key,) if count == 1 else items_of(key, count)
+    """Sources of the columns of a key of `count` expressions: one is the key itself."""
+    return (key,) if count == 1 else item_sources(key, count)
 
 
 def times(one: str | None, other: str | None) -> str | None:

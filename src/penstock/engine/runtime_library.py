@@ -215,8 +215,8 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 # -- rows of any value -----------------------------------------------------------------------------
 
 
-def items(value: Any) -> Any:
-    """Items of a value of any type. Raises `EvaluationError` for what holds none."""
+def checked_items(value: Any) -> Any:
+    """The items of a value of any type. Raises `EvaluationError` for what holds none."""
     if isinstance(value, tuple | list):
         return cast("Any", value)
     if isinstance(value, frozenset):
@@ -310,7 +310,7 @@ RUNTIME: dict[str, Any] = {
     "x_first_copies": first_copies,
     "x_drop_beyond": drop_beyond,
     "x_top_changes": top_changes,
-    "x_items": items,
+    "x_items": checked_items,
     "x_no_pair": no_pair,
     "x_unknown_port": unknown_port,
     "x_zip_longest": zip_longest,

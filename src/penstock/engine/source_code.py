@@ -45,8 +45,8 @@ class SourceCode:
         self.lines.extend(INDENT * self._depth + line for line in other.lines)
         self.purposes.extend(other.purposes)
 
-    def drop_unused(self, at: int, name: str, header: str) -> None:
-        """Replace the loop header at line `at` if `name` is used only in the body's first line.
+    def replace_unused_loop_header(self, at: int, name: str, header: str) -> None:
+        """Replace the header of the loop at line `at`, if `name` is used in the first line of its body alone.
 
         That line, which unpacks `name` as the header then does, goes.
         """

@@ -109,7 +109,7 @@ class StartedRun:
         names = [sink.name for sink in self._sinks]
         inlets = [self._inlet(module, source, readers_of(graph, source.name, names)) for source in sources]
         outlets = [self._outlet(module, sink) for sink in self._sinks]
-        self._run.sink(module)
+        self._run.add_sink(module)
         self._running.connect(inlets, outlets)
         self._run.built()
 

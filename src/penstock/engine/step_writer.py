@@ -126,8 +126,8 @@ class StepWriter(ABC):
         """Return whether a node's rows are read outside `loop`."""
         return any(e.target not in loop for e in self._consumers[node])
 
-    def round(self, node: int) -> str:
-        """Variable with the current round, from 0, of a node's loop."""
+    def round_variable(self, node: int) -> str:
+        """The variable with the number of the round, from 0, of the loop that a node is in."""
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:
@@ -159,7 +159,7 @@ class StepWriter(ABC):
         if not self.is_in_loop(node):
             yield
             return
-        with self.code.block(f"if not {self.round(node)}:"):
+        with self.code.block(f"if not {self.round_variable(node)}:"):
             yield
 
     def input_schema(self, node: Node, port: int) -> Schema:
@@ -304,7 +304,7 @@ class StepWriter(ABC):
                 columns = self.unpack(schema, row)
                 yield self._as_taken(edge, Row(columns, row))
             names = ", ".join(columns) + "," * (len(columns) == 1)
-            self.code.drop_unused(at, row, f"for {names} in {buffer}:")
+            self.code.replace_unused_loop_header(at, row, f"for {names} in {buffer}:")
             return
         names = tuple(self.fresh(f.name) for f in schema.fields)
         weight = self.fresh("weight")

@@ -14,19 +14,19 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.casts import CAST
 from penstock.expr.literals import canonical, fitted, type_of
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Mismatch, Term, Typed
+from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Mismatch, Term, TypeAndNullability
 from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema
 
-__all__ = ["Typed", "can_fail", "check", "elaborate"]
+__all__ = ["TypeAndNullability", "can_fail", "check", "elaborate"]
 
 
-def check(expr: Expr, schema: Schema) -> Typed:
+def check(expr: Expr, schema: Schema) -> TypeAndNullability:
     """Return the type and nullability of an expression over rows of `schema`.
 
     Raises `UnknownColumn` for an unknown name, and `WrongType` for unsuitable arguments of a function.
     """
     term = elaborate(expr, schema)
-    return Typed(term.type, term.nullable)
+    return TypeAndNullability(term.type, term.nullable)
 
 
 def elaborate(expr: Expr, schema: Schema) -> Term:

@@ -14,8 +14,8 @@ from penstock.expr.types import DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """Type of an expression, and whether it can be null."""
+class TypeAndNullability:
+    """The type of an expression and whether it can be null."""
 
     type: DataType
     nullable: bool

@@ -187,7 +187,7 @@ def item_column(what: str, value: object, schema: Schema, location: SourceLocati
     return Column(rest[0])
 
 
-def one_column(schema: Schema, name: str) -> Schema:
+def value_column_type(schema: Schema, name: str) -> Schema:
     """Type of a single value as the type of a column."""
     (field, *more) = schema.fields
     if schema.scalar:

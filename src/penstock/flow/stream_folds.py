@@ -24,9 +24,9 @@ from penstock.flow.fold_arguments import (
     check_numbering,
     item_column,
     key_columns,
-    one_column,
     orderings,
     scanned_schema,
+    value_column_type,
     with_columns_before,
 )
 from penstock.flow.function_claims import MERGES, Claims
@@ -143,7 +143,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         check_function("fold_keyed", function, location)
         keys = key_columns("fold_keyed", by, self._schema, location)
         item = None if value is None else item_column("fold_keyed", value, self._schema, location)
-        accumulated = one_column(accumulated_schema(function, returns, init), into)
+        accumulated = value_column_type(accumulated_schema(function, returns, init), into)
         check_init("fold_keyed", init, accumulated, location)
         schema = with_columns_before(keys, accumulated.fields, self._schema, location)
         claims = Claims(commutative, idempotent, monotone)

@@ -18,7 +18,7 @@ from penstock.io.files.table_files import TableFiles
 from penstock.io.in_process import Call, Memory, Print, Rows
 from penstock.io.kafka import Kafka, KafkaTopic
 from penstock.io.postgres import PostgresChangelog, PostgresTable
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
+from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
 from penstock.io.uri import parse_sink, parse_source
 from penstock.io.wall_clock import WallClock
@@ -49,7 +49,6 @@ __all__ = [
     "DeltaChanges",
     "DeltaRows",
     "DeltaTable",
-    "Drain",
     "Feed",
     "Guarantee",
     "HeldBack",
@@ -64,6 +63,7 @@ __all__ = [
     "Print",
     "Reader",
     "Rows",
+    "SinkRequest",
     "SinkTarget",
     "Source",
     "TableFiles",

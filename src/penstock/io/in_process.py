@@ -12,7 +12,7 @@ from penstock.errors import BadRow
 from penstock.expr.dict_keys import with_one_zero
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
+from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _BATCHES = "batches"
@@ -115,8 +115,8 @@ class Call(SinkTarget):
 
 
 @open_sink.register
-def _(sink: Call, drain: Drain) -> Writer:
-    return SpooledWriter(drain, lambda tick, rows: sink.function(tick, drain.present(rows)))
+def _(sink: Call, request: SinkRequest) -> Writer:
+    return SpooledWriter(request, lambda tick, rows: sink.function(tick, request.present(rows)))
 
 
 Present = Callable[[list[tuple[Any, ...]]], Sequence[Any]]
@@ -173,10 +173,10 @@ class Memory(SinkTarget):
 
 
 @open_sink.register
-def _(sink: Memory, drain: Drain) -> Writer:
+def _(sink: Memory, request: SinkRequest) -> Writer:
     return SpooledWriter(
-        drain,
-        lambda _tick, rows: sink.add(with_one_zero(rows, drain.schema), drain.present),
+        request,
+        lambda _tick, rows: sink.add(with_one_zero(rows, request.schema), request.present),
         sink.held_rows,
         sink.begins,
     )
@@ -190,18 +190,18 @@ class Print(SinkTarget):
 
 
 @open_sink.register
-def _(sink: Print, drain: Drain) -> Writer:
-    return SpooledWriter(drain, lambda tick, rows: sys.stdout.write(lines(drain, tick, rows)))
+def _(sink: Print, request: SinkRequest) -> Writer:
+    return SpooledWriter(request, lambda tick, rows: sys.stdout.write(lines(request, tick, rows)))
 
 
-def lines(drain: Drain, tick: int, rows: list[tuple[Any, ...]]) -> str:
+def lines(request: SinkRequest, tick: int, rows: list[tuple[Any, ...]]) -> str:
     """Format a tick's changes as lines, retractions first."""
-    names = drain.schema.names
+    names = request.schema.names
     out: list[str] = []
     for *values, weight in sorted(rows, key=lambda row: row[-1] > 0):
         sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
         columns = " ".join(f"{name}={shown(value)}" for name, value in zip(names, values))
-        out.append(f"{tick} {drain.name} {sign} {columns}\n")
+        out.append(f"{tick} {request.name} {sign} {columns}\n")
     return "".join(out)
 
 

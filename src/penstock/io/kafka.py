@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from penstock.errors import BadInput
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink
-from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 
 
@@ -126,5 +126,5 @@ def _(source: Kafka, feed: Feed) -> Reader:
 
 
 @open_sink.register
-def _(sink: KafkaTopic, drain: Drain) -> Writer:
-    raise only_on_spark(f"sink {drain.name!r}: only Spark writes Kafka topics")
+def _(sink: KafkaTopic, request: SinkRequest) -> Writer:
+    raise only_on_spark(f"sink {request.name!r}: only Spark writes Kafka topics")

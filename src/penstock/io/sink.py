@@ -29,7 +29,7 @@ from penstock.io.delivery.negative_rows import MAX_LISTED, HeldBack
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class SinkRequest:
     """Request of a flow to open a sink.
 
     schema:  of the rows; changes are internal tuples with the weight as last field.
@@ -103,18 +103,18 @@ class SinkTarget:
 
 
 @singledispatch
-def open_sink(sink: object, drain: Drain) -> Writer:
-    """Open a writer to `sink`. Raises `BadInput` unless it is a sink that can hold such rows."""
+def open_sink(sink: object, request: SinkRequest) -> Writer:
+    """Open a writer to `sink`. Raises `BadInput` for what is not a sink, or cannot hold such rows."""
     raise BadInput(
-        f"sink {drain.name!r} is {type(sink).__name__}, which is not a sink",
+        f"sink {request.name!r} is {type(sink).__name__}, which is not a sink",
         fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",
-        sink=drain.name,
+        sink=request.name,
     )
 
 
-def held_back_of(rows: list[tuple[Any, ...]], drain: Drain) -> HeldBack | None:
+def held_back_of(rows: list[tuple[Any, ...]], request: SinkRequest) -> HeldBack | None:
     """Build the report on rows that a table holds back, weight last."""
-    return HeldBack(len(rows), drain.present(rows[:MAX_LISTED]), drain.sources) if rows else None
+    return HeldBack(len(rows), request.present(rows[:MAX_LISTED]), request.sources) if rows else None
 
 
 def column_names(key: Iterable[str] | str) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class Module:
 
     # -- external resources ---------------------------------------------------------------------
 
-    def hold(self, resource: Cancellable) -> None:
+    def cancel_at_end(self, resource: Cancellable) -> None:
         """Call `resource.cancel()` when the module ends or fails."""
         self._waits.add(resource)
 

@@ -198,7 +198,7 @@ class Sink:
         edge = open_through(run, edge, self.before)
         module = Module(run, self.part.name, self.part.location)
         module.connect(edge)
-        run.sink(module)
+        run.add_sink(module)
         run.runtime.enter(module.guard, self.part.open, module, edge)
         return module if self.behind is None else self.behind.open_in(run)[-1]
 

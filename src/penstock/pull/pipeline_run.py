@@ -79,7 +79,7 @@ class Run:
 
     # -- built by a pipeline --------------------------------------------------------------------
 
-    def sink(self, module: EdgeModule) -> None:
+    def add_sink(self, module: EdgeModule) -> None:
         """Register a sink. The last one registered before `built` provides the run's result."""
         self._sinks.add(module)
         if self._building:

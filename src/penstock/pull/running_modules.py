@@ -21,7 +21,7 @@ class Registry(Generic[T]):
         """Register an item until the module ends, or `cancel` is called."""
         entry = _Entry(self._items)
         self._items[entry] = item
-        module.hold(entry)
+        module.cancel_at_end(entry)
         return entry
 
     def __iter__(self) -> Iterator[T]:

@@ -78,8 +78,8 @@ class Driven:
             raise
 
     @property
-    def tick(self) -> int:
-        """Number of the last committed tick; 0 before the first."""
+    def last_tick(self) -> int:
+        """The last committed tick, 0 before the first."""
         return self._ticker.checkpoint.tick
 
     @property
@@ -110,7 +110,7 @@ class Driven:
         shutil.rmtree(spool, ignore_errors=True)
         spool.mkdir()
         spark = self._spark()
-        with told_deaths(spark, lambda: self.tick):
+        with told_deaths(spark, lambda: self.last_tick):
             self._ticker.local = is_local(spark)
             paths: list[tuple[int, str, None]] = []
             count = 0

@@ -16,7 +16,7 @@ from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import native_parts, without_native
 from penstock.spark.placing.stages import StagePlan, cut
-from penstock.spark.sources.opening import Frame, Opening, open_on_spark, shape_of, union_of
+from penstock.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
 from penstock.spark.ticks import task
 from penstock.spark.ticks.messages import SCHEMA
 from penstock.spark.ticks.plan import Plan, ShippedPlan
@@ -61,7 +61,7 @@ def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> Dat
         )
         for tag, (name, node) in enumerate(graph.sources.items())
     ]  # fmt: skip
-    rows = union_of((source.frame for source in opened), shape_of(opened))
+    rows = union_of((source.frame for source in opened), union_columns(opened))
     assert rows is not None, "a flow has a source"
     plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
     order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())

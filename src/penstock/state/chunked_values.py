@@ -367,6 +367,6 @@ def divided(value: Any) -> Divided | None:
     return None
 
 
-def pieces_of(header: Header) -> Iterable[int]:
-    """Chunk numbers of a stored value."""
+def piece_numbers(header: Header) -> Iterable[int]:
+    """The numbers of the pieces of a value that was stored."""
     return range(header[1]) if header[0] == "dict" else header[2::2]

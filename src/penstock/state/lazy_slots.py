@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Literal, TypeAlias, cast
 
-from penstock.state.chunked_values import Header, divided, is_small, opened, pieces_of
+from penstock.state.chunked_values import Header, divided, is_small, opened, piece_numbers
 from penstock.state.codec import decode
 from penstock.state.sorted_files import Entry
 
@@ -290,5 +290,5 @@ def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
         piece_key(key, field, number)
         for field, part in parts
         if isinstance(part, Headed)
-        for number in cast("Iterable[int]", pieces_of(part.header))
+        for number in cast("Iterable[int]", piece_numbers(part.header))
     )

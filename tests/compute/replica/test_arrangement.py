@@ -72,7 +72,7 @@ def test_an_index_is_right_at_every_time_that_somebody_may_read(data: st.DataObj
                 assert bag(index.at(index.keying.of_row(row), at))[row] == expected[row]
             # What is told of later times leads from here to there.
             later: Bag = Counter(expected)
-            for version in index.versions(at):
+            for version in index.changes_after(at):
                 assert version.time > at
                 for row, weight in version.changes:
                     later[row] += weight

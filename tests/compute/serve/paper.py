@@ -12,7 +12,7 @@ from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front
-from penstock.compute.serve.group_commit import Writing
+from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
@@ -43,7 +43,7 @@ class Around:
         self.controller: Any = controller
         self.store = PaperStore()
         self.fences: list[StaleEpoch] = []
-        self.writing = Writing(self.controller, lambda: self.store, self.fenced)  # type: ignore
+        self.writing = GroupCommit(self.controller, lambda: self.store, self.fenced)  # type: ignore
 
     async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
         rows = self.controller.stashed.pop(stash.token, None)

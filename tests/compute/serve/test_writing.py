@@ -11,7 +11,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.serve.group_commit import Writing
+from penstock.compute.serve.group_commit import GroupCommit
 from tests.compute.controller.world import World
 
 
@@ -41,12 +41,12 @@ def prices(world: World) -> list[int]:
     return sorted(price for (_, price), count in rows for _ in range(count))
 
 
-def with_writing(test: Callable[[World, Writing, Unsteady], Awaitable[None]]) -> None:
+def with_writing(test: Callable[[World, GroupCommit, Unsteady], Awaitable[None]]) -> None:
     async def run() -> None:
         store = Unsteady()
         world = World(collections=store)
         world.view()
-        writing = Writing(world.controller, lambda: store, print)
+        writing = GroupCommit(world.controller, lambda: store, print)
         try:
             await test(world, writing, store)
         finally:
@@ -60,7 +60,7 @@ def bid(price: int) -> dict[str, list[tuple[tuple[int, int], int]]]:
 
 
 def test_a_write_that_is_asked_for_again_is_done_once() -> None:
-    async def test(world: World, writing: Writing, _: Unsteady) -> None:
+    async def test(world: World, writing: GroupCommit, _: Unsteady) -> None:
         first, again, other = (
             writing.write(bid(5), b"1"),
             writing.write(bid(5), b"1"),
@@ -76,7 +76,7 @@ def test_a_write_that_is_asked_for_again_is_done_once() -> None:
 
 
 def test_after_a_write_that_fails_in_an_unforeseen_way_others_go_on() -> None:
-    async def test(world: World, writing: Writing, store: Unsteady) -> None:
+    async def test(world: World, writing: GroupCommit, store: Unsteady) -> None:
         store.broken = True
         with pytest.raises(ZeroDivisionError):
             await writing.write(bid(5), b"1")
@@ -89,7 +89,7 @@ def test_after_a_write_that_fails_in_an_unforeseen_way_others_go_on() -> None:
 
 
 def test_a_write_whose_answer_the_store_lost_is_done() -> None:
-    async def test(world: World, writing: Writing, store: Unsteady) -> None:
+    async def test(world: World, writing: GroupCommit, store: Unsteady) -> None:
         store.lost = True
         times = await asyncio.gather(*(writing.write(bid(n), bytes([n])) for n in range(3)))
         assert prices(world) == [0, 1, 2]
@@ -99,7 +99,7 @@ def test_a_write_whose_answer_the_store_lost_is_done() -> None:
 
 
 def test_a_write_in_doubt_is_told_when_it_is_asked_for_again() -> None:
-    async def test(world: World, writing: Writing, store: Unsteady) -> None:
+    async def test(world: World, writing: GroupCommit, store: Unsteady) -> None:
         store.lost = store.blind = True
         asked = [writing.write(bid(n), bytes([n])) for n in range(3)]
         for result in await asyncio.gather(*asked, return_exceptions=True):
@@ -113,7 +113,7 @@ def test_a_write_in_doubt_is_told_when_it_is_asked_for_again() -> None:
 
 
 def test_a_write_that_fails_may_be_asked_for_again() -> None:
-    async def test(world: World, writing: Writing, _: Unsteady) -> None:
+    async def test(world: World, writing: GroupCommit, _: Unsteady) -> None:
         with pytest.raises(Exception, match="price"):
             await writing.write({"bids": [((1, "two"), 1)]}, b"1")  # type: ignore[dict-item]
         await writing.write(bid(5), b"1")

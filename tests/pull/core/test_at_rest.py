@@ -57,7 +57,7 @@ def test_a_module_that_is_a_sink_and_has_outputs_settles_when_it_fails() -> None
         between = Module(run, "between", SourceLocation.of_caller())
         edge = Edge(between, lambda _abort, _answer: between.crash(failure))
         collect().open_in(run, edge)
-        run.sink(between)
+        run.add_sink(between)
         run.built()
 
     run.runtime.enter(build)

@@ -79,7 +79,7 @@ class Resource:
 
 def holding() -> Source:
     def open(module: Module) -> Callable[..., None]:
-        module.hold(Resource())
+        module.cancel_at_end(Resource())
 
         def read(abort: End | None, answer: AnswerTo) -> None:
             answer(abort, 1)

@@ -32,7 +32,7 @@ class Holder:
         self.sink = Sink.of("holder", self._open)
 
     def _open(self, module: Module, edge: Edge) -> None:
-        module.hold(self.resource)
+        module.cancel_at_end(self.resource)
         module.closing(self._close)
 
         def got(end: Any, value: Any = None, /) -> None:
@@ -120,7 +120,7 @@ def test_what_a_source_holds_is_given_back_when_its_stream_has_ended() -> None:
     resource = Resource()
 
     def open(module: Module) -> Callable[..., None]:
-        module.hold(resource)
+        module.cancel_at_end(resource)
         return lambda abort, answer: answer(True)
 
     pull(Source.of("holder", open), collect()).run()

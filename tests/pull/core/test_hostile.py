@@ -240,8 +240,8 @@ def test_what_cannot_be_given_back_fails_the_run_and_the_rest_is_given_back() ->
             raise OSError(self.name)
 
     def open(module: Module) -> Callable[..., None]:
-        module.hold(Resource("a"))
-        module.hold(Resource("b"))
+        module.cancel_at_end(Resource("a"))
+        module.cancel_at_end(Resource("b"))
         return lambda abort, answer: module.later(0.001, answer, True)
 
     with pytest.raises(OSError, match=r"[ab]"):

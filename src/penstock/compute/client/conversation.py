@@ -16,7 +16,7 @@ from penstock.compute.client.patience import AS_CLIENT, OfClient, Patience, Wait
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, refusal
+from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -162,7 +162,7 @@ class _Line:
             metadata=endpoint.metadata()
         )
         try:
-            with refusal(endpoint.address):
+            with raising_compute_errors(endpoint.address):
                 await call.wait_for_connection()
         except asyncio.CancelledError:
             call.cancel()
@@ -195,7 +195,7 @@ class _Line:
         async with self._sending:
             if self.broken is not None:
                 raise self.broken
-            with refusal(self._address):
+            with raising_compute_errors(self._address):
                 await self._call.write(request)
 
     async def _read(self) -> None:
@@ -203,7 +203,7 @@ class _Line:
             f"the controller at {self._address} has ended the connection", address=self._address
         )
         try:
-            with refusal(self._address):
+            with raising_compute_errors(self._address):
                 while (answer := await self._call.read()) is not END_OF_CALL:
                     if (waiting := self._waiting.get(answer.number)) is not None:
                         waiting.take(answer)

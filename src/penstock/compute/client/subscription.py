@@ -15,7 +15,7 @@ from penstock.compute.frontier import START, Frontier
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.rows import decode_updates
 from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, refusal
+from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         try:
             if self._call is None:
                 self._call = self._connected(wait)
-            with refusal(self._conversation.address):
+            with raising_compute_errors(self._conversation.address):
                 while (event := await self._call.read()) is not END_OF_CALL:
                     match event.WhichOneof("kind"):
                         case "batch":

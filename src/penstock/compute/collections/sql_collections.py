@@ -23,7 +23,7 @@ from penstock.compute.collections.rows import (
     rows_of,
 )
 from penstock.compute.collections.sql_database import Database, Transaction
-from penstock.compute.collections.sql_tables import Pages, Record, after, find, get, pages, place_of
+from penstock.compute.collections.sql_tables import Pages, Record, find, frontier_after, get, pages, place_of
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.frontier import LAST_TIME, START, Frontier
 from penstock.compute.protocol.dataflow import Id
@@ -45,7 +45,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
     key: the identity of a row, from its bytes.
     """
     begin = record.first + record.merged
-    limit = place_of(tx, record, since if since.time is None else after(since.time))
+    limit = place_of(tx, record, since if since.time is None else frontier_after(since.time))
     if begin >= limit:
         return
     end = _after_slice(tx, begin, limit)
@@ -213,7 +213,7 @@ class SqlCollections(Collections):
         with self._database.moment() as tx:
             there = get(tx, id)
             check_readable(id, there.bounds, at)
-            end = place_of(tx, there, after(at))
+            end = place_of(tx, there, frontier_after(at))
             several = self._changed_more_than_once(tx, there, end)
             codec = RowCodec()
             sums: dict[bytes, tuple[Row, int]] = {}

@@ -105,8 +105,8 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
     return low
 
 
-def after(time: int) -> Frontier:
-    """Frontier that has passed exactly the times up to `time`."""
+def frontier_after(time: int) -> Frontier:
+    """The frontier that has passed just the times up to `time`."""
     return Frontier(None if time == LAST_TIME else time + 1)
 
 

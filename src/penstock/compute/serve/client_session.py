@@ -25,7 +25,7 @@ from penstock.compute.protocol.dataflow import Id, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
-from penstock.compute.serve.group_commit import Writing
+from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport.local_addresses import host_of
 from penstock.errors import PenstockError
 
@@ -39,7 +39,7 @@ class Surroundings(Protocol):
     """Interface of the controller process for its client sessions."""
 
     controller: Controller
-    writing: Writing
+    writing: GroupCommit
 
     def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica. Raises `ResultGone`."""

@@ -37,8 +37,8 @@ class _Asked:
             self.time.set_exception(error)
 
 
-class Writing:
-    """Writes of all clients, committed one group after another.
+class GroupCommit:
+    """The writes of all clients, one commit after the other.
 
     open_collections: opens the store, in the thread that appends.
     fenced: called when a later controller has taken over.

@@ -50,7 +50,7 @@ class Links:
             if wait is not None:
                 asyncio.get_running_loop().call_later(wait / 1000, self.check)
 
-    async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+    async def fetch_stashed(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica. Raises `ResultGone`, `ConnectionBroken`."""
         found = self._links.get(stash.replica)
         if found is None:

@@ -18,7 +18,7 @@ from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front
-from penstock.compute.serve.group_commit import Writing
+from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.serve.links import Links
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
@@ -109,7 +109,7 @@ class _Process:
             instance=InstanceConfig(options.store),
             allow_callables=options.allow_callables,
         )
-        self.writing = Writing(self.controller, lambda: open_collections(options.store), self.fenced)
+        self.writing = GroupCommit(self.controller, lambda: open_collections(options.store), self.fenced)
         self._links = Links(self.controller, options.links, options.limits)
         self._front = Front(self)
         self._due = asyncio.Event()
@@ -160,4 +160,4 @@ class _Process:
 
     def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica."""
-        return self._links.fetch(stash)
+        return self._links.fetch_stashed(stash)

@@ -96,8 +96,8 @@ def error_from(error: Any, address: str) -> ComputeError:
 
 
 @contextlib.contextmanager
-def refusal(address: str) -> Generator[None]:
-    """Convert errors of `grpc.aio` calls in the body to `ComputeError`."""
+def raising_compute_errors(address: str) -> Generator[None]:
+    """Raise errors of `grpc.aio` calls as `ComputeError`."""
     try:
         yield
     except _aio.AioRpcError as error:

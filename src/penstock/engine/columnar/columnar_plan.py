@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.join import JoinPlan, plan_join
-from penstock.engine.columnar.pre_reduction import Reduction, reduction_of
+from penstock.engine.columnar.pre_reduction import PreReduction, reduction_of
 from penstock.engine.columnar.stream import Stream, apply, unknown_stream
 from penstock.flow.operators.join import Join
 
@@ -28,7 +28,7 @@ class Feed:
     """Input to the row-wise rest of a part: the rows of `source`, reduced if there is a `reduction`."""
 
     source: int
-    reduction: Reduction | None
+    reduction: PreReduction | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,8 +157,8 @@ Rows = list[tuple[Any, ...]]
 _HEIGHT = "rows"
 
 
-class Reduction:
-    """Base of reductions: fewer rows with the same effect on an operator's state."""
+class PreReduction:
+    """Base: fewer rows with the same effect on an operator's state as all rows of a tick."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         """Reduce the rows lazily. Raises `NotLowered`."""
@@ -170,14 +170,14 @@ class Reduction:
 
 
 @singledispatch
-def reduction_of(operator: Operator, schema: Schema, append: bool) -> Reduction:
-    """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
+def reduction_of(operator: Operator, schema: Schema, append: bool) -> PreReduction:
+    """The reduction of an operator's input, rows of `schema`. Raises `NotLowered`."""
     raise NotLowered
 
 
 @dataclass(frozen=True)
-class Copies(Reduction):
-    """Reduction to distinct rows; on a table, with summed weights."""
+class Copies(PreReduction):
+    """Each row once; on a table with the sum of its weights."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         if not stream.append:
@@ -194,15 +194,15 @@ class Copies(Reduction):
 
 
 @reduction_of.register(Distinct)
-def _distinct(operator: Distinct, schema: Schema, append: bool) -> Reduction:
+def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
     return Copies()
 
 
 @dataclass(frozen=True)
-class Groups(Reduction):
-    """Reduction to one row per group: key, row count, partial values of the accumulators."""
+class Groups(PreReduction):
+    """Per group one row: the key, the number of rows, the partial values of the accumulators."""
 
     keys: tuple[Expr, ...]
     key_types: tuple[DataType, ...]
@@ -246,7 +246,7 @@ def _key(lowered: Lowered, type: DataType) -> pl.Expr:
 
 
 @reduction_of.register(Aggregate)
-def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> Reduction:
+def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
     parts: list[tuple[Expr | None, Partial]] = []

@@ -33,7 +33,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     Afterwards the buffers of its nodes hold the rows that leave it, with weights.
     """
     code = writer.code
-    round_, next_, times = writer.round(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
+    round_, next_, times = writer.round_variable(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
     growth = writer.fresh("growth")
     nested = {n: step for n in loop if isinstance(step := steps[n], NestedStep)}
     feedbacks = {n: step for n, step in nested.items() if step.is_feedback}

@@ -70,7 +70,7 @@ class SetStep(NestedStep):
 
     def outcome(self, out: str) -> None:
         single = len(self.node.schema.fields) == 1
-        self.ranks.outcome(out, "({}, {})" if single else "{} + ({},)")
+        self.ranks.write_changes(out, "({}, {})" if single else "{} + ({},)")
 
 
 @nested_step_of(BagFeedback)

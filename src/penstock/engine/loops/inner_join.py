@@ -106,7 +106,7 @@ class NestedInnerJoinStep(NestedStep):
         other = self._sides[1 - port]
         if isinstance(other, OutsideSide):
             with other.found(key) as found:
-                if self._express is not None and self.writer.at == self.writer.round(self.node.id):
+                if self._express is not None and self.writer.at == self.writer.round_variable(self.node.id):
                     self._gather(self._express, other, port, row, key, found)
                     return
                 with other.each_of(key, found) as partner:

@@ -48,7 +48,7 @@ class Netting:
         """Write code that adds a row's weight at the writer's current `at`."""
         writer = self._writer
         at = f"{writer.at} + {self._shift}" if self._shift else writer.at
-        now, times = writer.round(self._node), writer.times(self._node)
+        now, times = writer.round_variable(self._node), writer.times(self._node)
         sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
         writer.code.line(f"x_sum_by_round({sums})")
 
@@ -56,7 +56,7 @@ class Netting:
         """Write the code for the rows of this round."""
         writer, code = self._writer, self._writer.code
         row, weight = writer.fresh("row"), writer.fresh("weight")
-        rows = f"{self._pending}.pop({writer.round(self._node)}, x_no_rows)"
+        rows = f"{self._pending}.pop({writer.round_variable(self._node)}, x_no_rows)"
         with code.block(f"for {row}, {weight} in {rows}.items():"), code.block(f"if {weight}:"):
             emit(Row(writer.unpack(self._schema, row), row, weight))
 

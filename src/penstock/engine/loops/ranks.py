@@ -52,8 +52,8 @@ class Ranks:
         return self._writer.times(self._node)
 
     def _due(self) -> str:
-        """Variable with the round that this round's entries are scheduled for."""
-        return self._writer.next_round(self._node) if self._shift else self._writer.round(self._node)
+        """The variable with the round for which entries of this round are scheduled."""
+        return self._writer.next_round(self._node) if self._shift else self._writer.round_variable(self._node)
 
     def begin_loop(self) -> None:
         self._code.line(f"{self.before} = {{}}")
@@ -100,7 +100,7 @@ class Ranks:
         own, n, rank = writer.fresh("own"), writer.fresh("n"), writer.fresh("rank")
         due = self._due()
         touch = f"{self._soon}[{entry}] = None"
-        if writer.at != writer.round(self._node):
+        if writer.at != writer.round_variable(self._node):
             due = writer.at
             if self._shift:
                 due = writer.fresh("due")
@@ -126,7 +126,7 @@ class Ranks:
         code, writer = self._code, self._writer
         if not self._shift:
             self._add_gathered()
-        round_ = writer.round(self._node)
+        round_ = writer.round_variable(self._node)
         entry, own, rank, weight = (writer.fresh(n) for n in ("row", "own", "rank", "weight"))
         present = f"{own}.get({round_}, 0) > 0"
         with code.block(f"for {entry} in {self._pending}.pop({round_}, ()):"):
@@ -172,7 +172,7 @@ class Ranks:
         with code.block(f"elif not {own}:"):
             code.line(f"del {self._slot}[{entry}]")
 
-    def outcome(self, out: str, row: str) -> None:
+    def write_changes(self, out: str, row: str) -> None:
         """Write code that lists the entries inserted and deleted in this tick.
 
         row: pattern of an entry's row with a weight.

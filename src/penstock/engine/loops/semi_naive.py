@@ -89,7 +89,7 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     buffers = [n for n in body if writer.has_buffer(n)]
     leaving = [n for n in (*closing, *buffers) if writer.leaves(n, loop)]
     entering = sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop})
-    rounds = writer.round(loop[0])
+    rounds = writer.round_variable(loop[0])
     for node in leaving:
         code.line(f"all_{node} = []")
     for node in closing:

@@ -91,7 +91,7 @@ class Replay:
             values: Sequence[Any] = [value for _, value in given]
             if len(set(names)) == 1:
                 return self.columns({names[0]: values}, first)
-            self._machine.run_events(*self._checked(names, values), first)
+            self._machine.run_tick_per_event(*self._checked(names, values), first)
         elif columns := _columns(given):
             return self.columns(columns, first)
         else:

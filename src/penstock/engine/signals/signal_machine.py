@@ -346,8 +346,8 @@ class SignalMachine:
             self._queue.clear()
             yield from (at for at in range(len(self._parts)) if self._flags[at])
 
-    def run_events(self, sources: Iterable[int], values: Iterable[Any], first: int) -> None:
-        """Run one tick per event: a source and its value. first: the number of the first tick."""
+    def run_tick_per_event(self, sources: Iterable[int], values: Iterable[Any], first: int) -> None:
+        """A tick per event: a source and its value. first: the number of the first tick."""
         tick = first - 1
         variables = self.module.variables
         events = zip(map(self._sources.__getitem__, sources), values, strict=False)

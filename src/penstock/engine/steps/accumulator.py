@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.row_codegen import times
 from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
-from penstock.expr.check import Typed, check
+from penstock.expr.check import TypeAndNullability, check
 from penstock.expr.sort_keys import order_key
 from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
 from penstock.expr.types import Field as SchemaField
@@ -73,7 +73,7 @@ class Accumulator:
 
     merges: ClassVar[bool] = False
 
-    def __init__(self, types: tuple[Typed, ...], append: bool) -> None:
+    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool) -> None:
         self.types = types
         self.append = append
 
@@ -237,7 +237,7 @@ class FloatMean(FloatTotals):
 class DecimalTotals(Totals):
     """Decimal totals as integers in units of the last digit."""
 
-    def __init__(self, types: tuple[Typed, ...], append: bool, out: DataType) -> None:
+    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool, out: DataType) -> None:
         super().__init__(types, append)
         argument = types[0].type
         assert isinstance(argument, DecimalType)
@@ -264,7 +264,7 @@ class BestOnly(Accumulator):
 
     merges = True
 
-    def __init__(self, types: tuple[Typed, ...], append: bool, sign: str) -> None:
+    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool, sign: str) -> None:
         super().__init__(types, append)
         self.sign = sign
 
@@ -297,7 +297,7 @@ class Extreme(Accumulator):
 
     merges = True
 
-    def __init__(self, types: tuple[Typed, ...], append: bool, end: int) -> None:
+    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool, end: int) -> None:
         super().__init__(types, append)
         self.end = end
 

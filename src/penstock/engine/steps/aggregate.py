@@ -93,7 +93,7 @@ class AggregateStep(Step):
 
     def _answer(self, key: str, group: str, old: str, new: str) -> None:
         writer, code = self.writer, self.code
-        columns = (*key_columns(key, len(self.keys)), *self.group.results(group))
+        columns = (*key_columns(key, len(self.keys)), *self.group.aggregate_sources(group))
         code.line(f"{new} = {tuple_source(columns)}")
         if writer.is_append(self.node.id):
             code.line(f"{group}[{ANSWER}] = {new}")

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row, items_of, key_columns
+from penstock.engine.row_codegen import Row, item_sources, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
@@ -77,7 +77,7 @@ class Folding(Step):
     def seen(self, row: str) -> str:
         """Source of the accumulated value as the user's function sees it, from the inside row `row`."""
         return users_view(
-            self.writer, self.accumulated, Row(items_of(row, len(self.accumulated.fields)), row)
+            self.writer, self.accumulated, Row(item_sources(row, len(self.accumulated.fields)), row)
         )
 
     def assign_inside(self, name: str, accumulated: str) -> None:

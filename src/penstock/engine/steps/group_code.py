@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row_codegen import items_of
+from penstock.engine.row_codegen import item_sources
 from penstock.engine.slot import Thaw, as_it_is
 from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
 from penstock.expr.check import check
@@ -99,21 +99,21 @@ class Group:
         """Write code into `code` that merges two lists of the same form."""
         code.line(f"{group}[{ROWS}] += {other}[{ROWS}]")
         for _, accumulator, at in self._parts:
-            fields = items_of(other, at + len(accumulator.fields()))[at:]
+            fields = item_sources(other, at + len(accumulator.fields()))[at:]
             accumulator.merge(Target(self._writer, group, at, code), fields)
 
     def part_columns(self, group: str) -> tuple[str, ...]:
         """Sources of a list's parts, as taken by `merge`."""
         count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
-        return (f"{group}[{ROWS}]", *items_of(group, FIRST_FIELD + count)[FIRST_FIELD:])
+        return (f"{group}[{ROWS}]", *item_sources(group, FIRST_FIELD + count)[FIRST_FIELD:])
 
     def settle(self, group: str) -> None:
         """Write the code for a touched list before its result is read."""
         for _, accumulator, at in self._parts:
             accumulator.settle(Target(self._writer, group, at))
 
-    def results(self, group: str) -> list[str]:
-        """Sources of the aggregates of a non-empty group."""
+    def aggregate_sources(self, group: str) -> list[str]:
+        """Sources of the aggregates of a group that has rows."""
         return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:

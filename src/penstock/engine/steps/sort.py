@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row_codegen import Row, items_of, tuple_source
+from penstock.engine.row_codegen import Row, item_sources, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import users_view
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.check import Typed
+    from penstock.expr.check import TypeAndNullability
     from penstock.expr.types import Field
     from penstock.graph.node import Node
 
 
-def comparable(writer: StepWriter, source: str, of: Typed | Field, *, descending: bool = False) -> str:
+def comparable(
+    writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
+) -> str:
     """Source of the sort key of a value with the type and nullability of `of`."""
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"
@@ -112,7 +114,7 @@ class TopKStep(Step):
         """Constant with the function from a row to its sort key, which ends with the whole row."""
         schema = self.node.schema
         row = self.writer.fresh("row")
-        columns = items_of(row, len(schema.fields))
+        columns = item_sources(row, len(schema.fields))
         parts: list[str] = []
         for ordering in self.operator.by:
             typed = check(ordering.expr, schema)

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from penstock.engine.dict_code import MappingCode
-from penstock.engine.row_codegen import Row, items_of
+from penstock.engine.row_codegen import Row, item_sources
 from penstock.engine.slot import Slot
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Step:
         self.writer.emit(self.node.id, row)
 
     def emit_tuple(self, row: str, weight: str | None = None) -> None:
-        """Write the code for an output row in the variable `row`, column by column."""
-        self.emit(Row(items_of(row, len(self.node.schema.fields)), row, weight))
+        """Write the code for an output row that stands in the variable `row`, column by column."""
+        self.emit(Row(item_sources(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:
         """Write code that emits such a row with its columns in variables."""

@@ -45,7 +45,9 @@ class EveryTickStep(Step):
         in_loop = writer.is_in_loop(self.node.id)
         # Later rounds show what is new in them: the first has shown all the rest.
         code.line(
-            f"{shown} = {fresh} if {writer.round(self.node.id)} else {own}" if in_loop else f"{shown} = {own}"
+            f"{shown} = {fresh} if {writer.round_variable(self.node.id)} else {own}"
+            if in_loop
+            else f"{shown} = {own}"
         )
         with code.block(f"for {row} in {shown}:"):
             self.emit_unpacked(row)

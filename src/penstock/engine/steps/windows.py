@@ -118,7 +118,7 @@ class WindowStep(Step):
     def answer(self, key: str, start: str, end: str, group: str) -> str:
         """Write the result of a non-empty window; return its variable."""
         new, keys = self.writer.fresh("new"), key_columns(key, len(self.operator.keys))
-        self.code.line(f"{new} = {tuple_source([*keys, start, end, *self.group.results(group)])}")
+        self.code.line(f"{new} = {tuple_source([*keys, start, end, *self.group.aggregate_sources(group)])}")
         return new
 
     def emit_update(self, old: str, new: str) -> None:

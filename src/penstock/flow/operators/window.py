@@ -114,7 +114,7 @@ class Window(Operator):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         if isinstance(self.shape, Sessions):
             return dict.fromkeys(("sessions", "calendar", "due"), SessionSlots(KeyedSlot()))
-        return grid_slots()
+        return grid_state_slots()
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
@@ -153,7 +153,7 @@ class Window(Operator):
         return f"{self.shape} of {self.time}{by}, {when}: {aggregates}"
 
 
-def grid_slots() -> Mapping[str, SlotLayout]:
+def grid_state_slots() -> Mapping[str, SlotLayout]:
     """Slots of grid windows: the rows per group and window, and the expiry calendar."""
     groups = KeyedSlot(of_pair=True)
     return {"groups": groups, **calendar("", groups)}

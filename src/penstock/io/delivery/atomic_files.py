@@ -63,7 +63,7 @@ def subfolder_for(within: Path, name: str) -> Path:
     return within / (f"%2E{plain[1:]}" if plain.startswith(".") else plain)
 
 
-def remove(path: Path) -> None:
+def remove_folder(path: Path) -> None:
     """Remove a folder and its contents if it exists."""
     shutil.rmtree(path, ignore_errors=True)
 

@@ -22,14 +22,14 @@ from typing import TypeAlias
 
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
-from penstock.io.delivery.atomic_files import STAGING, remove
+from penstock.io.delivery.atomic_files import STAGING, remove_folder
 from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidated
 from penstock.io.delivery.table_keys import Keys
 from penstock.io.files import changelog
 from penstock.io.requirements import require_arrow
 from penstock.io.sink import (
-    Drain,
     PartsWriter,
+    SinkRequest,
     SinkTarget,
     held_back_of,
     refuse_later_ticks,
@@ -119,11 +119,11 @@ class Outbox:
 
     def drop(self, tick: int) -> None:
         """Delete a delivered tick."""
-        remove(self._tick(tick))
+        remove_folder(self._tick(tick))
 
     def clear(self) -> None:
         """Delete all ticks."""
-        remove(self.folder / STAGING)
+        remove_folder(self.folder / STAGING)
 
 
 class DeliveryWriter(PartsWriter):
@@ -132,17 +132,17 @@ class DeliveryWriter(PartsWriter):
     keys: of a table; None for a changelog.
     """
 
-    def __init__(self, drain: Drain, delivery: Delivery, keys: Keys | None) -> None:
-        require_arrow(f"sink {drain.name!r}")
-        self._drain = drain
+    def __init__(self, request: SinkRequest, delivery: Delivery, keys: Keys | None) -> None:
+        require_arrow(f"sink {request.name!r}")
+        self._request = request
         self._delivery = delivery
         self._keys = keys
-        self._outbox = None if drain.spool is None else Outbox(drain.spool, drain.schema)
-        self._held = HeldRows(drain.schema, drain.spool)
+        self._outbox = None if request.spool is None else Outbox(request.spool, request.schema)
+        self._held = HeldRows(request.schema, request.spool)
         self._ready: int | None = None
 
     def recover(self, tick: int) -> None:
-        delivery, name = self._delivery, self._drain.name
+        delivery, name = self._delivery, self._request.name
         found = delivery.last_tick()
         refuse_later_ticks(name, delivery.destination, found or 0, tick)
         refuse_mid_run_start(name, delivery.destination, tick, found is not None)
@@ -158,7 +158,7 @@ class DeliveryWriter(PartsWriter):
         if not rows:
             return
         if self._keys is not None:
-            rows = consolidated_rows(rows, self._drain.schema)
+            rows = consolidated_rows(rows, self._request.schema)
         if self._outbox is not None:
             self._outbox.keep(tick, rows)
         self._apply(tick, rows)
@@ -199,7 +199,7 @@ class DeliveryWriter(PartsWriter):
                 self._outbox.drop(tick)
 
     def held_back(self) -> HeldBack | None:
-        return held_back_of([(*row, weight) for row, weight in self._held.rows.items()], self._drain)
+        return held_back_of([(*row, weight) for row, weight in self._held.rows.items()], self._request)
 
     def close(self) -> None:
         self._delivery.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.io.delivery.atomic_files import move, sync_folder
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.requirements import refuse_untyped, require_arrow
-from penstock.io.sink import Drain, Writer, held_back_of
+from penstock.io.sink import SinkRequest, Writer, held_back_of
 from penstock.io.source import Rows
 
 Deliver = Callable[[int, Rows], object]
@@ -20,10 +20,10 @@ class Spool:
     Raises `BadInput` if pyarrow is missing or cannot represent the rows.
     """
 
-    def __init__(self, drain: Drain, folder: Path) -> None:
-        require_arrow(f"sink {drain.name!r} with a checkpoint")
-        refuse_untyped(drain.schema, f"sink {drain.name!r} with a checkpoint")
-        self._schema = drain.schema
+    def __init__(self, request: SinkRequest, folder: Path) -> None:
+        require_arrow(f"sink {request.name!r} with a checkpoint")
+        refuse_untyped(request.schema, f"sink {request.name!r} with a checkpoint")
+        self._schema = request.schema
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -74,16 +74,16 @@ class SpooledWriter(Writer):
 
     def __init__(
         self,
-        drain: Drain,
+        request: SinkRequest,
         deliver: Deliver,
         held: Callable[[], Rows] = list,
         begins: Callable[[int], None] = _ignore,
     ) -> None:
-        self._drain = drain
+        self._request = request
         self._deliver = deliver
         self._held = held
         self._begins = begins
-        self._spool = None if drain.spool is None else Spool(drain, drain.spool)
+        self._spool = None if request.spool is None else Spool(request, request.spool)
         self._prepared: tuple[int, Rows] | None = None
         self.only_holds = self._spool is None
 
@@ -110,4 +110,4 @@ class SpooledWriter(Writer):
             self._spool.drop(tick)
 
     def held_back(self) -> HeldBack | None:
-        return held_back_of(self._held(), self._drain)
+        return held_back_of(self._held(), self._request)

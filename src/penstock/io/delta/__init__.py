@@ -18,7 +18,7 @@ from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
 from penstock.io.delivery.table_keys import Keys, key_of
 from penstock.io.files.changelog import check_columns
 from penstock.io.requirements import refuse_untyped, require_package
-from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 from penstock.paths import scheme_of, unsupported
 
@@ -179,24 +179,24 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
 
 
 @open_sink.register
-def _(sink: DeltaTable, drain: Drain) -> Writer:
-    check_delta(sink, f"sink {drain.name!r}", drain.schema)
-    key = _comparable(drain.name, drain.schema, sink.key)
-    keys = Keys(drain.name, drain.schema, key, drain.sources)
+def _(sink: DeltaTable, request: SinkRequest) -> Writer:
+    check_delta(sink, f"sink {request.name!r}", request.schema)
+    key = _comparable(request.name, request.schema, sink.key)
+    keys = Keys(request.name, request.schema, key, request.sources)
     from penstock.io.delta.delivery import TableDelivery
 
-    where: Any = (drain.name, sink.path, sink.app, sink.options, drain.schema)
-    return DeliveryWriter(drain, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
+    where: Any = (request.name, sink.path, sink.app, sink.options, request.schema)
+    return DeliveryWriter(request, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
 
 
 @open_sink.register
-def _(sink: DeltaChangelog, drain: Drain) -> Writer:
-    check_delta(sink, f"sink {drain.name!r}", drain.schema)
-    check_columns(drain.name, drain.schema)
+def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
+    check_delta(sink, f"sink {request.name!r}", request.schema)
+    check_columns(request.name, request.schema)
     from penstock.io.delta.delivery import ChangelogDelivery
 
     return DeliveryWriter(
-        drain, ChangelogDelivery(drain.name, sink.path, sink.app, sink.options, drain.schema), None
+        request, ChangelogDelivery(request.name, sink.path, sink.app, sink.options, request.schema), None
     )
 
 

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
-from penstock.io.delivery.atomic_files import STAGING, move_folder, remove, remove_empty, sync_folder
+from penstock.io.delivery.atomic_files import STAGING, move_folder, remove_empty, remove_folder, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
-    Drain,
     PartsWriter,
+    SinkRequest,
     SinkTarget,
     Writer,
     open_sink,
@@ -148,7 +148,7 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
         return
     target = Path(path, tick_folder(tick))
     if target.is_dir():
-        remove(assembled)
+        remove_folder(assembled)
     else:
         move_folder(assembled, target, durable=durable)
 
@@ -156,7 +156,7 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
     """Publish the committed `tick` if a crash left it assembled, and delete everything else staged."""
     publish(path, tick, durable=durable)
-    remove(Path(path, STAGING))
+    remove_folder(Path(path, STAGING))
 
 
 # --- in one process ------------------------------------------------------------------
@@ -165,40 +165,40 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 class ChangelogWriter(PartsWriter):
     """Sink writer of a changelog in a single process."""
 
-    def __init__(self, target: Changelog, drain: Drain) -> None:
-        require_arrow(f"sink {drain.name!r}")
-        check_columns(drain.name, drain.schema)
+    def __init__(self, target: Changelog, request: SinkRequest) -> None:
+        require_arrow(f"sink {request.name!r}")
+        check_columns(request.name, request.schema)
         self._path = Path(target.path)
-        self._drain = drain
+        self._request = request
 
     def recover(self, tick: int) -> None:
-        refuse_mid_run_start(self._drain.name, self._path, tick, self._path.is_dir())
+        refuse_mid_run_start(self._request.name, self._path, tick, self._path.is_dir())
         self._path.mkdir(parents=True, exist_ok=True)
-        refuse_later_ticks(self._drain.name, self._path, max(published_ticks(self._path), default=0), tick)
-        recover(self._path, tick, durable=self._drain.durable)
+        refuse_later_ticks(self._request.name, self._path, max(published_ticks(self._path), default=0), tick)
+        recover(self._path, tick, durable=self._request.durable)
 
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            durable = self._drain.durable
+            durable = self._request.durable
             self.assemble(
-                tick, [stage_part(self._path, tick, "0.parquet", rows, self._drain.schema, durable=durable)]
+                tick, [stage_part(self._path, tick, "0.parquet", rows, self._request.schema, durable=durable)]
             )
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        assemble(self._path, tick, names, durable=self._drain.durable)
+        assemble(self._path, tick, names, durable=self._request.durable)
 
     def publish(self, tick: int) -> None:
-        publish(self._path, tick, durable=self._drain.durable)
+        publish(self._path, tick, durable=self._request.durable)
 
     def close(self) -> None:
         # With a checkpoint, a committed but unpublished tick stays there for `recover`.
-        if self._drain.durable:
+        if self._request.durable:
             remove_empty(self._path / STAGING / "parts", self._path / STAGING)
         else:
-            remove(self._path / STAGING)
+            remove_folder(self._path / STAGING)
 
 
 @open_sink.register
-def _(sink: Changelog, drain: Drain) -> Writer:
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, a changelog")
-    return ChangelogWriter(sink, drain)
+def _(sink: Changelog, request: SinkRequest) -> Writer:
+    refuse_untyped(request.schema, f"sink {request.name!r}, a changelog")
+    return ChangelogWriter(sink, request)

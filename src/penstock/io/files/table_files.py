@@ -33,8 +33,8 @@ from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import (
     STAGING,
     move_folder,
-    remove,
     remove_empty,
+    remove_folder,
     sync_folder,
     write_file,
 )
@@ -44,8 +44,8 @@ from penstock.io.delivery.table_keys import Bucketing, Keys, bucketing, duplicat
 from penstock.io.files.changelog import published_ticks, tick_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
-    Drain,
     PartsWriter,
+    SinkRequest,
     SinkTarget,
     Writer,
     column_names,
@@ -128,7 +128,7 @@ def create(sink: str, target: TableFiles, schema: Schema) -> None:
         Path(target.path, VERSIONS).mkdir(parents=True, exist_ok=True)
         write_file(number, f"{target.buckets}\n".encode(), durable=True)
         staged = Path(target.path, STAGING, tick_folder(0))
-        remove(staged)
+        remove_folder(staged)
         staged.mkdir(parents=True)
         # Bucket 0 has a file even if it is empty, so that readers find the columns.
         write_part(staged / bucket_file(0), [], schema, weighted=False, durable=True)
@@ -234,7 +234,7 @@ def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
     """Assemble the unpublished version of a tick from staged buckets, taking over all others unchanged."""
     folder = Path(path, STAGING, tick_folder(tick))
-    remove(folder)
+    remove_folder(folder)
     folder.mkdir(parents=True)
     made: set[str] = set()
     for name in names:
@@ -246,7 +246,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     for file in base_of(path, tick).iterdir():
         if file.name not in made:
             take_over(file, folder / file.name)
-    remove(version(path, tick))  # left by a failed attempt
+    remove_folder(version(path, tick))  # left by a failed attempt
     move_folder(folder, version(path, tick), durable=durable)
 
 
@@ -277,7 +277,7 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
     if durable:
         sync_folder(Path(path))
     for old in published_ticks(Path(path, VERSIONS))[:-2]:
-        remove(version(path, old))
+        remove_folder(version(path, old))
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
@@ -285,11 +285,11 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
     ticks = published_ticks(Path(path, VERSIONS))
     for later in ticks:
         if later > tick:
-            remove(version(path, later))
+            remove_folder(version(path, later))
     kept = [t for t in ticks if t <= tick]
     if kept:
         publish(path, kept[-1], durable=durable)
-    remove(Path(path, STAGING))
+    remove_folder(Path(path, STAGING))
 
 
 # --- in one process ------------------------------------------------------------------
@@ -298,55 +298,55 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 class TableWriter(PartsWriter):
     """Sink writer of a table in a single process."""
 
-    def __init__(self, target: TableFiles, drain: Drain) -> None:
-        require_arrow(f"sink {drain.name!r}")
+    def __init__(self, target: TableFiles, request: SinkRequest) -> None:
+        require_arrow(f"sink {request.name!r}")
         self._target = target
-        self._drain = drain
-        bucketing(drain.name, drain.schema, target.key, target.buckets)
+        self._request = request
+        bucketing(request.name, request.schema, target.key, target.buckets)
 
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
         current = path / CURRENT
-        refuse_mid_run_start(self._drain.name, path, tick, newest(path) is not None)
+        refuse_mid_run_start(self._request.name, path, tick, newest(path) is not None)
         if current.is_symlink():
-            refuse_later_ticks(self._drain.name, path, published_tick(current), tick)
-        recover(path, tick, durable=self._drain.durable)
-        create(self._drain.name, self._target, self._drain.schema)
+            refuse_later_ticks(self._request.name, path, published_tick(current), tick)
+        recover(path, tick, durable=self._request.durable)
+        create(self._request.name, self._target, self._request.schema)
 
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if not rows:
             return
-        drain = self._drain
+        request = self._request
         staged = stage(
-            drain.name,
+            request.name,
             self._target,
             tick,
             "0",
             rows,
-            drain.schema,
-            durable=drain.durable,
-            sources=drain.sources,
+            request.schema,
+            durable=request.durable,
+            sources=request.sources,
         )
         self.assemble(tick, [name for name, _ in staged])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        assemble(self._target.path, tick, names, durable=self._drain.durable)
+        assemble(self._target.path, tick, names, durable=self._request.durable)
 
     def publish(self, tick: int) -> None:
-        publish(self._target.path, tick, durable=self._drain.durable)
+        publish(self._target.path, tick, durable=self._request.durable)
 
     def held_back(self) -> HeldBack | None:
         from penstock.io.arrow import read_part
 
         files = sorted(Path(self._target.path, CURRENT).glob(held_file(0).replace("0000", "*")))
-        held = [row for file in files for row in read_part(file, self._drain.schema)]
-        return held_back_of(held, self._drain)
+        held = [row for file in files for row in read_part(file, self._request.schema)]
+        return held_back_of(held, self._request)
 
     def close(self) -> None:
         remove_empty(Path(self._target.path, STAGING))
 
 
 @open_sink.register
-def _(sink: TableFiles, drain: Drain) -> Writer:
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, table files")
-    return TableWriter(sink, drain)
+def _(sink: TableFiles, request: SinkRequest) -> Writer:
+    refuse_untyped(request.schema, f"sink {request.name!r}, table files")
+    return TableWriter(sink, request)

@@ -19,7 +19,7 @@ from penstock.io.delivery.table_keys import Keys, key_of
 from penstock.io.files.changelog import check_columns
 from penstock.io.postgres.server import Server
 from penstock.io.requirements import refuse_untyped
-from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import set_fields
 
 _GUARANTEE = Guarantee("exactly once", "rows and the number of the tick change in one transaction")
@@ -71,21 +71,21 @@ class PostgresChangelog(DeliveredSink):
 
 
 @open_sink.register
-def _(sink: PostgresTable, drain: Drain) -> Writer:
+def _(sink: PostgresTable, request: SinkRequest) -> Writer:
     from penstock.io.postgres.delivery import TableDelivery
 
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, a table in PostgreSQL")
-    keys = Keys(drain.name, drain.schema, key_of(drain.name, drain.schema, sink.key), drain.sources)
+    refuse_untyped(request.schema, f"sink {request.name!r}, a table in PostgreSQL")
+    keys = Keys(request.name, request.schema, key_of(request.name, request.schema, sink.key), request.sources)
     return DeliveryWriter(
-        drain, TableDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema, keys), keys
+        request, TableDelivery(sink.server, request.name, sink.table, sink.schema, request.schema, keys), keys
     )
 
 
 @open_sink.register
-def _(sink: PostgresChangelog, drain: Drain) -> Writer:
+def _(sink: PostgresChangelog, request: SinkRequest) -> Writer:
     from penstock.io.postgres.delivery import ChangelogDelivery
 
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, a table in PostgreSQL")
-    check_columns(drain.name, drain.schema)
-    delivery = ChangelogDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema)
-    return DeliveryWriter(drain, delivery, None)
+    refuse_untyped(request.schema, f"sink {request.name!r}, a table in PostgreSQL")
+    check_columns(request.name, request.schema)
+    delivery = ChangelogDelivery(sink.server, request.name, sink.table, sink.schema, request.schema)
+    return DeliveryWriter(request, delivery, None)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from penstock.io.delivery.guarantee import Guarantee, guarantee_of
 from penstock.io.delivery.sink_spool import Spool
 from penstock.io.pull.sources import CloseOnce
-from penstock.io.sink import Drain, Writer
+from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import Rows
 from penstock.pull import Sink, Transformer
 from penstock.pull.edge import Edge
@@ -86,9 +86,9 @@ class Handover:
     be repeated.
     """
 
-    def __init__(self, drain: Drain) -> None:
-        self._drain = drain
-        self._spool = None if drain.spool is None else Spool(drain, drain.spool)
+    def __init__(self, sink_request: SinkRequest) -> None:
+        self._sink_request = sink_request
+        self._spool = None if sink_request.spool is None else Spool(sink_request, sink_request.spool)
         self._ready: deque[Any] = deque()
         self._tick = 0  # the tick whose changes are ready
         self._prepared: Rows = []
@@ -123,7 +123,7 @@ class Handover:
     def _show(self, tick: int, rows: Rows) -> None:
         self._tick = tick
         self._prepared = []
-        self._ready.extend(self._drain.present(rows))
+        self._ready.extend(self._sink_request.present(rows))
 
     def arrived(self) -> None:
         """Drop the delivered tick."""

@@ -39,7 +39,7 @@ class PendingPositions(ChainMap[Any, Any]):
     def __init__(self, kept: MutableMapping[Any, Any]) -> None:
         super().__init__({}, kept)
 
-    def split_off(self) -> Mapping[Any, Any]:
+    def take_recorded(self) -> Mapping[Any, Any]:
         """Return the positions recorded since the last call, to be committed when a tick takes the batch."""
         new, self.maps[0] = self.maps[0], {}
         return new
@@ -73,7 +73,7 @@ class Reading:
         self._limit = limit
         self._close = close
         self._pending = pending
-        module.hold(close)
+        module.cancel_at_end(close)
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
@@ -87,7 +87,7 @@ class Reading:
         batch = None if reader.done else reader.read(self._limit)
         if batch is not None:
             if self._pending is not None:
-                batch = Batch(batch.rows, batch.bad, self._pending.split_off())
+                batch = Batch(batch.rows, batch.bad, self._pending.take_recorded())
             answer(None, batch)
         elif reader.done:
             self._close()

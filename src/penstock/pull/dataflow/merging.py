@@ -43,7 +43,7 @@ async def stop_all(module: Module, cause: Ending | End) -> Ending:
     return first
 
 
-async def pass_on(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[Ask, Answer]:
+async def answer_asks(ask: Ask, asks: Asks, answered: Callable[[], Any]) -> tuple[Ask, Answer]:
     """Answer asks, from `ask` on, with the values of `await answered()`.
 
     Returns the ask left without an answer, and the message that was not a value.
@@ -73,7 +73,7 @@ def flatten() -> Transformer:
                         ask.answer.bind(Value(value))
                         ask = await asks.next()
                     continue
-                ask, end = await pass_on(ask, asks, module.read(outer.value).ask)
+                ask, end = await answer_asks(ask, asks, module.read(outer.value).ask)
                 if isinstance(end, Failed):
                     outer = _first(end, await upstream.stop())
                     break
@@ -96,7 +96,7 @@ def cat(sources: Iterable[Source]) -> Source:
         async def work(asks: Asks) -> None:
             ask, end = await asks.next(), DONE
             for source in sources:
-                ask, end = await pass_on(ask, asks, module.read(source).ask)
+                ask, end = await answer_asks(ask, asks, module.read(source).ask)
                 if isinstance(end, Failed):
                     break
             ask.answer.bind(end)

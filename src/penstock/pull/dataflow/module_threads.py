@@ -56,7 +56,7 @@ class Module(module_context.Module):
                 fix="async def; or return what one returns, such as working(module, requests, work)",
             )
         thread = Thread(coroutine, self.crash, self._waits.discard)
-        self.hold(thread)
+        self.cancel_at_end(thread)
         thread.start()
         return thread
 

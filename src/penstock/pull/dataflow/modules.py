@@ -112,7 +112,7 @@ class Sink:
             module = Module(run, name, location)
             module.connect(upstream)
             if on_result is None:
-                run.sink(module)
+                run.add_sink(module)
             else:
                 module.on_result = on_result
             run.runtime.enter(module.begin, thread, module, upstream)

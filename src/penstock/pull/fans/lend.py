@@ -41,7 +41,7 @@ class Lending:
         self._end: End | None = None
         self._stop: AnswerTo | None = None
         self._entry = running.add(module, self)
-        module.hold(self)
+        module.cancel_at_end(self)
 
     # -- downstream -----------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def reading(make: Callable[[Module], Reader]) -> Callable[[Module], Read]:
 
     def open(module: Module) -> Read:
         reader = make(module)
-        module.hold(reader)
+        module.cancel_at_end(reader)
         return _Reading(module, reader).read
 
     return open

@@ -41,7 +41,7 @@ def reading(
 
     def open(module: Module) -> Read:
         found = _Reading(module, path, chunk, open_file)
-        module.hold(found)
+        module.cancel_at_end(found)
         return found.read
 
     return open
@@ -111,7 +111,7 @@ def writing(
 
     The target is committed when the stream is done, and rolled back if the sink ends in any other way.
     """
-    module.hold(target)
+    module.cancel_at_end(target)
     written = 0
 
     def take(values: list[Any]) -> None:

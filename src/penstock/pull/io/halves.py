@@ -81,7 +81,7 @@ class _SinkHalf:
         connection.take("sink")
 
     def start(self) -> None:
-        self._module.hold(self)
+        self._module.cancel_at_end(self)
         self._module.closing(self._close)
         self._module.spawn(self._connection.streams(), self._opened)
 

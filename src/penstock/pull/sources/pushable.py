@@ -160,7 +160,7 @@ class _Gate:
             )
         self._thread = threading.get_ident()
         reader = _Reader(module, self)
-        module.hold(reader)
+        module.cancel_at_end(reader)
         return reader.read
 
     def feed_here(self) -> PushQueue:

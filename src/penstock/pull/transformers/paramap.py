@@ -46,7 +46,7 @@ def paramap(
 
         pool = executor or ThreadPoolExecutor(width, thread_name_prefix="paramap")
         if executor is None:
-            module.hold(_Shutdown(pool))
+            module.cancel_at_end(_Shutdown(pool))
 
         def start(value: Any, done: Done) -> Cancellable:
             future = pool.submit(function, value)

@@ -32,7 +32,7 @@ from penstock.flow.aggregates import (
     Sum,
 )
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.spark.batch.operators import Site, lower, named
+from penstock.spark.batch.operators import Site, exact_column, lower
 from penstock.spark.lowering import exact_numbers
 from penstock.spark.lowering.signed_zero import one_zero
 from penstock.spark.lowering.types import nullable_type, spark_type
@@ -66,7 +66,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
     keys = [site.column(expr).alias(f"key {at}") for at, (_, expr) in enumerate(operator.keys)]
     columns = list(keys)
     measures: list[Column] = []
-    answers = [named(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
+    answers = [exact_column(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
         given = [
@@ -76,18 +76,18 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
         labels = [f"argument {number} {at}" for at in range(len(given))]
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
         out = fields[len(operator.keys) + number]
-        measured = measure(aggregation, Arguments(tuple(named(label) for label in labels), types, out))
+        measured = measure(aggregation, Arguments(tuple(exact_column(label) for label in labels), types, out))
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
-        answer = measured.answer(*(named(label) for label in made))
+        answer = measured.answer(*(exact_column(label) for label in made))
         answers.append(answer.cast(nullable_type(spark_type(out.type))).alias(name))
     # Arguments become columns of their own first, so that no name of the input can be taken for one
     # of the output. A group is there while it has rows: the group of everything is no exception.
     grouped = site.inputs[0].select(*columns, f.lit(1).alias("row"))
-    grouped = grouped.groupBy(*(named(f"key {at}") for at in range(len(keys)))).agg(
-        f.count(named("row")).alias("rows"), *measures
+    grouped = grouped.groupBy(*(exact_column(f"key {at}") for at in range(len(keys)))).agg(
+        f.count(exact_column("row")).alias("rows"), *measures
     )
-    present = grouped if keys else grouped.filter(named("rows") > 0)
+    present = grouped if keys else grouped.filter(exact_column("rows") > 0)
     return present.select(*answers)
 
 
@@ -103,7 +103,7 @@ def _as_it_is(column: Column) -> Column:
 
 @measure.register(Count)
 def _(aggregation: Count, to: Arguments) -> Measured:
-    return Measured((f.count(to.columns[0] if to.columns else named("row")),), _as_it_is)
+    return Measured((f.count(to.columns[0] if to.columns else exact_column("row")),), _as_it_is)
 
 
 @measure.register(CountDistinct)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
-from penstock.spark.batch.operators import named
+from penstock.spark.batch.operators import exact_column
 from penstock.spark.batch.sources import ORDINAL, with_ordinals
 from penstock.spark.batch.stream_union import BATCH, Ports, of_port
 from penstock.spark.batch.subplan_flow import (
@@ -72,7 +72,7 @@ def _further(part: SubplanFlow, entry: Border, how: Distribution) -> dict[str, C
     if isinstance(how, ByKeys):
         columns[_HASH] = f.xxhash64(*(to_column(key, entry.schema) for key in how.keys[entry.node]))
     if part.ordered:
-        columns |= {name: named(name) if entry.ordered else _no_number() for name in ORDINAL}
+        columns |= {name: exact_column(name) if entry.ordered else _no_number() for name in ORDINAL}
     return columns
 
 
@@ -95,9 +95,11 @@ def _brought_together(
     if isinstance(how, Anywhere):
         return whole
     if isinstance(how, ByKeys):
-        return whole.repartition(named(_HASH)).sortWithinPartitions(*map(named, (_HASH, *sorting)))
+        return whole.repartition(exact_column(_HASH)).sortWithinPartitions(
+            *map(exact_column, (_HASH, *sorting))
+        )
     whole = whole.repartition(1)
-    return whole.sortWithinPartitions(*map(named, sorting)) if sorting else whole
+    return whole.sortWithinPartitions(*map(exact_column, sorting)) if sorting else whole
 
 
 # --- tasks ----------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
         for inputs in chunks(batches, part.entries):
             answers = until_quiet(machine_for(program), inputs | {name: [(None,)] for name in part.ended})
             for port, border in enumerate(part.exits):
-                yield from leaving.batches(answers[border.name], port)
+                yield from leaving.to_batches(answers[border.name], port)
 
     return task
 

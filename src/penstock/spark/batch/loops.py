@@ -80,7 +80,7 @@ def _(
 
     path = Path(target.folder) / f"{attempt}-{target.port}.arrow"
     copies = [row[:-1] for row in rows for _ in range(row[-1])]
-    found = list(target.ports.batches(copies, target.port))
+    found = list(target.ports.to_batches(copies, target.port))
     if found:
         path.parent.mkdir(parents=True, exist_ok=True)
         with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, found[0].schema) as out:

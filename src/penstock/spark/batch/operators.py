@@ -43,8 +43,8 @@ def lower(operator: Operator, site: Site) -> DataFrame:
     )
 
 
-def named(name: str) -> Column:
-    """The column with exactly this name, special characters included."""
+def exact_column(name: str) -> Column:
+    """The column of exactly this name, whatever characters it contains."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")

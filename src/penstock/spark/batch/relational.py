@@ -18,7 +18,7 @@ from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
-from penstock.spark.batch.operators import Site, lower, named, renamed
+from penstock.spark.batch.operators import Site, exact_column, lower, renamed
 from penstock.spark.lowering.columns import to_column
 from penstock.spark.lowering.signed_zero import with_one_zero
 
@@ -43,7 +43,10 @@ def _(operator: Join, site: Site) -> DataFrame:
     left = _with_keys(site, 0, names[:width], operator.left_keys, "left key")
     right = _with_keys(site, 1, names[width:], operator.right_keys, "right key")
     # `=`, not `<=>`: null equals nothing. NaN equals NaN on Spark as it does here.
-    tests = [named(f"left key {at}") == named(f"right key {at}") for at in range(len(operator.left_keys))]
+    tests = [
+        exact_column(f"left key {at}") == exact_column(f"right key {at}")
+        for at in range(len(operator.left_keys))
+    ]
     if operator.residual is not None:
         tests.append(to_column(operator.residual, _pair_schema(operator, site)))
     if tests:
@@ -51,7 +54,7 @@ def _(operator: Join, site: Site) -> DataFrame:
     else:
         joined = left.crossJoin(right)
     kept = [*names[:width], *(names[width + at] for at in operator.kept_right)]
-    return renamed(joined.select(*(named(name) for name in kept)), site.node.schema.names)
+    return renamed(joined.select(*(exact_column(name) for name in kept)), site.node.schema.names)
 
 
 @lower.register(JoinOnTime)
@@ -65,8 +68,8 @@ def _and(one: Column, other: Column) -> Column:
 
 
 def _with_keys(site: Site, port: int, names: Sequence[str], keys: Sequence[Expr], label: str) -> DataFrame:
-    """Rename an input's columns as in the pair, and add its keys as extra columns."""
-    columns = [named(old).alias(new) for old, new in zip(site.schemas[port].names, names, strict=True)]
+    """Rename an input's columns as in the pair, and add its keys as further columns."""
+    columns = [exact_column(old).alias(new) for old, new in zip(site.schemas[port].names, names, strict=True)]
     computed = [site.column(key, port).alias(f"{label} {at}") for at, key in enumerate(keys)]
     return site.inputs[port].select(*columns, *computed)
 
@@ -94,7 +97,7 @@ def _(operator: Difference, site: Site) -> DataFrame:
     names = site.schemas[0].names
     # Null is equal to null here, and duplicates of `pos` stay: neither EXCEPT nor EXCEPT ALL is this.
     other = renamed(neg, [f"neg.{at}" for at in range(len(names))])
-    same = (named(name).eqNullSafe(named(f"neg.{at}")) for at, name in enumerate(names))
+    same = (exact_column(name).eqNullSafe(exact_column(f"neg.{at}")) for at, name in enumerate(names))
     return pos.join(other, reduce(lambda a, b: a & b, same), "left_anti")
 
 
@@ -103,12 +106,14 @@ def _(operator: TopK, site: Site) -> DataFrame:
     frame = with_one_zero(site.inputs[0], site.schemas[0])
     names = site.schemas[0].names
     # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
-    order = [_sorting(ordering, site) for ordering in operator.by] + [named(name).asc() for name in names]
+    order = [_sorting(ordering, site) for ordering in operator.by] + [
+        exact_column(name).asc() for name in names
+    ]
     if not operator.per:
         return frame.orderBy(*order).limit(operator.count)
     window = Window.partitionBy(*(site.column(expr) for expr in operator.per)).orderBy(*order)
     ranked = frame.withColumn(_RANK, f.row_number().over(window))
-    return ranked.filter(named(_RANK) <= operator.count).drop(_RANK)
+    return ranked.filter(exact_column(_RANK) <= operator.count).drop(_RANK)
 
 
 def _sorting(ordering: Ordering, site: Site) -> Column:

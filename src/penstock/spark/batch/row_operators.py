@@ -29,7 +29,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.union import Union
-from penstock.spark.batch.operators import Site, lower, named, renamed
+from penstock.spark.batch.operators import Site, exact_column, lower, renamed
 from penstock.spark.lowering.types import spark_schema
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def _(operator: Select, site: Site) -> DataFrame:
 @lower.register(Explode)
 def _(operator: Explode, site: Site) -> DataFrame:
     names = site.schemas[0].names
-    before, after = map(named, names[: operator.at]), map(named, names[operator.at + 1 :])
-    elements = named(names[operator.at])
+    before, after = map(exact_column, names[: operator.at]), map(exact_column, names[operator.at + 1 :])
+    elements = exact_column(names[operator.at])
     if operator.position is None:
         made = (f.explode_outer if operator.outer else f.explode)(elements).alias(operator.into)
     else:
@@ -99,7 +99,7 @@ def _(operator: CrossSingleton, site: Site) -> DataFrame:
     right = [f"right {at}" for at in range(len(site.schemas[1].names))]
     pairs = renamed(rows, left).crossJoin(renamed(single.limit(1), right))
     kept = [*left, *(right[at] for at in operator.kept_right)]
-    return renamed(pairs.select(*(named(name) for name in kept)), site.node.schema.names)
+    return renamed(pairs.select(*(exact_column(name) for name in kept)), site.node.schema.names)
 
 
 @lower.register(Null)

@@ -33,7 +33,7 @@ from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.spark.batch.loops import LoopBound
 from penstock.spark.batch.lower_flow import lower_plan
-from penstock.spark.batch.operators import named
+from penstock.spark.batch.operators import exact_column
 from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.sources import ORDINAL
 from penstock.spark.local.session_info import is_local
@@ -151,24 +151,24 @@ class _Run:
         opened = open_on_spark(source, opening)
         schema = _as_read(operator.schema, opened.input.append)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
-        bad = found.filter(named("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
-        rows = found.filter(named("bad").isNull())
-        ordinal = [named(name) for name in ORDINAL] if in_order else []
-        frame = rows.select(*(named("row").getField(n).alias(n) for n in schema.names), *ordinal)
+        bad = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
+        rows = found.filter(exact_column("bad").isNull())
+        ordinal = [exact_column(name) for name in ORDINAL] if in_order else []
+        frame = rows.select(*(exact_column("row").getField(n).alias(n) for n in schema.names), *ordinal)
         return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""
         schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
         names = schema.names
-        changes = bag.groupBy(*(named(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
+        changes = bag.groupBy(*(exact_column(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
         if not names:  # of a group of everything there is a count, also where there is nothing
-            changes = changes.filter(named(WEIGHT) > 0)
+            changes = changes.filter(exact_column(WEIGHT) > 0)
         if isinstance(target, TableFiles):
             # Each bucket of a table is one file: one task makes all of them.
             changes = changes.repartition(1)
         elif (route := bucket_route(target)) is not None and route.columns:
-            changes = changes.repartition(*(named(name) for name in route.columns))
+            changes = changes.repartition(*(exact_column(name) for name in route.columns))
         output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
         outcome = gathered(results_of(changes.mapInArrow(_writing(output), SCHEMA).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))

@@ -18,7 +18,7 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.io.source import WEIGHT
-from penstock.spark.batch.operators import Site, lower, named
+from penstock.spark.batch.operators import Site, exact_column, lower
 from penstock.spark.lowering.columns import to_column
 from penstock.spark.lowering.types import spark_type
 
@@ -74,7 +74,7 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
             source=operator.name,
             column=field.name,
         )
-    column = named(field.name)
+    column = exact_column(field.name)
     if found.nullable and not field.nullable:
         column = f.coalesce(column, _refused_null(operator, field.name).cast(wanted))
     return column.alias(field.name)
@@ -84,7 +84,7 @@ def weight_of(operator: Source, frame: DataFrame) -> Column:
     """Weight of a table source's row; a null weight is an error, since Spark would skip it in sums."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
-    return f.coalesce(named(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
+    return f.coalesce(exact_column(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
 
 
 def _refused_null(operator: Source, column: str) -> Column:
@@ -99,9 +99,9 @@ def _bag(frame: DataFrame, operator: Source) -> DataFrame:
     """
     names = operator.schema.names
     total = f.sum(_COPIES).alias(_COPIES)
-    sums = frame.groupBy(*(named(n) for n in names)).agg(total)
+    sums = frame.groupBy(*(exact_column(n) for n in names)).agg(total)
     # As JSON a row is one line, without tabs; `ticks.errors` knows this form.
-    row = f.to_json(f.struct(*(named(n) for n in names))) if names else f.lit("{}")
+    row = f.to_json(f.struct(*(exact_column(n) for n in names))) if names else f.lit("{}")
     refusal = f.concat(
         f.lit(f"P201 BadRow: source {operator.name!r} takes a row back more often than it came\t"),
         row,
@@ -110,9 +110,11 @@ def _bag(frame: DataFrame, operator: Source) -> DataFrame:
         ),
     )
     # A list of no copies explodes to no row.
-    copies = f.when(named(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(named(_COPIES))
+    copies = f.when(exact_column(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(
+        exact_column(_COPIES)
+    )
     ones = f.array_repeat(f.lit(0), copies.cast("int"))
-    return sums.select(*(named(n) for n in names), f.explode(ones).alias(_COPIES)).drop(_COPIES)
+    return sums.select(*(exact_column(n) for n in names), f.explode(ones).alias(_COPIES)).drop(_COPIES)
 
 
 PART, PLACE = "penstock part", "penstock place"
@@ -141,7 +143,7 @@ def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame
 
 def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
     if PART in frame.columns:
-        ordinal = [named(PART), named(PLACE)]
+        ordinal = [exact_column(PART), exact_column(PLACE)]
     else:
         ordinal = [f.lit(0).cast("long").alias(PART), f.monotonically_increasing_id().alias(PLACE)]
     weight = [] if operator.append else [weight_of(operator, frame).alias(WEIGHT)]

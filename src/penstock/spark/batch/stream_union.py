@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from penstock.expr.types import INT64, Field, Schema
 from penstock.io.source import WEIGHT
-from penstock.spark.batch.operators import named
+from penstock.spark.batch.operators import exact_column
 from penstock.spark.lowering.types import spark_schema, spark_type
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Ports:
             # No cast of the rows that are there: Spark takes a column for nullable where it cannot tell, and
             # refuses to cast such a one to one that is not.
             none = f.lit(None).cast(spark_schema(schema))
-            row = f.struct(*(named(n) for n in schema.names)) if at == port else none
+            row = f.struct(*(exact_column(n) for n in schema.names)) if at == port else none
             columns.append(row.alias(f"row{at}"))
         return frame.select(*columns)
 
@@ -73,8 +73,8 @@ class Ports:
         table = pyarrow.Table.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
         return table_to_rows(table, schema, weighted=weighted)
 
-    def batches(self, rows: Rows, port: int) -> Iterator[pa.RecordBatch]:
-        """Convert one stream's rows, without weights, to batches of the frame."""
+    def to_batches(self, rows: Rows, port: int) -> Iterator[pa.RecordBatch]:
+        """Convert rows of one stream, without weights, to batches of the frame."""
         import pyarrow
 
         from penstock.io.arrow import arrow_schema
@@ -107,7 +107,7 @@ def _structs(rows: Rows, schema: Schema) -> Iterator[Any]:
 
 
 def of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
-    """Select the rows of one stream from such a frame."""
-    row = named(f"row{port}")
+    """The rows of one stream of such a frame."""
+    row = exact_column(f"row{port}")
     columns = [row.getField(x.name).cast(spark_type(x.type)).alias(x.name) for x in schema.fields]
-    return frame.filter(named(_PORT) == port).select(*columns)
+    return frame.filter(exact_column(_PORT) == port).select(*columns)

@@ -12,7 +12,7 @@ from penstock.io.delivery.outbox import Outbox, Rows
 from penstock.io.delivery.table_keys import bucketing
 from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
-from penstock.io.sink import Drain, PartsWriter, Writer, open_sink
+from penstock.io.sink import PartsWriter, SinkRequest, Writer, open_sink
 from penstock.io.source import WEIGHT
 from penstock.spark.sources.opening import Opening, frame_of, no_pattern, sends_rows
 
@@ -102,13 +102,15 @@ def package(version: str) -> str:
 class TopicWriter(PartsWriter):
     """Writer of outbox parts to a topic, as a Spark job."""
 
-    def __init__(self, sink: KafkaTopic, drain: Drain, spark: SparkSession, form: str = "kafka") -> None:
-        assert drain.spool is not None, "tasks stage in an outbox"
+    def __init__(
+        self, sink: KafkaTopic, request: SinkRequest, spark: SparkSession, form: str = "kafka"
+    ) -> None:
+        assert request.spool is not None, "tasks stage in an outbox"
         self._sink = sink
-        self._name = drain.name
+        self._name = request.name
         self._spark = spark
         self._form = form
-        self._outbox = Outbox(drain.spool, drain.schema)
+        self._outbox = Outbox(request.spool, request.schema)
 
     def recover(self, tick: int) -> None:
         self.publish(tick)
@@ -158,16 +160,16 @@ class TopicWriter(PartsWriter):
 
 
 @open_sink.register
-def _(sink: KafkaTopic, drain: Drain) -> Writer:
+def _(sink: KafkaTopic, request: SinkRequest) -> Writer:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession()
-    if spark is None or drain.spool is None:
-        raise only_on_spark(f"sink {drain.name!r}: a topic of Kafka is written by Spark")
-    check_columns(drain.name, drain.schema)
+    if spark is None or request.spool is None:
+        raise only_on_spark(f"sink {request.name!r}: a topic of Kafka is written by Spark")
+    check_columns(request.name, request.schema)
     if sink.columns is not None:
-        bucketing(drain.name, drain.schema, sink.columns, 1)
+        bucketing(request.name, request.schema, sink.columns, 1)
     if not connector_is_there(spark):
-        with connector_needed(spark, f"sink {drain.name!r}"):
+        with connector_needed(spark, f"sink {request.name!r}"):
             spark.read.format("kafka").load()
-    return TopicWriter(sink, drain, spark)
+    return TopicWriter(sink, request, spark)

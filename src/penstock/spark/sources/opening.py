@@ -307,8 +307,8 @@ def static_paths(opening: Opening, files: list[str]) -> DataFrame:
 Shape: TypeAlias = "dict[str, Any]"
 
 
-def shape_of(opened: Iterable[Opened]) -> Shape:
-    """Extra columns of the union, one per source read by Spark, with their types."""
+def union_columns(opened: Iterable[Opened]) -> Shape:
+    """The further columns of the union, one per source that sends rows, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
         for tag, source in enumerate(opened)

@@ -120,12 +120,12 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, shipped: bytes) -> None:
         self._of = Shipped.of(shipped)
         self._ahead: Ahead | None = None
-        self._drain = False
+        self._request = False
 
     @override
     def prepareForTriggerAvailableNow(self) -> None:
         # An empty micro-batch would end the run, and a source says itself when it ends.
-        self._drain = True
+        self._request = True
 
     @override
     def initialOffset(self) -> dict[str, int]:
@@ -136,7 +136,7 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._ahead is None or self._ahead.taken != start[_ROWS]:
                 self.stop()
                 self._ahead = Ahead(self._of, start[_ROWS])
-            rows = self._ahead.take(self._of.source.rows_per_tick, some=self._drain)
+            rows = self._ahead.take(self._of.source.rows_per_tick, some=self._request)
             return self._of.batches(rows) if rows else iter(()), {_ROWS: start[_ROWS] + len(rows)}
 
     @override

@@ -13,7 +13,7 @@ from penstock.engine.endpoints import as_sink, table_sources
 from penstock.expr.row_classes import to_user
 from penstock.io import Writer, open_sink
 from penstock.io.delivery.outbox import DeliveredSink
-from penstock.io.sink import Drain, PartsWriter
+from penstock.io.sink import PartsWriter, SinkRequest
 from penstock.spark.ticks.task_output import outbox_of
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def open_outlets(
         user = to_user(schema)
         spool = outbox_of(folder, name) if durable or isinstance(target, DeliveredSink) else None
         sources = table_sources(graph, append, name)
-        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
-        writer = open_sink(target, drain)
+        request = SinkRequest(
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
+        )
+        writer = open_sink(target, request)
         closing.callback(writer.close)
         writer.recover(tick)
         outlets[name] = DriverSink(name, target, writer)

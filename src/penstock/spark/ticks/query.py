@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.spark.sources.arrivals import arrived
 from penstock.spark.sources.names import source_names
-from penstock.spark.sources.opening import Opened, ended, nothing, shape_of, union_of
+from penstock.spark.sources.opening import Opened, ended, nothing, union_columns, union_of
 from penstock.spark.ticks.errors import error_of
 from penstock.spark.ticks.lag import Arrivals, Lag
 from penstock.spark.ticks.listener import listening
@@ -44,7 +44,7 @@ class Query:
     ) -> None:
         self._spark = spark
         self._ticker = ticker
-        self._shape = shape_of(opened)
+        self._shape = union_columns(opened)
         checkpoint = ticker.checkpoint
         read = _sources_of(checkpoint)
         static = (s.frame for s in opened if s.static and s.input.name not in read)

@@ -24,7 +24,7 @@ import pyarrow.ipc as ipc
 from penstock.expr.dict_keys import nested_key, with_one_zero
 from penstock.io.delivery.atomic_files import sync_file, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
+from penstock.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
 from penstock.spark.ticks.task_output import task_target, write_changes
@@ -177,8 +177,8 @@ class _NamedByCommits(PartsWriter):
 
 
 @open_sink.register
-def _(sink: ChangeFiles, drain: Drain) -> Writer:
-    return _NamedByCommits(Path(sink.path), drain.durable)
+def _(sink: ChangeFiles, request: SinkRequest) -> Writer:
+    return _NamedByCommits(Path(sink.path), request.durable)
 
 
 # --- read ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from penstock.testing.conformance.compute_times import (
     read_epochs,
     read_hydration,
     read_readiness,
-    read_schedule,
+    read_start_case,
 )
 
 
@@ -37,7 +37,7 @@ _READERS: Mapping[str, Callable[[Fields], Run]] = {
     "controller": read_delivery,
     "as_of": read_as_of,
     "hydration": read_hydration,
-    "schedule": read_schedule,
+    "schedule": read_start_case,
     "readiness": read_readiness,
     "transport": read_epochs,
 }

@@ -156,7 +156,7 @@ def _hydrated(case: Fields) -> Run:
     return lambda: differs("results", expected, [hydrated(given) for given in case.objects("given")])
 
 
-def read_schedule(case: Fields) -> Run:
+def read_start_case(case: Fields) -> Run:
     """Read `U as_of`, `input S upper`: whether U may start, before and after `S upper -> [..]`."""
     given, then = case.object("given"), case.object("then")
     as_ofs = [name for name in given if name.endswith(" as_of")]

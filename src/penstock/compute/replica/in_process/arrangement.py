@@ -237,8 +237,8 @@ class Arrangement:
             elif there is not None:
                 out.append((there, 1))  # type: ignore[arg-type]
 
-    def versions(self, after: int) -> list[Version]:
-        """Changes of the settled times after `after`, which is held, ordered by time."""
+    def changes_after(self, after: int) -> list[Version]:
+        """The changes of the settled times after `after`, which is held, in order of time."""
         found: list[Version] = []
         for version in reversed(self._log):
             if version.time <= after:

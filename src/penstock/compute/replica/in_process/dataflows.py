@@ -141,8 +141,8 @@ class RunningDataflow(DataflowRun):
         return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
 
     @property
-    def makes(self) -> list[Arrangement]:
-        """Indexes that the dataflow maintains."""
+    def maintained_indexes(self) -> list[Arrangement]:
+        """The indexes that it maintains."""
         return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
     @property

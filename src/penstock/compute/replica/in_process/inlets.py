@@ -182,7 +182,7 @@ class FromIndex(Inlet):
 
     def read(self) -> None:
         assert self._known.time is not None
-        self._versions.extend(self.index.versions(self._known.time - 1))
+        self._versions.extend(self.index.changes_after(self._known.time - 1))
         self._known = self.index.upper
 
     def settled(self, upper: Frontier) -> None:

@@ -51,7 +51,7 @@ class Introspection:
         return found
 
     def _values(self, running: list[RunningDataflow], peeks: int) -> tuple[tuple[str, float], ...]:
-        indexes = [index for each in running for index in each.makes]
+        indexes = [index for each in running for index in each.maintained_indexes]
         values: dict[str, float] = {
             "rows": sum(index.weight for index in indexes),
             "changes": sum(index.remembered for index in indexes),

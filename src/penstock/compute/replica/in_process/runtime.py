@@ -135,7 +135,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
 
     def _end(self, running: RunningDataflow) -> None:
         self._turns.end(running)
-        if self._gc is not None and running.makes:
+        if self._gc is not None and running.maintained_indexes:
             self._gc.dropped()
 
     def cancel_peek(self, uuid: bytes) -> None:

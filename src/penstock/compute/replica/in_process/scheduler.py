@@ -107,7 +107,7 @@ class DataflowScheduler:
         """End a dataflow with no exports or readers left, and likewise its inputs."""
         if not running.alive:
             return
-        if any(index.held for index in running.makes):
+        if any(index.held for index in running.maintained_indexes):
             self._dying.append(running)
             return
         running.close()
@@ -120,13 +120,13 @@ class DataflowScheduler:
             if readers is not None:  # else it was gone before: this one was done with it
                 readers.pop(running, None)
                 self.tidy(index)
-        for index in running.makes:
+        for index in running.maintained_indexes:
             self._index_readers.pop(index, None)
             self._untidy.pop(index, None)
             self._graves.append(index)
 
     def _has_come_farther(self, running: RunningDataflow) -> None:
-        for index in running.makes:
+        for index in running.maintained_indexes:
             for reader in self._index_readers.get(index, ()):
                 self.give(reader)
             self.tidy(index)

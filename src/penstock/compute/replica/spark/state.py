@@ -84,7 +84,7 @@ class State:
         driven = self._driven
         assert driven is not None
         for versions in self._versions.values():
-            versions.merge(spark, driven.tick + 1)
+            versions.merge(spark, driven.last_tick + 1)
         sinks = {
             sink: {"files": versions.names, "merged_to": versions.merged_to}
             for sink, versions in self._versions.items()
@@ -112,7 +112,7 @@ class State:
     def _try(self, store: Collections, spark: Session) -> GoesOn:
         try:
             driven = self._driven = self._driven or self._new_driven(spark)
-            if not driven.tick:
+            if not driven.last_tick:
                 return GoesOn.YES
             goes_on = self._goes_on(driven.positions, store)
             if goes_on is GoesOn.YES:
@@ -131,7 +131,7 @@ class State:
 
     def _open_again(self, spark: Session) -> None:
         driven = self._driven = self._new_driven(spark)
-        if driven.tick:
+        if driven.last_tick:
             self._restore(driven)
         self.is_open = True
 
