@@ -13,7 +13,7 @@ pl = pytest.importorskip("polars")
 
 from penstock.engine.columnar.column_types import NotLowered, from_series, polars_type, to_series
 from penstock.engine.columnar.expressions import LOWERINGS, lower, unknown_columns
-from penstock.engine.columnar.lowered_expression import Lowered
+from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
@@ -33,13 +33,13 @@ def frame_of(some: list[Row]) -> pl.DataFrame:
     )
 
 
-def columns_of(frame: pl.DataFrame) -> list[Lowered]:
+def columns_of(frame: pl.DataFrame) -> list[LoweredExpression]:
     """The columns with the bounds that their values have."""
     columns = unknown_columns(SCHEMA)
     for at in COLUMNAR:
         if SCHEMA.fields[at].type in RANGES:
             series = frame[str(at)]
-            columns[at] = Lowered(pl.col(str(at)), (series.min() or 0, series.max() or 0))
+            columns[at] = LoweredExpression(pl.col(str(at)), (series.min() or 0, series.max() or 0))
     return columns
 
 
@@ -56,7 +56,7 @@ def same(one: object, other: object) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
-def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Lowered]]) -> int:
+def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[LoweredExpression]]) -> int:
     """Compares on each row. Returns on how many rows the columnar form declined without need."""
     frame = frame_of(some)
     lowered = lower(expr, SCHEMA, known(frame))

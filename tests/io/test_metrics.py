@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import penstock as ps
 from penstock import col
 from penstock.engine.progress import Progress, SourceProgress
-from penstock.engine.prometheus import address_of, exported
+from penstock.engine.prometheus import address_of, serving_metrics
 from penstock.errors import BadInput
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -99,10 +99,10 @@ def test_what_waits_is_a_metric_of_its_source() -> None:
         "files": SourceProgress(5, waiting=3, newest=17.0),
         "topic": SourceProgress(1, backlog={"maxOffsetsBehindLatest": "12", "state": "up"}),
     }
-    with exported(registry, "flow") as metrics:
+    with serving_metrics(registry, "flow") as metrics:
         assert metrics is not None
         metrics.observe(Progress(1, 6, 0, 0, 0.1, "stages", sources, {"steps": 4}))
-        metrics.phases({"addBatch": 0.25})
+        metrics.record_phases({"addBatch": 0.25})
         found = samples(generate_latest(registry).decode())
     assert found["penstock_lag_arrivals", (("source", "files"),)] == 3
     assert found["penstock_newest_input_timestamp_seconds", (("source", "files"),)] == 17

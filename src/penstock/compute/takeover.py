@@ -67,8 +67,8 @@ def readiness(
     return Lagging(min(known, default=None))
 
 
-def worst(states: Iterable[Readiness]) -> Readiness:
-    """Return the worst of several readiness states; `Ready` if there are none."""
+def worst_readiness(states: Iterable[Readiness]) -> Readiness:
+    """The worst of several readinesses; ready if there are none."""
     lags: list[int | None] = []
     for state in states:
         match state:

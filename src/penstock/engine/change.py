@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
-from penstock.engine.frames import InColumns
+from penstock.engine.frames import ColumnarRows
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def delete(row: T) -> Change[T]:
     return Change(row, -1)
 
 
-def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
-    """Convert internal rows to columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
+def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
+    """Internal rows in columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
     try:
         from penstock.engine.columnar.columns import Declined, can_hold, of_rows
     except ImportError as error:
@@ -68,7 +68,7 @@ class Changes(Sequence[Change[Any]]):
 
     def __init__(
         self,
-        rows: Rows | InColumns,
+        rows: Rows | ColumnarRows,
         append: bool,
         to_user: Callable[[tuple[Any, ...]], Any],
         schema: Schema | None = None,

@@ -244,7 +244,7 @@ class Engine(RunsSignals):
         large = self._machine.large_ticks()
         if large is None or self._event_time.ended:
             return None
-        return large.columns(name, given, partial(self._intake[name], given))
+        return large.to_columns(name, given, partial(self._intake[name], given))
 
     def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
         graph = self.program.graph

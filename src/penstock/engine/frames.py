@@ -18,7 +18,7 @@ WEIGHT_COLUMN = "weight"
 """The column of a frame that says how many copies of each row come or go."""
 
 
-class InColumns(Protocol):
+class ColumnarRows(Protocol):
     """Internal rows in columns (`penstock.engine.columnar`)."""
 
     def __len__(self) -> int: ...

@@ -127,7 +127,7 @@ class Machine:
     def large_ticks(self) -> LargeTicks | None:
         """Columnar form for large ticks; None if they run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
-            self._large = self._columnar.ticks(self.program, self._names)
+            self._large = self._columnar.build_large_ticks(self.program, self._names)
             if self._large is None:
                 self.least = NEVER
         return self._large

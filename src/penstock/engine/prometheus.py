@@ -113,7 +113,7 @@ class RunMetrics:
             with suppress(ValueError):  # some connectors tell more than numbers
                 self._backlog.labels(self._flow, name, key).set(float(value))
 
-    def phases(self, seconds: Mapping[str, float]) -> None:
+    def record_phases(self, seconds: Mapping[str, float]) -> None:
         """Record the durations of a batch's phases, under Spark's names."""
         for phase, took in seconds.items():
             self._phases.labels(self._flow, phase).observe(took)
@@ -125,8 +125,8 @@ class RunMetrics:
 
 
 @contextmanager
-def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
-    """Serve the metrics of a run of `flow` inside this block; None if none are wanted.
+def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
+    """Serve the metrics of a run of `flow` until the block ends; None if none are wanted.
 
     Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
     """

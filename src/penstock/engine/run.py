@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress, RunResult
-from penstock.engine.prometheus import Metrics, combine_observers, exported
+from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
@@ -87,7 +87,7 @@ def run(
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
-    with exported(metrics, flow.name) as told, Interrupt() as interrupt, ExitStack() as closing:
+    with serving_metrics(metrics, flow.name) as told, Interrupt() as interrupt, ExitStack() as closing:
         heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         try:
@@ -118,7 +118,7 @@ async def arun(
     """
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
-    with exported(metrics, flow.name) as told, ExitStack() as closing:
+    with serving_metrics(metrics, flow.name) as told, ExitStack() as closing:
         heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         started = StartedRun(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)

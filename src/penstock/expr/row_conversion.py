@@ -58,7 +58,7 @@ def from_user(
     slow = RowValidator(schema, what, fix)
     names: dict[str, Any] = {
         "slow": slow.convert,
-        "weighed": slow.weighed,
+        "weighed": slow.check_weight,
         "x_nan": NAN,
         "utc": UTC,
         "datetime": datetime,

@@ -76,7 +76,7 @@ class RowValidator:
             raise self._bad_shape(row, number)
         return tuple(self._value(f, v, number) for f, v in zip(fields, values, strict=True))
 
-    def weighed(self, weight: object, number: int) -> int:
+    def check_weight(self, weight: object, number: int) -> int:
         """Check the weight of row `number`. Raises `BadRow` unless it is an `int`."""
         if type(weight) is int:
             return weight

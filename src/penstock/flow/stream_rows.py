@@ -93,7 +93,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         location = SourceLocation.of_caller()
         at = self._list_column(column, location, method)
         operator = Explode(at, self._schema.names[at] if into is None else into, position, outer)
-        fields = operator.exploded(self._schema.fields)
+        fields = operator.output_columns(self._schema.fields)
         names = [field.name for field in fields]
         taken = next((name for name in names if names.count(name) > 1), None)
         if taken is not None:

@@ -84,7 +84,7 @@ class CheckContext(ABC):
         """Return the type of an expression over the input. Raises as `check` does."""
         return check(expr, self.input if schema is None else schema).type
 
-    def keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
+    def check_keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
         """Raise unless all are expressions over the input."""
         for expr in exprs:
             self.type_of(expr, schema)
@@ -97,9 +97,9 @@ class CheckContext(ABC):
         )
         self.need(same, "the columns are not all columns of the input")
 
-    def orderings(self, by: Iterable[object]) -> None:
+    def check_orderings(self, by: Iterable[object]) -> None:
         """Raise unless all order by expressions over the input."""
-        self.keys(each.expr for each in by if isinstance(each, Ordering))
+        self.check_keys(each.expr for each in by if isinstance(each, Ordering))
 
     # -- columns -------------------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
             "a Frame works only on Spark",
             source=feed.name,
         )
-    feed.reserved()
+    feed.refuse_weight_column()
     records = replace(
         feed,
         schema=record_schema(source, feed.schema),

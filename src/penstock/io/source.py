@@ -121,7 +121,7 @@ class Feed:
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
     live: AbstractSet[str] | None = None
 
-    def reserved(self) -> None:
+    def refuse_weight_column(self) -> None:
         """Raise `BadInput` if a table source has a column with the name of the weight column."""
         if not self.append and self.schema.position(WEIGHT) is not None:
             raise BadInput(

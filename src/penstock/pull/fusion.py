@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.pull.buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
-from penstock.pull.module_opening import opened
+from penstock.pull.module_opening import open_module
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
     # A failing function is most often on the user's last line; the joined names list the candidates.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)
-    read = opened(module, lambda: Expansion(edge, _chained([part.kernel() for part in parts])).read)
+    read = open_module(module, lambda: Expansion(edge, _chained([part.kernel() for part in parts])).read)
     return Edge(module, read, batches=True, depth=edge.depth)
 
 

@@ -182,7 +182,7 @@ class Module:
     def _give_up(self, error: Exception) -> None:
         self.run.failing.pop(self, None)
         if self.outputs and all(edge.ended is not None for edge in self.outputs):
-            self.run.undelivered_failure(self, error)
+            self.run.record_undelivered_failure(self, error)
         self._settle(error, None)  # The run knows which modules are sinks, since a sink may have outputs too.
         for edge in self.outputs:
             edge.finish(error)
@@ -209,7 +209,7 @@ class Module:
             closed(failure)
 
     def _settled(self, error: Exception | None, result: Any) -> None:
-        self.run.settled(self, error, result)
+        self.run.record_result(self, error, result)
 
     def _open_inputs(self) -> list[Edge]:
         # Include inputs that failed but have not reported it, so that no error is lost.
@@ -221,7 +221,7 @@ class Module:
             try:
                 wait.cancel()
             except Exception as error:
-                self.run.undelivered_failure(self, error)
+                self.run.record_undelivered_failure(self, error)
         self._waits.clear()
 
 

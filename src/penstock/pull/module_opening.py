@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.pull.module_context import Module
 
 
-def opened(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
+def open_module(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
     """Return the `read` of a new module, or one that fails with the error of opening it."""
     try:
         found = open(*of)

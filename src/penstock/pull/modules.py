@@ -16,7 +16,7 @@ from penstock.pull.argument_checks import SPAWN, refuse_async
 from penstock.pull.edge import Edge
 from penstock.pull.fusion import Kernel, open_kernels
 from penstock.pull.module_context import Module
-from penstock.pull.module_opening import opened
+from penstock.pull.module_opening import open_module
 from penstock.pull.protocol import BatchRead, Layer, Read
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Source:
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.location)
-        read = opened(module, self.part.open, module)
+        read = open_module(module, self.part.open, module)
         behind = max((edge.depth for edge in module.inputs), default=0)
         edge = Edge(
             module,
@@ -239,7 +239,7 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     module.connect(edge)
     return Edge(
         module,
-        opened(module, part.open, module, edge),
+        open_module(module, part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
         layer=part.layer,

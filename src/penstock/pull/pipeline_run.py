@@ -67,7 +67,9 @@ class Run:
         self._edges: dict[Edge, None] = {}
         self.failing: dict[EdgeModule, Exception] = {}
         """Failed modules whose inputs have not yet confirmed."""
-        self._unheard: list[Exception] = []  # by `undelivered_failure`, after a failure that was on its way
+        self._unheard: list[
+            Exception
+        ] = []  # by `record_undelivered_failure`, after a failure that was on its way
         self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
         self._sinks: set[EdgeModule] = set()
         self._main: EdgeModule | None = None
@@ -131,7 +133,7 @@ class Run:
         if edge.lower is not None:
             edge.lower.inputs.pop(edge, None)
 
-    def settled(self, module: EdgeModule, error: Exception | None, result: Any) -> None:
+    def record_result(self, module: EdgeModule, error: Exception | None, result: Any) -> None:
         """Record the result of a sink, or its partial result if its stream failed."""
         if module not in self._sinks:
             return
@@ -152,8 +154,8 @@ class Run:
         else:
             attach_close_error(self.error, error)
 
-    def undelivered_failure(self, module: EdgeModule, error: Exception) -> None:
-        """Record the failure of a module whose streams have ended, so that no neighbour can receive it.
+    def record_undelivered_failure(self, module: EdgeModule, error: Exception) -> None:
+        """A module failed when its streams had ended, and no neighbour can be told.
 
         An earlier failure may still be on its way to a sink, or be caught, so only the end of the run decides
         which of them is the run's error.

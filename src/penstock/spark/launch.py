@@ -17,7 +17,7 @@ from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, hel
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress
-from penstock.engine.prometheus import Metrics, combine_observers, exported
+from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
@@ -31,7 +31,7 @@ from penstock.spark.placing.rounds import check_loops_run_in_rounds
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources import change_frames, kafka, pull_source
 from penstock.spark.sources import delta as delta_source
-from penstock.spark.sources.arrivals import arrived, read_arrivals
+from penstock.spark.sources.arrivals import arrivals_folder, read_arrivals
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.ticks.connect_ticks import OwnTicks
@@ -118,13 +118,13 @@ def run(
         from penstock.spark.batch.run_batch import run_batch
 
         spark = _session(spark)
-        with exported(metrics, flow.name) as registered, told_deaths(spark, lambda: None):
+        with serving_metrics(metrics, flow.name) as registered, told_deaths(spark, lambda: None):
             observer = combine_observers(on_tick, registered)
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=observer, loop_rows=loop_rows
             )
     with ExitStack() as closing:
-        registered = closing.enter_context(exported(metrics, flow.name))
+        registered = closing.enter_context(serving_metrics(metrics, flow.name))
         on_tick = combine_observers(on_tick, registered)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = _session(spark)
@@ -260,7 +260,7 @@ class _Run:
         skip = skipped_files(self._folder)
         for tag, name in enumerate(checkpoint.manifest.layout["sources"]):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
-            spool = arrived(self._folder, name)
+            spool = arrivals_folder(self._folder, name)
             opening = Opening(
                 self._spark, self._engine, name, operator, tag, spool, follow,
                 checkpoint.tick > 0, read_arrivals(counters, name), skip, native.get(name, ()), named,

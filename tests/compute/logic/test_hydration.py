@@ -68,17 +68,17 @@ def test_never_more_than_the_limit_hydrate_and_none_is_lost(chance: random.Rando
             case 0 | 1:
                 kind = chance.choice("uuut")
                 ids = [f"{kind}{number}{part}" for part in "ab"[: chance.randrange(1, 3)]]
-                replica.receive(limiter.command(created(*ids)))
+                replica.receive(limiter.commands_for(created(*ids)))
                 unscheduled += ids
                 alive |= set(ids)
             case 2 | 3 if unscheduled:
                 id = unscheduled.pop(chance.randrange(len(unscheduled)))
-                replica.receive(limiter.command(Schedule(id)))
+                replica.receive(limiter.commands_for(Schedule(id)))
             case 4 if alive:
                 id = chance.choice(sorted(alive))
                 alive.remove(id)
                 unscheduled = [i for i in unscheduled if i != id]
-                replica.receive(limiter.command(AllowCompaction(id, END)))
+                replica.receive(limiter.commands_for(AllowCompaction(id, END)))
             case _ if replica.behind:
                 id = chance.choice(sorted(replica.behind))
                 replica.behind.remove(id)
@@ -86,7 +86,7 @@ def test_never_more_than_the_limit_hydrate_and_none_is_lost(chance: random.Rando
         assert len(replica.hydrating) <= limit
         limiter.check()
     for id in unscheduled:
-        replica.receive(limiter.command(Schedule(id)))
+        replica.receive(limiter.commands_for(Schedule(id)))
     while replica.behind:
         # What is dropped of a dataflow that never begins leaves the others of it waiting for its Schedule.
         ready = sorted(id for id in replica.behind if id in replica.scheduled)
@@ -103,10 +103,10 @@ def test_never_more_than_the_limit_hydrate_and_none_is_lost(chance: random.Rando
 def test_a_dataflow_with_two_exports_takes_one_place_until_both_are_hydrated() -> None:
     limiter = SequentialHydration(1)
     for command in (created("u1", "u2"), created("u3")):
-        limiter.command(command)
-    assert limiter.command(Schedule("u1")) == [Schedule("u1")]
-    assert limiter.command(Schedule("u2")) == [Schedule("u2")]
-    assert limiter.command(Schedule("u3")) == []
+        limiter.commands_for(command)
+    assert limiter.commands_for(Schedule("u1")) == [Schedule("u1")]
+    assert limiter.commands_for(Schedule("u2")) == [Schedule("u2")]
+    assert limiter.commands_for(Schedule("u3")) == []
     assert limiter.response(Frontiers("u1", output=Frontier(6))) == []
     assert limiter.response(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
 
@@ -114,29 +114,29 @@ def test_a_dataflow_with_two_exports_takes_one_place_until_both_are_hydrated() -
 def test_what_is_transient_takes_no_place_and_waits_for_none() -> None:
     limiter = SequentialHydration(1)
     for command in (created("u1"), created("t1"), created("t2"), Schedule("u1")):
-        assert limiter.command(command) == [command]
-    assert limiter.command(Schedule("t1")) == [Schedule("t1")]
+        assert limiter.commands_for(command) == [command]
+    assert limiter.commands_for(Schedule("t1")) == [Schedule("t1")]
     limiter.response(Frontiers("u1", output=Frontier(6)))
-    assert limiter.command(Schedule("t2")) == [Schedule("t2")]
+    assert limiter.commands_for(Schedule("t2")) == [Schedule("t2")]
     assert limiter.hydrating == 0
 
 
 def test_what_is_dropped_leaves_the_queue_and_its_place() -> None:
     limiter = SequentialHydration(1)
     for command in (created("u1"), created("u2"), created("u3"), *map(Schedule, ("u1", "u2", "u3"))):
-        limiter.command(command)
+        limiter.commands_for(command)
     drop = AllowCompaction("u2", END)
-    assert limiter.command(drop) == [drop]
+    assert limiter.commands_for(drop) == [drop]
     drop = AllowCompaction("u1", END)
-    assert limiter.command(drop) == [drop, Schedule("u3")]
+    assert limiter.commands_for(drop) == [drop, Schedule("u3")]
 
 
 def test_what_has_failed_leaves_its_place_to_others() -> None:
     """It reads its inputs no more, and will never be hydrated."""
     hydration = SequentialHydration(limit=1)
     for id in ("u1", "u2"):
-        hydration.command(created(id))
-        hydration.command(Schedule(id))
+        hydration.commands_for(created(id))
+        hydration.commands_for(Schedule(id))
     assert hydration.queued == ("u2",)
     assert hydration.response(Frontiers("u1", input=Frontier(7))) == []
     assert hydration.response(Frontiers("u1", input=END)) == [Schedule("u2")]
@@ -146,9 +146,9 @@ def test_what_has_failed_leaves_its_place_to_others() -> None:
 def test_lowering_the_limit_stops_nothing_that_has_begun() -> None:
     limiter = SequentialHydration(2)
     for command in (*map(created, ("u1", "u2", "u3")), *map(Schedule, ("u1", "u2", "u3"))):
-        limiter.command(command)
+        limiter.commands_for(command)
     update = UpdateConfiguration(Parameters(hydration_concurrency=1))
-    assert limiter.command(update) == [update]
+    assert limiter.commands_for(update) == [update]
     assert limiter.response(Frontiers("u1", output=Frontier(6))) == []
     assert limiter.response(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
 
@@ -156,9 +156,9 @@ def test_lowering_the_limit_stops_nothing_that_has_begun() -> None:
 def test_settings_that_say_nothing_of_it_change_nothing() -> None:
     limiter = SequentialHydration(1)
     for command in (*map(created, ("u1", "u2")), *map(Schedule, ("u1", "u2"))):
-        limiter.command(command)
+        limiter.commands_for(command)
     update = UpdateConfiguration(Parameters(max_result_size=9))
-    assert limiter.command(update) == [update]
+    assert limiter.commands_for(update) == [update]
 
 
 def test_an_index_waits_for_what_it_reads_to_be_settled_at_its_as_of_and_to_have_begun_itself() -> None:

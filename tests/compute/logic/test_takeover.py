@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.compute.frontier import Frontier
-from penstock.compute.takeover import Lagging, Progress, Ready, Steady, Unhydrated, readiness, worst
+from penstock.compute.takeover import Lagging, Progress, Ready, Steady, Unhydrated, readiness, worst_readiness
 
 
 def test_a_replica_that_crashes_now_and_then_is_never_steady() -> None:
@@ -39,7 +39,7 @@ def test_the_least_lag_of_the_hydrated_is_told() -> None:
 
 
 def test_all_are_as_far_as_the_one_that_is_least_far() -> None:
-    assert worst([]) == worst([Ready(), Ready()]) == Ready()
-    assert worst([Lagging(5), Ready(), Lagging(7)]) == Lagging(7)
-    assert worst([Lagging(5), Lagging(None)]) == Lagging(None)
-    assert worst([Lagging(None), Unhydrated(), Ready()]) == Unhydrated()
+    assert worst_readiness([]) == worst_readiness([Ready(), Ready()]) == Ready()
+    assert worst_readiness([Lagging(5), Ready(), Lagging(7)]) == Lagging(7)
+    assert worst_readiness([Lagging(5), Lagging(None)]) == Lagging(None)
+    assert worst_readiness([Lagging(None), Unhydrated(), Ready()]) == Unhydrated()

@@ -12,7 +12,7 @@ from penstock import col, lattice, lit
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans import decode, encode
 from penstock.compute.plans.callables import dumped
-from penstock.compute.plans.decoding import body_of
+from penstock.compute.plans.decoding import encode_body
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
@@ -110,7 +110,7 @@ def forged(flow: Flow, kind: str, changes: dict[str, Any]) -> pb.Body:
     operator: Any = nodes[at].operator
     nodes[at] = dataclasses.replace(nodes[at], operator=dataclasses.replace(operator, **changes))
     writer = Writer()
-    body = body_of(tuple(nodes), writer, given_ticks=flow.graph().given_ticks)
+    body = encode_body(tuple(nodes), writer, given_ticks=flow.graph().given_ticks)
     body.functions = dumped(writer.functions)
     return body
 

@@ -112,10 +112,10 @@ def say(messages: Sequence[Message]) -> None:
     for message in messages:
         if isinstance(message, COMMANDS):
             controller.sent(message)
-            replica.received(message)
+            replica.check_command(message)
         else:
             replica.sent(message)  # type: ignore[arg-type]
-            controller.received(message)  # type: ignore[arg-type]
+            controller.check_response(message)  # type: ignore[arg-type]
 
 
 MAY_BE_SAID: dict[str, list[Message]] = {
@@ -277,7 +277,7 @@ def test_no_responses_in_the_creation_stage() -> None:
     for message in BEGIN:
         with pytest.raises(ProtocolViolation, match="creation stage"):
             replica.sent(Status(None, "up"))
-        replica.received(message)  # type: ignore[arg-type]
+        replica.check_command(message)  # type: ignore[arg-type]
     replica.sent(Status(None, "up"))
 
 
@@ -301,7 +301,7 @@ def test_messages_that_cross_are_no_violation() -> None:
     controller, replica = ControllerStages(), ReplicaStages()
     for command in [*BEGUN, U1, T1, peek()]:
         controller.sent(command)  # type: ignore[arg-type]
-        replica.received(command)  # type: ignore[arg-type]
+        replica.check_command(command)  # type: ignore[arg-type]
     # The replica answers and reports while all is cancelled and dropped.
     said: list[Response] = [rows(), told(7), batch(0, 8, 6)]
     undone: list[Command] = [CancelPeek(A), DROP_U1, DROP_T1]
@@ -310,17 +310,17 @@ def test_messages_that_cross_are_no_violation() -> None:
     for command in undone:
         controller.sent(command)
     for response in said:
-        controller.received(response)
+        controller.check_response(response)
     for command in undone:
-        replica.received(command)
+        replica.check_command(command)
     for response in (told(None), dropped_at(8)):
         replica.sent(response)
-        controller.received(response)
+        controller.check_response(response)
 
 
 def test_frontiers_of_what_was_never_created_are_refused_on_both_sides() -> None:
-    for say_it in (ControllerStages.received, ReplicaStages.sent):
-        stages = ControllerStages() if say_it is ControllerStages.received else ReplicaStages()
+    for say_it in (ControllerStages.check_response, ReplicaStages.sent):
+        stages = ControllerStages() if say_it is ControllerStages.check_response else ReplicaStages()
         for message in BEGUN:
             stages._command(message)  # type: ignore[arg-type]
         with pytest.raises(ProtocolViolation):
@@ -330,15 +330,15 @@ def test_frontiers_of_what_was_never_created_are_refused_on_both_sides() -> None
 def test_what_has_ended_is_forgotten() -> None:
     replica = ReplicaStages()
     for message in BEGUN:
-        replica.received(message)  # type: ignore[arg-type]
+        replica.check_command(message)  # type: ignore[arg-type]
     for n in range(50):
         uuid = bytes([n]) * 16
-        replica.received(create(IndexExport(f"u{n}", "out"), SubscribeExport(f"t{n}", "out")))
-        replica.received(peek(uuid, f"u{n}"))
+        replica.check_command(create(IndexExport(f"u{n}", "out"), SubscribeExport(f"t{n}", "out")))
+        replica.check_command(peek(uuid, f"u{n}"))
         replica.sent(rows(uuid))
-        replica.received(CancelPeek(uuid))
-        replica.received(AllowCompaction(f"u{n}", END))
-        replica.received(AllowCompaction(f"t{n}", END))
+        replica.check_command(CancelPeek(uuid))
+        replica.check_command(AllowCompaction(f"u{n}", END))
+        replica.check_command(AllowCompaction(f"t{n}", END))
         replica.sent(told(None, id=f"u{n}"))
         replica.sent(SubscribeResponse(f"t{n}", DroppedAt(START)))
     assert replica.remembered == 0
@@ -348,10 +348,10 @@ def test_peeks_whose_cancellation_never_comes_are_forgotten_at_last(monkeypatch:
     monkeypatch.setattr(stages, "MOST_ANSWERED", 10)
     replica = ReplicaStages()
     for message in [*BEGUN, U1]:
-        replica.received(message)  # type: ignore[arg-type]
+        replica.check_command(message)  # type: ignore[arg-type]
     for n in range(50):
-        replica.received(peek(bytes([n]) * 16))
+        replica.check_command(peek(bytes([n]) * 16))
         replica.sent(rows(bytes([n]) * 16))
     assert replica.remembered == 11
-    replica.received(CancelPeek(bytes([49]) * 16))
-    replica.received(CancelPeek(bytes([0]) * 16))  # it cannot be told any more from one never asked
+    replica.check_command(CancelPeek(bytes([49]) * 16))
+    replica.check_command(CancelPeek(bytes([0]) * 16))  # it cannot be told any more from one never asked

@@ -69,7 +69,7 @@ def test_an_index_is_right_at_every_time_that_somebody_may_read(data: st.DataObj
         for at in range(least, time):
             expected = there(at)
             for row in ROWS:
-                assert bag(index.at(index.keying.of_row(row), at))[row] == expected[row]
+                assert bag(index.rows_at(index.keying.of_row(row), at))[row] == expected[row]
             # What is told of later times leads from here to there.
             later: Bag = Counter(expected)
             for version in index.changes_after(at):
@@ -142,4 +142,4 @@ def test_a_since_that_passes_a_time_of_which_more_is_to_come_leaves_it_whole() -
         pass
     index.advance(Frontier(11))
     index.advance(Frontier(21))
-    assert sorted(index.at("a", 20)) == [(("a", 1), 1), (("a", 3), 1)]
+    assert sorted(index.rows_at("a", 20)) == [(("a", 1), 1), (("a", 3), 1)]

@@ -273,7 +273,7 @@ def test_a_look_up_that_nobody_foresaw_to_fail_fails_its_own_peek_only(
 ) -> None:
     rig = bids((("a", 1), 3, 1))
     with monkeypatch.context() as patch:
-        patch.setattr(Arrangement, "at", broken)
+        patch.setattr(Arrangement, "rows_at", broken)
         assert problem(rig.peek("u1", 7, [("a",)]), ComputeError).origin is Origin.PROCESS
     assert bag(rig.peek("u1", 7, [("a",)]).rows) == Bag({("a", 1): 1})
 

@@ -49,7 +49,7 @@ def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[An
 def test_after_a_drop_it_is_looked_at_soon(looks: list[Any]) -> None:
     time = Time()
     collector = GcPolicy(time)
-    collector.dropped()
+    collector.schedule_collection()
     collector.slice(busy=False)
     assert 2 not in looks
     time.now = gc_policy.SOON + 1

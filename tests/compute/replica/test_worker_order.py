@@ -158,14 +158,14 @@ def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None
         for link in LINKS:
             link.to_say = [WorkerResponse(heard, [PeekResponse(peek.uuid, Rows(((("a", heard), 1),)))])]
         runtime.step(0)
-    assert runtime.answers() == [PeekResponse(peek.uuid, Rows(((("a", 6), 3),)))]
+    assert runtime.take_answers() == [PeekResponse(peek.uuid, Rows(((("a", 6), 3),)))]
 
 
 def test_of_copies_that_a_worker_keeps_for_a_reader_nothing_is_told(runtime: Workers) -> None:
     runtime.create_dataflow(totals("u1"))
     LINKS[0].to_say = [WorkerResponse(1, [Status("u1", "hydrated"), Status("u1 for u2", "hydrated")])]
     runtime.step(0)
-    assert runtime.answers() == [Status("u1", "hydrated")]
+    assert runtime.take_answers() == [Status("u1", "hydrated")]
     assert all(not isinstance(m, AllowCompaction) for m in LINKS[0].told)
 
 
@@ -177,7 +177,7 @@ def test_what_workers_see_of_themselves_is_summed_up_and_the_slowest_duration_co
             WorkerResponse(0, [Status(None, "replica", (("rows", 10.0), ("cancel_ms_max", number)))])
         ]
     runtime.step(0)
-    assert runtime.answers()[-1] == Status(None, "replica", (("rows", 30.0), ("cancel_ms_max", 2)))
+    assert runtime.take_answers()[-1] == Status(None, "replica", (("rows", 30.0), ("cancel_ms_max", 2)))
 
 
 def connected(runtime: Workers, *commands: Command) -> Replica:

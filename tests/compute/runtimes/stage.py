@@ -141,7 +141,7 @@ class Stage:
         while time.monotonic() < end:
             self._woken.clear()
             more = self.runtime.step(0.01)
-            self.told += self.runtime.answers()
+            self.told += self.runtime.take_answers()
             result = found()
             if result is not None:
                 return result

@@ -52,7 +52,7 @@ class Around:
         for start in range(0, len(rows), 3):
             yield rows[start : start + 3]
 
-    def changed(self) -> None:
+    def check_due_work(self) -> None:
         pass
 
     def fenced(self, error: StaleEpoch) -> None:

@@ -26,7 +26,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
         talk.take(request)
         call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
         call.write = call.written.put
-        writing = asyncio.create_task(talk.write(call))
+        writing = asyncio.create_task(talk.send_answers(call))
         answer = await call.written.get()
         writing.cancel()
         assert answer.number == 7

@@ -68,7 +68,7 @@ class Conversation:
 
         Raises `ReadTimeout` if there is no answer by then, `ConnectionBroken` if there is no controller.
         """
-        async with wait.bounded(what, self.address):
+        async with wait.time_limit(what, self.address):
             return await self.ask(request, repeatable=again, wait=wait)
 
     async def ask(

@@ -79,7 +79,7 @@ class Wait:
             self._until = asyncio.get_running_loop().time() + self.seconds
 
     @asynccontextmanager
-    async def bounded(self, what: str, address: str) -> AsyncGenerator[None]:
+    async def time_limit(self, what: str, address: str) -> AsyncGenerator[None]:
         """Raise `ReadTimeout` if the body takes longer. what: the read, as a noun."""
         end = self._until if self.seconds else None
         if self.seconds == 0:

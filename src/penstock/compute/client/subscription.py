@@ -97,7 +97,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     async def _first(self) -> Batch[Any] | None:
         wait = self._conversation.wait(self._patience)
-        async with wait.bounded(f"the subscription to {self._asked.view!r}", self._conversation.address):
+        async with wait.time_limit(f"the subscription to {self._asked.view!r}", self._conversation.address):
             return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _following(self) -> Batch[Any] | None:

@@ -189,7 +189,7 @@ class ReplicaConnection:
                 self._cancel(command)
             else:
                 for specialised in self._specialised(command):
-                    for sent in self._hydration.command(specialised):
+                    for sent in self._hydration.commands_for(specialised):
                         self._send(sent)
         return bool(commands)
 
@@ -212,10 +212,10 @@ class ReplicaConnection:
             case Schedule(id) | AllowWrites(id):
                 return [command] if id in known else []
             case AllowCompaction(id, frontier):
-                return [command] if self.tracking.compacts(id, frontier) else []
+                return [command] if self.tracking.record_compaction(id, frontier) else []
             case InitializationComplete():
                 self.initialized = True
-                self.tracking.initialized()
+                self.tracking.finish_initialization()
                 return [command]
             case _:
                 return [command]
@@ -245,11 +245,11 @@ class ReplicaConnection:
         if not self.tracking.absorb(report):
             return
         if report.write is not None:
-            self._instance.reported(report.id, report.write)
+            self._instance.record_progress(report.id, report.write)
         if report.id not in self.tracking.exports:
             self.status.pop(report.id, None)
         if report.input == END:
-            self._instance.stopped(report.id)
+            self._instance.record_stopped(report.id)
         released = self._hydration.response(report)
         for command in released:
             self._send(command)

@@ -22,7 +22,7 @@ from penstock.compute.controller.reads import Reads, Unanswered
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Settings, Write
 from penstock.compute.controller.restart import create_views, start
-from penstock.compute.controller.status import Anomalies, ControllerStatus
+from penstock.compute.controller.status import AnomalyLog, ControllerStatus
 from penstock.compute.controller.status_assembly import report
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.timestamps import Oracle, Reading
@@ -79,7 +79,7 @@ class Controller:
         started = start(state, collections)
         self.epoch = started.epoch
         self._catalog = started.catalog
-        self._note = Anomalies(clock)
+        self._note = AnomalyLog(clock)
         self._instance = asked = Instance(instance, _PARAMETERS.updated(parameters), settings.most_behind)
         self._oracle = oracle = Oracle(clock, started.last)
         self._names = Names(

@@ -44,7 +44,7 @@ class PlanSchema:
     locations: Mapping[str, SourceLocation]
 
 
-def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
+def decode_plan(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     """Decode a plan, and return its sources and sink.
 
     Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable`, also for more than one sink.
@@ -180,7 +180,7 @@ class Names:
             if isinstance(found, ViewEntry) and self._as_asked(found) == asked:
                 return found.id
             raise taken(asked.name, self._difference(found, asked))
-        shape = shape_of(asked.plan, allow_callables=self._allow_callables)
+        shape = decode_plan(asked.plan, allow_callables=self._allow_callables)
         check_key(asked.key, shape.sink.schema)
         reads = [(s, found_source(self.catalog, s, shape.locations[s.name])) for s in shape.sources]
         self._check_new_names(asked, [source.name for source, found in reads if found is None])

@@ -118,7 +118,7 @@ class Instance:
         for export in dataflow.exports:
             if isinstance(export, CollectionExport):
                 self.send(AllowWrites(export.id))
-        self.schedule()
+        self.schedule_exports()
 
     def drop(self, ids: Iterable[Id]) -> None:
         """Drop exports; each disappears with the last hold on it."""
@@ -162,23 +162,23 @@ class Instance:
             running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)
         )
 
-    def reported(self, id: Id, write: Frontier) -> None:
+    def record_progress(self, id: Id, write: Frontier) -> None:
         """Record that some replica has settled an export up to `write`."""
         running = self.running.get(id)
         if running is not None and write > running.write:
             running.write = write
             if self._unscheduled:
-                self.schedule()
+                self.schedule_exports()
 
-    def stopped(self, id: Id) -> None:
-        """Record that some replica has stopped an export. Readers may start now, and will see its end."""
+    def record_stopped(self, id: Id) -> None:
+        """Record that some replica has stopped an export; its readers may start, and meet its end."""
         running = self.running.get(id)
         if running is not None:
             running.stopped = True
-            self.schedule()
+            self.schedule_exports()
 
-    def schedule(self) -> None:
-        """Schedule all exports whose inputs allow it."""
+    def schedule_exports(self) -> None:
+        """Schedule the exports whose inputs allow it."""
         for running in list(self._unscheduled.values()):
             if self._may_begin(running):
                 running.scheduled = True

@@ -71,7 +71,7 @@ class Maintenance:
         except StoreUnavailable as error:
             self._note(None, error.what)
         self._replicas.maintain()
-        self._instance.schedule()
+        self._instance.schedule_exports()
         retry = self._replicas.next_retry()
         return min(self._settings.interval, max(retry, 1) if retry is not None else self._settings.interval)
 
@@ -84,7 +84,7 @@ class Maintenance:
             self._instance.reached(entry.id, bound.upper)
             writer = self._catalog.views.get(entry.written_by or "")
             if writer is not None and writer.into is not None:
-                self._instance.reported(writer.into.export, bound.upper)
+                self._instance.record_progress(writer.into.export, bound.upper)
 
     def _move_holds(self) -> None:
         now = self._clock()

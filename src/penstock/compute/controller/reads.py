@@ -312,8 +312,8 @@ class Reads:
     def _entry_at(self, name: str, time: int | None, replica: str | None) -> tuple[Entry, int]:
         entry = self._catalog.named(name)
         self._check_target(replica)
-        at = self._reading.strict(entry) if time is None else time
-        return entry, self._reading.given(at, entry)
+        at = self._reading.strict_time(entry) if time is None else time
+        return entry, self._reading.check_readable(at, entry)
 
     def _check_target(self, replica: str | None) -> None:
         if replica is not None:

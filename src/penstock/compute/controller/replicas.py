@@ -23,7 +23,7 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.takeover import Progress, Readiness, Steady, Unhydrated, readiness, worst
+from penstock.compute.takeover import Progress, Readiness, Steady, Unhydrated, readiness, worst_readiness
 
 
 def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
@@ -51,8 +51,8 @@ class CrashRecord:
     until: int | None = None
     probation: bool = False
 
-    def died(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
-        """Record a crash, and begin a quarantine at the limit."""
+    def record_crash(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
+        """Record a crash; at the limit, begin the quarantine."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
@@ -222,7 +222,7 @@ class Replicas:
             replica.tries = max(replica.tries, 8)
             self._wait_after_refusal(replica)
         else:
-            replica.crashes.died(now, connection.tracking.building(), self._settings)
+            replica.crashes.record_crash(now, connection.tracking.building(), self._settings)
             self._rest(replica)
 
     def release(self, name: str) -> None:
@@ -253,7 +253,7 @@ class Replicas:
     def _readiness(self, connection: ReplicaConnection) -> Readiness:
         if not connection.initialized:
             return Unhydrated()
-        return worst(
+        return worst_readiness(
             readiness(
                 join(c.tracking.output(tracked.id) for c in self.connections()),
                 {connection.replica: Progress(tracked.as_of, tracked.output)},

@@ -24,8 +24,8 @@ _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """Initial state of a controller. last: upper bound on the times of earlier writes."""
+class InitialState:
+    """The initial state of a controller. last: upper bound of the times of writes."""
 
     epoch: int
     catalog: Catalog
@@ -39,7 +39,7 @@ class Started:
         return entry.id
 
 
-def start(state: ControllerState, collections: Collections) -> Started:
+def start(state: ControllerState, collections: Collections) -> InitialState:
     """Supersede earlier controllers, then read their state.
 
     In this order, everything that they acknowledged is already durable when it is read.
@@ -52,12 +52,12 @@ def start(state: ControllerState, collections: Collections) -> Started:
     for _ in range(_TRIES):
         with suppress(UpperMismatch):
             bounds, last = _levelled(catalog, collections)
-            return Started(epoch, catalog, bounds, last)
+            return InitialState(epoch, catalog, bounds, last)
     raise StoreUnavailable("another process keeps writing to the collections", fix="end all other writers")
 
 
-def create_views(started: Started, instance: Instance, now: int) -> list[str]:
-    """Create the dataflows of all views. Returns a message for each view with a gap."""
+def create_views(started: InitialState, instance: Instance, now: int) -> list[str]:
+    """Create the dataflows of all views. Returns a text for each that loses times."""
     catalog = started.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {

@@ -153,8 +153,8 @@ class ControllerStatus:
 _KEPT = 100
 
 
-class Anomalies:
-    """Most recent anomalies; consecutive repetitions share one note with a count."""
+class AnomalyLog:
+    """The last anomalies; repetitions are counted in one note."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -120,7 +120,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
             self._finish(subscription, batch)
             return
         subscription.upper = batch.upper
-        self._instance.reported(subscription.id, batch.upper)
+        self._instance.record_progress(subscription.id, batch.upper)
         subscription.deliver(batch)
 
     def _fail(self, pending: Subscription, problem: Problem) -> None:

@@ -98,7 +98,7 @@ class Reading:
         if request.at is not None:
             if request.staleness is not None:
                 raise BadMessage("a read has a time or a bound on its staleness, not both", field="staleness")
-            return self.given(request.at, entry)
+            return self.check_readable(request.at, entry)
         if request.staleness is not None:
             if request.staleness < 0:
                 raise BadMessage(f"staleness of {request.staleness} ms", field="staleness")
@@ -106,10 +106,10 @@ class Reading:
             settled = self._fresh_enough(entry.id, request.staleness)
             if settled is not None:
                 return settled
-        return self.strict(entry)
+        return self.strict_time(entry)
 
-    def given(self, time: int, entry: Entry) -> int:
-        """Check a time given by a client. Raises `SinceViolation` if it is compacted, and `BadMessage`."""
+    def check_readable(self, time: int, entry: Entry) -> int:
+        """Check a time given by a client. Raises `SinceViolation` if it is compacted, `BadMessage`."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is not a valid time", field="at")
         since = self._instance.holds.since(entry.id)
@@ -126,11 +126,8 @@ class Reading:
             )
         return time
 
-    def strict(self, entry: Entry) -> int:
-        """Select the time of a strict read: that of the last acknowledged write, or the since if later.
-
-        Raises `StaleEpoch`, `SinceViolation`.
-        """
+    def strict_time(self, entry: Entry) -> int:
+        """The time of the last acknowledged write. Raises `StaleEpoch`, `SinceViolation`."""
         self._fence()
         since = self._instance.holds.since(entry.id).time
         if since is None:

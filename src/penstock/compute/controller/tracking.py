@@ -78,8 +78,8 @@ class Tracking:
             self.exports[export.id] = Tracked(export.id, dataflow.as_of, reports)
             self._keep_inputs(export.id, dataflow)
 
-    def initialized(self) -> None:
-        """Release inputs of exports that no longer exist, once `InitializationComplete` is sent."""
+    def finish_initialization(self) -> None:
+        """Release inputs of exports that are no longer wanted: `InitializationComplete` is sent."""
         self._initialized = True
         for id in [id for id in self._kept if id not in self.exports]:
             self.forget(id)
@@ -87,8 +87,8 @@ class Tracking:
     def scheduled(self, id: Id) -> None:
         self.exports[id].scheduled = True
 
-    def compacts(self, id: Id, frontier: Frontier) -> bool:
-        """Record an allowed compaction. Returns whether to send it to the replica."""
+    def record_compaction(self, id: Id, frontier: Frontier) -> bool:
+        """Record that an export may be compacted. Returns whether that is news to the replica."""
         tracked = self.exports.get(id)
         if tracked is None or frontier <= tracked.compacted:
             return False

@@ -130,7 +130,7 @@ class Writes:
         for id in write.ids:
             self._remember(id, write.time)
         self._oracle.acknowledge(write.time)
-        self._instance.schedule()
+        self._instance.schedule_exports()
 
     def _settle_doubt(self) -> bool:
         """Resolve the write in doubt, if any. Returns whether it is durable."""

@@ -41,12 +41,14 @@ VERSION = 1
 """Version of the encoding of plans."""
 
 
-def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
-    """Encode operators as the body of a plan; `writer` collects their Python objects."""
-    return pb.Body(version=VERSION, given_ticks=given_ticks, nodes=[node_of(node, writer) for node in nodes])
+def encode_body(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
+    """Encode operators as the body of a plan; `writer` collects the Python objects in them."""
+    return pb.Body(
+        version=VERSION, given_ticks=given_ticks, nodes=[encode_node(node, writer) for node in nodes]
+    )
 
 
-def node_of(node: Node, writer: Writer) -> pb.Node:
+def encode_node(node: Node, writer: Writer) -> pb.Node:
     """Encode one operator. Raises `BadPlan` for one that no plan can have."""
     if type(node.operator) not in RECORD_NAMES:
         raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
@@ -87,7 +89,7 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
 def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[object]) -> None:
     """Raise `BadPlan` for a non-canonical plan: a flow has exactly one encoding, and one hash."""
     writer = Writer(row_classes=bool(functions))
-    again = body_of(flow.nodes, writer, given_ticks=body.given_ticks)
+    again = encode_body(flow.nodes, writer, given_ticks=body.given_ticks)
     again.functions = body.functions
     same_objects = all(a is b for a, b in zip(writer.functions, functions, strict=False))
     complete = len(writer.functions) == len(functions)

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from penstock.analysis import analyse
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.callables import dumped, refuse_callables
-from penstock.compute.plans.decoding import body_of, decode, node_of
+from penstock.compute.plans.decoding import decode, encode_body, encode_node
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
 from penstock.compute.plans.source_locations import encode_locations
 from penstock.compute.plans.value_encoder import Writer
@@ -47,12 +47,12 @@ def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
     graph, writer = flow.graph(), Writer()
     # The graph's own operators may be others, in loops; they are found again.
     nodes = flow.nodes
-    body = body_of(nodes, writer, given_ticks=graph.given_ticks)
+    body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
     if writer.functions and not allow_callables:
         raise refuse_callables(graph, _holders(nodes))
     if writer.functions:
         writer = Writer(row_classes=True)
-        body = body_of(nodes, writer, given_ticks=graph.given_ticks)
+        body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
         body.functions = dumped(writer.functions)
     return body.SerializeToString(deterministic=True)
 
@@ -62,7 +62,7 @@ def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
     found: list[tuple[Node, str]] = []
     for node in nodes:
         writer = Writer()
-        node_of(node, writer)
+        encode_node(node, writer)
         if writer.functions:
             names = (getattr(f, "__name__", f"a {type(f).__name__}") for f in writer.functions)
             found.append((node, ", ".join(names)))

@@ -157,7 +157,7 @@ class ControllerStages(_Stages):
         """Check a command to be sent. Raises `ProtocolViolation`."""
         self._command(command)
 
-    def received(self, response: Response) -> None:
+    def check_response(self, response: Response) -> None:
         """Check a received response. Raises `ProtocolViolation`."""
         self._response(response)
 
@@ -165,7 +165,7 @@ class ControllerStages(_Stages):
 class ReplicaStages(_Stages):
     """Protocol state on the replica's side."""
 
-    def received(self, command: Command) -> None:
+    def check_command(self, command: Command) -> None:
         """Check a received command. Raises `ProtocolViolation`."""
         self._command(command)
 

@@ -108,7 +108,7 @@ class Replica:
             return
         if self._stages is None:
             raise ProtocolViolation("a command without a connection", stage="none", message=_name(command))
-        self._stages.received(command)
+        self._stages.check_command(command)
         if isinstance(command, CreateTimely):
             self._check_epoch(command)
         if isinstance(command, CreateDataflow) and command.dataflow.as_of.ended:
@@ -208,7 +208,7 @@ class Replica:
                 runtime.allow_writes(id)
             case AllowCompaction(id, frontier):
                 runtime.allow_compaction(id, frontier)
-                if frontier.ended and not self._reporter.dropped(id):
+                if frontier.ended and not self._reporter.record_dropped(id):
                     runtime.forget(id)
             case CreateInstance() | CreateTimely() | InitializationComplete():
                 pass  # the runtime is made with them
@@ -228,7 +228,7 @@ class Replica:
         except ComputeError as error:
             self._end(error)
             return False
-        self._reporter.answer(runtime.answers())
+        self._reporter.answer(runtime.take_answers())
         if self._reporter.due(runtime.moved(), busy, self._parameters.maintenance_interval):
             for id in self._reporter.report(runtime.frontiers()):
                 runtime.forget(id)

@@ -151,7 +151,7 @@ class Reporter:
             if isinstance(export, IndexExport | CollectionExport):
                 self._guards[export.id] = ReportedFrontiers.since(export.id, dataflow.as_of)
 
-    def dropped(self, id: Id) -> bool:
+    def record_dropped(self, id: Id) -> bool:
         """Record a dropped export. Returns whether its end has still to be reported."""
         if id in self._guards:
             self._dropped[id] = None

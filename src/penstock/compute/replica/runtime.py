@@ -105,8 +105,8 @@ class Runtime(ABC):
         """Frontiers of all indexes and collection exports."""
 
     @abstractmethod
-    def answers(self) -> list[Answer]:
-        """Take the answers since the last call, in order."""
+    def take_answers(self) -> list[Answer]:
+        """The answers since the last call, in order."""
 
     def moved(self) -> bool:
         """Return whether `frontiers` may have changed since the last call."""

@@ -29,8 +29,8 @@ RunT = TypeVar("RunT", bound=DataflowRun)
 _DROPPED = Reached(END, END, END, END)
 
 
-def milliseconds() -> int:
-    """Wall-clock time in milliseconds."""
+def wall_clock_milliseconds() -> int:
+    """The time of the wall clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -137,7 +137,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
 
     def forget_answers(self) -> None:
         self._peeks.forget()
-        for answer in self.answers():
+        for answer in self.take_answers():
             if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
                 self._stash.forget(answer.answer.token)
 
@@ -154,7 +154,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
                 found[id] = reached if id in running.wanted else _DROPPED
         return found
 
-    def answers(self) -> list[Answer]:
+    def take_answers(self) -> list[Answer]:
         # Popped one by one: other threads may add to it meanwhile.
         return [self._responses.popleft() for _ in range(len(self._responses))]
 

@@ -45,7 +45,7 @@ class Surroundings(Protocol):
         """Fetch stashed rows from a replica. Raises `ResultGone`."""
         ...
 
-    def changed(self) -> None:
+    def check_due_work(self) -> None:
         """Check for due work: replicas to connect, timers."""
         ...
 
@@ -79,8 +79,8 @@ class ClientSession:
             if not self._room.is_set():
                 await self._room.wait()
 
-    async def write(self, call: Any) -> None:
-        """Send answers to a call as they arrive, until cancelled."""
+    async def send_answers(self, call: Any) -> None:
+        """Send the answers to a call, without end."""
         while True:
             while self._answers:
                 await call.write(self._answers.popleft())
@@ -156,7 +156,7 @@ class ClientSession:
             keep=asked.keep,
             into=asked.into or None,
         )
-        self._around.changed()
+        self._around.check_due_work()
         self._answer(number, done=pb.Done(id=id))
 
     def drop(self, number: int, asked: pb.Drop) -> None:
@@ -284,17 +284,17 @@ class ClientSession:
         host_of(asked.address)
         timely = TimelyConfig(runtime, asked.workers or 1)
         self._controller.add_replica(asked.name, asked.address, timely)
-        self._around.changed()
+        self._around.check_due_work()
         self._answer(number, done=pb.Done())
 
     def drop_replica(self, number: int, asked: pb.DropReplica) -> None:
         self._controller.drop_replica(asked.name)
-        self._around.changed()
+        self._around.check_due_work()
         self._answer(number, done=pb.Done())
 
     def release_replica(self, number: int, asked: pb.ReleaseReplica) -> None:
         self._controller.release_replica(asked.name)
-        self._around.changed()
+        self._around.check_due_work()
         self._answer(number, done=pb.Done())
 
     def status(self, number: int, asked: pb.Status) -> None:

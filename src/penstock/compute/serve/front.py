@@ -55,7 +55,7 @@ class Front:
         # Tells the client at once that it is admitted.
         await call.send_initial_metadata(())
         talk = ClientSession(self._around)
-        writing = asyncio.create_task(talk.write(call))
+        writing = asyncio.create_task(talk.send_answers(call))
         with self._remembered():
             try:
                 await talk.read(call, END_OF_CALL)

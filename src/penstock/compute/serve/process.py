@@ -149,7 +149,7 @@ class _Process:
 
     # --- Surroundings ---------------------------------------------------------------------
 
-    def changed(self) -> None:
+    def check_due_work(self) -> None:
         """Check for due work."""
         self._due.set()
 

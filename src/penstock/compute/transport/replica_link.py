@@ -195,7 +195,7 @@ class Link:
         reader = wire.ResponseReader(self._limits.message, self._limits.batch)
         while (data := await call.read()) is not _aio.EOF:
             for response in reader.read(data):
-                self._stages.received(response)
+                self._stages.check_response(response)
                 connection.absorb(response)
         if connection.over:
             return

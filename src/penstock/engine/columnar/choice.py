@@ -46,7 +46,7 @@ class Columnar:
     always: bool = False
     lazily: bool = False
 
-    def ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
+    def build_large_ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
         """Build the large ticks of `program`; None if it has none, or Polars is not installed."""
         if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.engine.columnar.column_types import from_series, polars_type, to_series
-from penstock.engine.columnar.lowered_expression import Lowered
+from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import INT64, TIMESTAMP
@@ -92,9 +92,9 @@ def can_hold(schema: Schema) -> bool:
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 
-def known_columns(schema: Schema, frame: pl.DataFrame) -> list[Lowered]:
-    """Columns of a frame of `schema`, with the bounds of their integers."""
-    columns: list[Lowered] = []
+def known_columns(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
+    """The columns of a frame of `schema`, with the bounds that the integers in it have."""
+    columns: list[LoweredExpression] = []
     for at, field in enumerate(schema.fields):
         name = str(at)
         bounds = None
@@ -102,5 +102,5 @@ def known_columns(schema: Schema, frame: pl.DataFrame) -> list[Lowered]:
             low: Any = frame[name].min()
             high: Any = frame[name].max()
             bounds = (low or 0, high or 0)
-        columns.append(Lowered(pl.col(name), bounds))
+        columns.append(LoweredExpression(pl.col(name), bounds))
     return columns

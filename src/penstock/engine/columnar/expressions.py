@@ -21,7 +21,7 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
-from penstock.engine.columnar.lowered_expression import Lowered, Lowering, either
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either
 from penstock.expr.check import elaborate
 from penstock.expr.function_kinds import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES
@@ -41,8 +41,8 @@ LOWERINGS: Mapping[str, Lowering] = {
 """Lowering of each catalogue function that has a columnar form."""
 
 
-def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
-    """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
+def lower(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
+    """`expr` over rows of `schema` whose columns are `columns`. Raises `NotLowered`."""
     return _lowered(elaborate(expr, schema), columns)
 
 
@@ -51,35 +51,35 @@ def reads_columns(expr: Expr) -> bool:
     return any(isinstance(part, Column) for part in expr.walk())
 
 
-def unknown_columns(schema: Schema) -> list[Lowered]:
-    """Columns without known bounds, for testing whether an expression can be lowered."""
-    return [Lowered(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
+def unknown_columns(schema: Schema) -> list[LoweredExpression]:
+    """Columns without known bounds, to test whether an expression can be lowered."""
+    return [LoweredExpression(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
 
 @singledispatch
-def _lowered(term: Term, columns: Sequence[Lowered]) -> Lowered:
+def _lowered(term: Term, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     raise NotLowered(f"{type(term).__name__} has no columnar form")
 
 
 @_lowered.register(ColumnTerm)
-def _column(term: ColumnTerm, columns: Sequence[Lowered]) -> Lowered:
+def _column(term: ColumnTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     dtype_of(term.type)
     return columns[term.position]
 
 
 @_lowered.register(LiteralTerm)
-def _literal(term: LiteralTerm, columns: Sequence[Lowered]) -> Lowered:
+def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     value = term.value
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
     bounds = None
     if term.type in RANGES:
         bounds = (value, value) if isinstance(value, int) else (0, 0)
-    return Lowered(pl.lit(value, dtype=dtype_of(term.type)), bounds)
+    return LoweredExpression(pl.lit(value, dtype=dtype_of(term.type)), bounds)
 
 
 @_lowered.register(CallTerm)
-def _call(term: CallTerm, columns: Sequence[Lowered]) -> Lowered:
+def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     function = term.function
     lowering = LOWERINGS.get(function.name)
     if lowering is None:
@@ -91,5 +91,5 @@ def _call(term: CallTerm, columns: Sequence[Lowered]) -> Lowered:
     arguments = [_lowered(a, columns) for a in term.arguments]
     made = lowering(term, arguments)
     if isinstance(function, StrictFunction):
-        return Lowered(made.value, made.bounds, either(*(a.fails for a in arguments), made.fails))
+        return LoweredExpression(made.value, made.bounds, either(*(a.fails for a in arguments), made.fails))
     return made

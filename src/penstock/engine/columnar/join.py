@@ -18,7 +18,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered_expression import Lowered
+from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.columnar.stream import (
     Stream,
     decline_weight_overflow,
@@ -65,8 +65,8 @@ class JoinPlan:
     def keys(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         return self.operator.left_keys, self.operator.right_keys
 
-    def keyed(self, port: int, stream: Stream) -> Stream:
-        """Add a side's keys as "k0", ..., dropping rows with a null key."""
+    def add_keys(self, port: int, stream: Stream) -> Stream:
+        """Add the keys of a side as "k0", ..., and drop rows with a null key."""
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
         keyed = noted.frame.with_columns(*(one.value.alias(f"k{at}") for at, one in enumerate(lowered)))
@@ -109,7 +109,9 @@ class JoinPlan:
         taken = [*range(width), *(width + at for at in self.operator.kept_right)]
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
-        known = tuple(Lowered(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(taken))
+        known = tuple(
+            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(taken)
+        )
         frame = pairs.frame.select(*columns, *beside)
         return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)
 
@@ -133,7 +135,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
             raise NotLowered("a join on floats works on rows")
         if not all(map(reads_columns, plan.keys[port])):
             raise NotLowered("a join on a constant works on rows")
-        plan.keyed(port, unknown_stream(plan.schemas[port], appends[port]))
+        plan.add_keys(port, unknown_stream(plan.schemas[port], appends[port]))
     plan.output(unknown_stream(plan.pairs, append))
     return plan
 
@@ -184,7 +186,7 @@ class HeldJoin:
         else:
             rows = [(*row, weight) for own in slot.values() for row, weight in own.items()]
         columns = of_rows(schema, append, rows)
-        return [self.plan.keyed(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
+        return [self.plan.add_keys(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
 
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
         """Output rows caused by new rows on either side; to be called before `add`.

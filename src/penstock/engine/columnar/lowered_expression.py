@@ -18,8 +18,8 @@ Bounds: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
-    """A lowered expression over the columns of a frame.
+class LoweredExpression:
+    """An expression over the columns of a frame.
 
     bounds: of an integer, else None.
     fails:  true on each row on which the row path might raise; None if it cannot.
@@ -30,7 +30,7 @@ class Lowered:
     fails: pl.Expr | None = None
 
 
-Lowering: TypeAlias = Callable[[CallTerm, Sequence[Lowered]], Lowered]
+Lowering: TypeAlias = Callable[[CallTerm, Sequence[LoweredExpression]], LoweredExpression]
 """Lowering of a catalogue function, from its lowered arguments.
 
 Of a strict function the failures of its arguments are added by the caller; a
@@ -59,26 +59,28 @@ def constant(term: Term) -> object:
     return term.value if isinstance(term, LiteralTerm) else None
 
 
-def bounds_of(lowered: Lowered) -> Bounds:
-    """Bounds of a lowered integer."""
+def bounds_of(lowered: LoweredExpression) -> Bounds:
+    """The bounds of an integer."""
     assert lowered.bounds is not None
     return lowered.bounds
 
 
-def hull(lowered: Sequence[Lowered]) -> Bounds | None:
-    """Smallest bounds that contain all of these; None for non-integers."""
+def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
+    """Smallest bounds that enclose those of all; None for anything but integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-def fitted(value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]) -> Lowered:
-    """Lower an integer of `type` whose exact value lies within `bounds`.
+def fitted(
+    value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]
+) -> LoweredExpression:
+    """An integer of `type` whose exact value lies within `bounds`.
 
     might_leave: true on each row where the exact value leaves the type; asked
     only where the bounds do not rule it out.
     """
     low, high = RANGES[type]
     if low <= bounds[0] and bounds[1] <= high:
-        return Lowered(value, bounds)
+        return LoweredExpression(value, bounds)
     # Beyond the type nothing is right, and nothing is used: the tick runs in rows.
-    return Lowered(value, (low, high), might_leave())
+    return LoweredExpression(value, (low, high), might_leave())

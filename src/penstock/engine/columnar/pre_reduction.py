@@ -17,7 +17,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered_expression import Lowered, one_zero
+from penstock.engine.columnar.lowered_expression import LoweredExpression, one_zero
 from penstock.engine.columnar.stream import Stream, refuse_marked, summed
 from penstock.engine.steps.accumulator import (
     Accumulator,
@@ -52,8 +52,10 @@ class Partial:
         """Types of the partial values."""
         return ()
 
-    def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
-        """Partial values of a group, as Polars aggregations.
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
+        """The partial values of a group, as aggregations.
 
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
@@ -74,7 +76,9 @@ class _Counted(Partial):
     def types(self) -> tuple[DataType, ...]:
         return (INT64,)
 
-    def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
         assert argument is not None
         return (_present(argument.value, weight),)
 
@@ -89,7 +93,9 @@ class _Total(Partial):
     def types(self) -> tuple[DataType, ...]:
         return (INT64,) * len(self.accumulator.fields())
 
-    def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
         assert argument is not None
         assert argument.bounds is not None
         most = max(map(abs, argument.bounds)) * rows
@@ -109,7 +115,9 @@ class _Best(Partial):
     def types(self) -> tuple[DataType, ...]:
         return (self.accumulator.types[0].type,)
 
-    def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
         assert argument is not None
         is_float = self.types[0] == FLOAT64
         value = one_zero(argument.value) if is_float else argument.value
@@ -241,7 +249,7 @@ class Groups(PreReduction):
         return list(zip(*taken, strict=True))
 
 
-def _key(lowered: Lowered, type: DataType) -> pl.Expr:
+def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
     return one_zero(lowered.value) if type == FLOAT64 else lowered.value
 
 

@@ -148,7 +148,7 @@ class PartRunner:
         return FrameResults(left, feeds, news)
 
     def _new_rows(self, node: int, port: int, side: Stream) -> pl.DataFrame | None:
-        frame = self._shape.joins[node].keyed(port, side).collected()
+        frame = self._shape.joins[node].add_keys(port, side).collected()
         return frame if frame.height else None
 
     def _as_columns(self, node: int, given: Given) -> Columns:

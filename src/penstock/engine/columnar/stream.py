@@ -12,7 +12,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
 from penstock.engine.columnar.expressions import lower, reads_columns, unknown_columns
-from penstock.engine.columnar.lowered_expression import Lowered, either, one_zero
+from penstock.engine.columnar.lowered_expression import LoweredExpression, either, one_zero
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter
@@ -38,7 +38,7 @@ class Stream:
     schema: Schema
     append: bool
     frame: pl.LazyFrame
-    columns: tuple[Lowered, ...]
+    columns: tuple[LoweredExpression, ...]
     most: int
     checked: bool = False
 
@@ -48,8 +48,8 @@ class Stream:
         own = [str(at) for at in range(len(self.schema.fields))]
         return own + [WEIGHT] * (not self.append) + [FAILS] * self.checked
 
-    def lower(self, expr: Expr) -> Lowered:
-        """Lower an expression over the rows. Raises `NotLowered`."""
+    def lower(self, expr: Expr) -> LoweredExpression:
+        """An expression over its rows. Raises `NotLowered`."""
         return lower(expr, self.schema, self.columns)
 
     def noting(self, *failures: pl.Expr | None) -> Stream:
@@ -144,7 +144,7 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
     noted = stream.noting(*(one.fails for one in lowered))
     beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
     values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
-    columns = tuple(Lowered(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
+    columns = tuple(LoweredExpression(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
     return Stream(schema, append, noted.frame.select(*values, *beside), columns, stream.most, noted.checked)
 
 
@@ -160,11 +160,11 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
             frame = frame.with_columns(pl.lit(False).alias(FAILS))
         names = replace(stream, append=append, checked=checked).names
         frames.append(frame.select(names))
-    columns: list[Lowered] = []
+    columns: list[LoweredExpression] = []
     for at, alike in enumerate(zip(*(stream.columns for stream in inputs), strict=True)):
         known = [one.bounds for one in alike if one.bounds is not None]
         bounds = (min(low for low, _ in known), max(high for _, high in known)) if known else None
-        columns.append(Lowered(pl.col(str(at)), bounds))
+        columns.append(LoweredExpression(pl.col(str(at)), bounds))
     most = sum(stream.most for stream in inputs)
     return Stream(schema, append, pl.concat(frames), tuple(columns), most, checked)
 

@@ -66,9 +66,9 @@ class RunsSignals:
         gc.disable()
         try:
             if events is None:
-                count, shown = replay.columns(columns, self._ticks)
+                count, shown = replay.run_columns(columns, self._ticks)
             else:
-                count, shown = replay.events(events, self._ticks)
+                count, shown = replay.run_events(events, self._ticks)
         except (BadInput, BadRow):
             raise
         except BaseException as error:

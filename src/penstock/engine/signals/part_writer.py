@@ -122,11 +122,11 @@ class PartWriter:
             return None
         if fires_in.part is self.part:
             return flag_name(fires_in)
-        return f"{self.lasting(stamp_name(fires_in))} == {self.tick()}"
+        return f"{self.lasting(stamp_name(fires_in))} == {self.tick_number()}"
 
     @abstractmethod
-    def tick(self) -> str:
-        """Source of the tick's number."""
+    def tick_number(self) -> str:
+        """The number of this tick."""
 
     @abstractmethod
     def write_leaving(self, node: int, value: str) -> None:

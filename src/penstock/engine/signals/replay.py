@@ -45,8 +45,10 @@ class Replay:
         self._check = {n: ValueCheck(o) for n, o in operators.items() if isinstance(o, SignalSource)}
         self._exact = {n: c.exact for n, c in self._check.items() if c.exact not in (None, object)}
 
-    def columns(self, columns: Mapping[str, Iterable[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
-        """Run one tick per row; return the number of ticks, and what each sink emitted.
+    def run_columns(
+        self, columns: Mapping[str, Iterable[Any]], first: int
+    ) -> tuple[int, dict[str, Emissions]]:
+        """Run a tick per row. How many ticks there were, and what each sink showed.
 
         Raises `BadInput` for a name that is no source and for columns of different
         lengths, `BadRow` for a value of another type: before the first tick.
@@ -80,20 +82,17 @@ class Replay:
         for values in ticks:
             self._together(values)
 
-    def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
-        """Run one tick per event; return the number of ticks, and what each sink emitted.
-
-        Raises as `columns`.
-        """
+    def run_events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
+        """Run a tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
             names: Sequence[str] = [name for name, _ in given]
             values: Sequence[Any] = [value for _, value in given]
             if len(set(names)) == 1:
-                return self.columns({names[0]: values}, first)
+                return self.run_columns({names[0]: values}, first)
             self._machine.run_tick_per_event(*self._checked(names, values), first)
         elif columns := _columns(given):
-            return self.columns(columns, first)
+            return self.run_columns(columns, first)
         else:
             self._run_ticks([self._together(event) for event in given], first)
         return len(given), self._emissions(self._machine.taken())

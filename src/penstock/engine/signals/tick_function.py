@@ -58,7 +58,7 @@ class TickFunction(PartWriter):
         node = self.part.root.node
         return node if node in self._arrangement.sources else None
 
-    def tick(self) -> str:
+    def tick_number(self) -> str:
         return "tick"
 
     def ready(self, name: str) -> str:

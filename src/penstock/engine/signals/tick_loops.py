@@ -65,7 +65,7 @@ class LoopFunction(PartWriter):
         """Sinks that emit in every tick after their first, so their ticks are not recorded."""
         return frozenset(node for node, steady in self._left if steady)
 
-    def tick(self) -> str:
+    def tick_number(self) -> str:
         self._counts_ticks = True
         return "tick"
 
@@ -89,7 +89,7 @@ class LoopFunction(PartWriter):
         self._left.append((node, steady))
         self.code.line(f"out_{node}({value})")
         if not steady:
-            self.code.line(f"ticks_{node}({self.tick()})")
+            self.code.line(f"ticks_{node}({self.tick_number()})")
 
     def _is_steady(self, block: Block) -> bool:
         """Return whether a block, once entered, is entered in every tick in which its parent is."""

@@ -53,8 +53,8 @@ class ExpiryCalendar:
         """Source of the number of a time's bucket."""
         return f"{self._bucket}({time})"
 
-    def note(self, bucket: str, key: str) -> None:
-        """Write code that schedules `key` to be dropped once the watermark has passed its bucket."""
+    def schedule_expiry(self, bucket: str, key: str) -> None:
+        """Write code that schedules `key` to be dropped when the watermark has passed its bucket."""
         self._calendar.note(f"{bucket} + 1", key)
 
     @contextmanager
@@ -110,7 +110,7 @@ class DistinctOnTimeStep(ExpiringStep):
         code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
         with code.block(f"if {self.get('copies')}({key}) is None:"):
             code.line(f"{self.slot('copies')}[{key}] = 1")
-            self._forgetting.note(self._forgetting.bucket(row.columns[self._at]), key)
+            self._forgetting.schedule_expiry(self._forgetting.bucket(row.columns[self._at]), key)
             self.emit_unpacked(key)
 
     def finish(self) -> None:
@@ -136,7 +136,7 @@ class FirstWithinStep(ExpiringStep):
         within = writer.constant("within", self.operator.within)
         self.state("kept").get_or_add(kept, key, "[]")
         with code.block(f"if {writer.constant('is_first', is_first)}({kept}, {time}, {within}):"):
-            self._forgetting.note(self._forgetting.bucket(f"{time} + {within}"), key)
+            self._forgetting.schedule_expiry(self._forgetting.bucket(f"{time} + {within}"), key)
             self.emit(row)
 
     def finish(self) -> None:
@@ -220,7 +220,7 @@ class JoinOnTimeStep(Step):
         code.line(f"{own} = {self.get(SIDES[port])}({place})")
         with code.block(f"if {own} is None:"):
             code.line(f"{self.slot(SIDES[port])}[{place}] = [{row.whole}]")
-            self._forgetting[port].note(number, place)
+            self._forgetting[port].schedule_expiry(number, place)
         with code.block("else:"):
             code.line(f"{own}.append({row.whole})")
 

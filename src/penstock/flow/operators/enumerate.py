@@ -46,7 +46,7 @@ class Enumerate(OrderedOperator):
 
     def output(self, context: CheckContext) -> Columns:
         context.need(-(2**63) <= self.start < 2**63, "numbers begin beyond 64 bits")
-        context.keys(self.per)
+        context.check_keys(self.per)
         return (Field(context.output.names[0], INT64), *context.input.fields)
 
     def unservable(self) -> Unservable | None:

@@ -51,11 +51,11 @@ class Explode(RowByRow):
         fields, at = context.input.fields, self.at
         context.need(0 <= at < len(fields), "there is no such column to explode")
         context.need(isinstance(fields[at].type, ListType | AnyType), "the column to explode is no list")
-        made = self.exploded(fields)
+        made = self.output_columns(fields)
         context.need(len({field.name for field in made}) == len(made), "two columns have one name")
         return made
 
-    def exploded(self, fields: Sequence[Field]) -> tuple[Field, ...]:
+    def output_columns(self, fields: Sequence[Field]) -> tuple[Field, ...]:
         """Derive the output columns from the input columns."""
         found = fields[self.at].type
         element = Field(self.into, found, True)
@@ -74,7 +74,7 @@ class Explode(RowByRow):
         self, inputs: Sequence[Schema], kept: Sequence[Schema], output: Schema, live: AbstractSet[str]
     ) -> tuple[Operator, tuple[Field, ...]]:
         operator = replace(self, at=kept[0].names.index(inputs[0].names[self.at]))
-        return operator, operator.exploded(kept[0].fields)
+        return operator, operator.output_columns(kept[0].fields)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
         kept = unchanged(inputs[0])

@@ -51,7 +51,7 @@ class FirstWithin(Operator):
         return (Port("rows"), Port("watermark"))
 
     def output(self, context: CheckContext) -> Columns:
-        context.keys(self.keys)
+        context.check_keys(self.keys)
         timed = context.timed_columns(0)
         context.need(self.time in timed, f"{self.time!r} has no watermark")
         check_span(self.within, timed[self.time], context)

@@ -54,7 +54,7 @@ class FoldKeyed(KeyedFold):
 
     def output(self, context: CheckContext) -> Columns:
         if self.item is not None:
-            context.keys([self.item])
+            context.check_keys([self.item])
         keys = context.computed(self.keys)
         context.need(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
         # Its type depends on the function.

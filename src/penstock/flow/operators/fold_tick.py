@@ -49,7 +49,7 @@ class FoldTick(Operator):
 
     def output(self, context: CheckContext) -> Columns:
         if self.item is not None:
-            context.keys([self.item])
+            context.check_keys([self.item])
         return self.accumulated.fields
 
     def unservable(self) -> Unservable | None:

@@ -54,7 +54,7 @@ class Scan(OrderedOperator):
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def output(self, context: CheckContext) -> Columns:
-        context.keys(self.per)
+        context.check_keys(self.per)
         return None
 
     def unservable(self) -> Unservable | None:

@@ -51,7 +51,7 @@ class State(OrderedOperator):
     def output(self, context: CheckContext) -> Columns:
         typed = check(self.item, context.input)
         self.lattice.column(Field("item", typed.type, typed.nullable))
-        context.keys(self.per)
+        context.check_keys(self.per)
         return context.input.fields
 
     def unservable(self) -> Unservable | None:

@@ -51,8 +51,8 @@ class TopK(WithLifetime):
 
     def output(self, context: CheckContext) -> Columns:
         context.need(self.count >= 1, "a count is below one")
-        context.orderings(self.by)
-        context.keys(self.per)
+        context.check_orderings(self.by)
+        context.check_keys(self.per)
         return context.input.fields
 
     def unservable(self) -> Unservable | None:

@@ -132,7 +132,7 @@ class DeltaReader(Reader):
     """Reader of whole versions, stopping after `limit` rows or `versions_per_tick` versions."""
 
     def __init__(self, source: VersionedTable, feed: Feed) -> None:
-        feed.reserved()
+        feed.refuse_weight_column()
         self._versions = DeltaVersions(source, feed)
         self._feed = feed
         self._per_tick = source.versions_per_tick

@@ -36,7 +36,7 @@ RowOf = Callable[[Sequence[str]], Any]
 
 class CsvFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
-        feed.reserved()
+        feed.refuse_weight_column()
         self._feed = feed
         self._columns = [(f, field_parser(feed.name, f)) for f in feed.schema.fields]
         self._weight = Field(WEIGHT, INT64, nullable=True)

@@ -95,7 +95,7 @@ class JsonFormat(FileFormat):
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
     """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `Unfit`."""
-    feed.reserved()
+    feed.refuse_weight_column()
     convert = from_object(feed.schema.fields)
     decode = feed.decode
     if decode is not None:

@@ -26,7 +26,7 @@ class ParquetFiles(Files):
 class ParquetFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
         require_arrow(f"source {feed.name!r}")
-        feed.reserved()
+        feed.refuse_weight_column()
         self._feed = feed
 
     def records(self, path: Path, skip: int) -> Iterator[Record]:

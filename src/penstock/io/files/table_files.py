@@ -194,7 +194,7 @@ def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[li
     rows = read_part(file, schema, weighted=False) if file.exists() else []
     if held_before.exists():
         changes = [*read_part(held_before, schema), *changes]
-    return applied(with_one_zero(rows, schema), with_one_zero(changes, schema))
+    return apply_changes(with_one_zero(rows, schema), with_one_zero(changes, schema))
 
 
 def _held_of_changed_keys(
@@ -210,7 +210,7 @@ def _held_beside(staged: Path) -> Path:
     return staged.with_suffix(".held")
 
 
-def applied(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Apply changes to rows, keeping their order. Returns the rows and the held-back rows, weight last."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:

@@ -28,7 +28,7 @@ class QueueAdapter(Protocol):
         """Return the next item, if there is one."""
         ...
 
-    async def filled(self) -> list[Any]:
+    async def wait_filled(self) -> list[Any]:
         """Wait until an item is available, and return it if waiting took it."""
         ...
 
@@ -68,7 +68,7 @@ class _OfTasks:
     def take(self) -> list[Any]:
         return [] if self._queue.empty() else [self._taken(self._queue.get_nowait())]
 
-    async def filled(self) -> list[Any]:
+    async def wait_filled(self) -> list[Any]:
         return [self._taken(await self._queue.get())]
 
     def _taken(self, item: Any) -> Any:
@@ -99,7 +99,7 @@ class _OfThreads:
         self._queue.task_done()
         return [item]
 
-    async def filled(self) -> list[Any]:
+    async def wait_filled(self) -> list[Any]:
         await _until(self._queue.not_empty, lambda: len(self._queue.queue) > 0)
         return []
 
@@ -205,7 +205,7 @@ class _Taking:
                 answer(True)
             else:
                 self._waits = True
-                self._module.spawn(self._items.filled(), self._filled)
+                self._module.spawn(self._items.wait_filled(), self._filled)
 
     def _take(self, most: int) -> list[Any]:
         batch: list[Any] = []

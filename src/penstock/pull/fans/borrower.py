@@ -45,9 +45,9 @@ class LenderState(Protocol):
 
     def answer(self, borrower: Borrower, result: Any) -> None: ...
 
-    def returned(self, borrower: Borrower) -> None: ...
+    def take_back_values(self, borrower: Borrower) -> None: ...
 
-    def closed(self, borrower: Borrower, error: Exception | None) -> None: ...
+    def handle_end(self, borrower: Borrower, error: Exception | None) -> None: ...
 
 
 class Borrower:
@@ -69,7 +69,7 @@ class Borrower:
         lent = Source(SourcePart("lent", location, self._open))
         returned = Sink(SinkPart("returned", location, self._receive))
         pipeline = pull(lent, self._worker, returned)
-        self.run.when_finished(lambda run: self._lending.closed(self, run.error))
+        self.run.when_finished(lambda run: self._lending.handle_end(self, run.error))
         try:
             pipeline.open_in(self.run)
         except Exception as error:
@@ -99,8 +99,8 @@ class Borrower:
                 self._lending.answer(self, result)
 
         def over(end: End) -> None:
-            self._lending.returned(self)
-            # It may have ended without stopping its input, which is no longer needed.
+            self._lending.take_back_values(self)
+            # It may have ended without stopping its input, which is of no use any more.
             for lent in self._lends:
                 lent.finish(end)
             if end is True:

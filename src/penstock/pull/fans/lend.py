@@ -100,18 +100,18 @@ class Lending:
         borrower.loan.answered += 1
         self._go_on()
 
-    def returned(self, borrower: Borrower) -> None:
+    def take_back_values(self, borrower: Borrower) -> None:
         """Handle a borrower's last result: its unanswered values are lent to others."""
         self.forget(borrower)
         self.ledger.take_back(borrower)
         self._go_on()
 
-    def closed(self, borrower: Borrower, error: Exception | None) -> None:
+    def handle_end(self, borrower: Borrower, error: Exception | None) -> None:
         """Handle the end of a borrower."""
         borrower.loan.over = True
         borrower.loan.error = error
         self._borrowers.pop(borrower, None)
-        self.returned(borrower)
+        self.take_back_values(borrower)
 
     # -- consequences ---------------------------------------------------------------------------
 

@@ -85,4 +85,4 @@ class _GivenStream(Connection):
             await self._closed()
             raise self.lost(self._loss.result())
 
-    closed = Connection._closed
+    wait_closed = Connection._closed

@@ -68,7 +68,7 @@ class Connection(ABC):
         """
         if self._opening is None and not self.stopped:
             self._opening = asyncio.create_task(self._open())
-        await settled(self._opening)
+        await wait_settled(self._opening)
         if self._opening is not None and not self._opening.cancelled():
             return self._opening.result()
         if self.failure is not None:
@@ -111,8 +111,8 @@ class Connection(ABC):
 
     async def _closed(self) -> None:
         """Wait until the opening and the writer are done, however they end."""
-        await settled(self._opening)
-        await settled(self._loss)
+        await wait_settled(self._opening)
+        await wait_settled(self._loss)
 
     @abstractmethod
     async def _open(self) -> Streams: ...
@@ -141,12 +141,12 @@ class Connection(ABC):
         """Wait until the other side wants no more input; raise if it is lost."""
 
     @abstractmethod
-    async def closed(self) -> None:
-        """Wait until everything is closed that ends with the half that has ended."""
+    async def wait_closed(self) -> None:
+        """Wait until everything is closed that closes with the half that has ended."""
 
 
-async def settled(task: asyncio.Task[object] | None) -> None:
-    """Wait for a task, if any, however it ends. Its error is marked as retrieved."""
+async def wait_settled(task: asyncio.Task[object] | None) -> None:
+    """Wait for a task, if there is one, however it ends. Its error counts as seen."""
     if task is not None:
         await asyncio.wait({task})
         if not task.cancelled():

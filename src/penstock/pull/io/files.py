@@ -16,7 +16,7 @@ from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.io.atomic_file import Target
 from penstock.pull.io.lines import check_encoding, encoder, lines
-from penstock.pull.io.octets import CHUNK, Octets, octets
+from penstock.pull.io.octets import CHUNK, Octets, check_octets
 from penstock.pull.io.split import LONGEST
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink, Source
@@ -52,7 +52,7 @@ def plain(path: FilePath) -> Readable:
     return io.FileIO(path)
 
 
-def unzipped(path: FilePath) -> Readable:
+def open_unzipped(path: FilePath) -> Readable:
     """Open a file for reading, decompressed if its name ends in `.gz`."""
     if not str(path).endswith(".gz"):
         return plain(path)
@@ -169,7 +169,7 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
 
     def open(module: Module, edge: Edge) -> None:
         target = Target(module, file, append=append, atomic=atomic)
-        writing(module, edge, target, partial(octets, module), per_value=False)
+        writing(module, edge, target, partial(check_octets, module), per_value=False)
 
     return Sink.of("to_file", open)
 
@@ -192,7 +192,7 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
     """
     divide = lines(encoding, longest=longest)
     file = local_path(path, "from_lines")
-    return pull(Source.of("from_lines", reading(file, CHUNK, unzipped), linear=True), divide)
+    return pull(Source.of("from_lines", reading(file, CHUNK, open_unzipped), linear=True), divide)
 
 
 def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:

@@ -10,7 +10,7 @@ from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.io.byte_source import reading
 from penstock.pull.io.connection import Connection, Streams
-from penstock.pull.io.octets import octets
+from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import End
@@ -47,7 +47,7 @@ class SourceHalf:
     async def close(self, cause: End) -> None:
         self._ended = True
         self._connection.stop(cause)
-        await self._connection.closed()
+        await self._connection.wait_closed()
 
     def cancel(self) -> None:
         if not self._ended:
@@ -103,7 +103,7 @@ class _SinkHalf:
                 finished()
 
         try:
-            data = octets(self._module, value)
+            data = check_octets(self._module, value)
             on_its_way = not data or self._sent(data)
         except Exception as error:
             self._fail(error)
@@ -173,4 +173,4 @@ class _SinkHalf:
 
     def _close(self, _error: Exception | None, closed: Callable[..., object]) -> None:
         # Not as a task of the module: those are cancelled when it has failed.
-        self._module.run.runtime.spawn(self._connection.closed(), lambda error, _result: closed(error))
+        self._module.run.runtime.spawn(self._connection.wait_closed(), lambda error, _result: closed(error))

@@ -10,7 +10,7 @@ from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongVal
 from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
 from penstock.pull.fusion import Expansion, Kernel
-from penstock.pull.io.octets import octets
+from penstock.pull.io.octets import check_octets
 from penstock.pull.io.split import LONGEST, Divider
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
@@ -51,7 +51,7 @@ class _Decoding:
 
     def feed(self, chunks: Iterable[Any]) -> Iterator[str]:
         for chunk in chunks:
-            yield from self._decode(bytes(octets(self._module, chunk)))
+            yield from self._decode(bytes(check_octets(self._module, chunk)))
 
     def rest(self) -> Iterator[str]:
         yield from self._decode(b"", final=True)

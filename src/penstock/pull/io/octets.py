@@ -13,8 +13,8 @@ CHUNK = 65536
 """Default limit on the bytes of one read."""
 
 
-def octets(module: Module, value: object) -> Octets:
-    """Return the value if it is bytes, as a view of single bytes if needed; otherwise raise `WrongValue`."""
+def check_octets(module: Module, value: object) -> Octets:
+    """Return the value if it is bytes, as a view of single bytes where needed; else raise `WrongValue`."""
     if isinstance(value, memoryview):
         # Event loops count the items of a view as bytes and would lose part of wider ones.
         return value.cast("B") if value.nbytes and value.c_contiguous else value.tobytes()

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from penstock.errors import BadOption, ProcessFailed, SourceLocation
 from penstock.pull.argument_checks import positive, whole
-from penstock.pull.io.connection import Connection, Half, Streams, settled
+from penstock.pull.io.connection import Connection, Half, Streams, wait_settled
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.module_context import Module
@@ -187,7 +187,7 @@ class Child(Connection):
 
     async def left(self, half: Half) -> None:
         self._using.discard(half)
-        await self.closed()
+        await self.wait_closed()
         if self.failure is not None:
             raise self.failure
 
@@ -201,7 +201,7 @@ class Child(Connection):
             self._ending = asyncio.create_task(self._end())
 
     async def _end(self) -> None:
-        await settled(self._opening)
+        await wait_settled(self._opening)
         if self._transport is None or self._exit is None:
             return
         with suppress(ProcessLookupError):
@@ -214,16 +214,16 @@ class Child(Connection):
     def abandon(self) -> None:
         self._release()
 
-    async def closed(self) -> None:
-        """Wait until the process has ended, if it ever started; release its pipes if no half uses them."""
-        await settled(self._opening)
-        await settled(self._ending)
-        await settled(self._exit)
+    async def wait_closed(self) -> None:
+        """Wait until the process has ended, or never began; release its pipes if no half uses them."""
+        await wait_settled(self._opening)
+        await wait_settled(self._ending)
+        await wait_settled(self._exit)
         if not self._using:
             self._release()
 
     async def gone(self) -> None:
-        await settled(self._loss)
+        await wait_settled(self._loss)
 
     def _release(self) -> None:
         """Close the pipes, and kill the process if it is still running."""

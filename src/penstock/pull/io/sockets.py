@@ -152,7 +152,7 @@ class SocketConnection(Connection):
         if not self._using:
             if self._writer is not None:
                 self._writer.close()
-            await self.closed()
+            await self.wait_closed()
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
         if not self._is_closed_by_us:
@@ -168,7 +168,7 @@ class SocketConnection(Connection):
         else:
             self.discard()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         if not self._using or self.stopped:
             await self._closed()
 

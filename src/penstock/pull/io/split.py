@@ -10,7 +10,7 @@ from penstock.errors import BadOption, LineTooLong, SourceLocation
 from penstock.pull.argument_checks import whole
 from penstock.pull.edge import Edge
 from penstock.pull.fusion import Expansion
-from penstock.pull.io.octets import octets
+from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import BatchRead
@@ -117,7 +117,7 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
         divider = Divider(module, separator, longest)
 
         def feed(chunks: Iterable[Any]) -> Iterator[bytes]:
-            return chain.from_iterable(divider.feed(bytes(octets(module, chunk))) for chunk in chunks)
+            return chain.from_iterable(divider.feed(bytes(check_octets(module, chunk))) for chunk in chunks)
 
         return Expansion(edge, feed, divider.rest, by_one=True).read
 

@@ -8,7 +8,7 @@ from typing import Any, AnyStr
 from penstock.errors import NoValue
 from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
 from penstock.pull.edge import Edge
-from penstock.pull.io.octets import octets
+from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink
 from penstock.pull.protocol import End
@@ -82,7 +82,7 @@ def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
 
         def take(values: list[Any]) -> None:
             if isinstance(empty, bytes):
-                found.extend(octets(module, value) for value in values)
+                found.extend(check_octets(module, value) for value in values)
             else:
                 found.extend(str(value) for value in values)
 

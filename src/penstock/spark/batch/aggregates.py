@@ -149,7 +149,7 @@ def _(aggregation: Sum, to: Arguments) -> Measured:
         return Measured((f.collect_list(column),), exact_numbers.float_sum)
     if kind == INT32 or isinstance(kind, DecimalType):
         return Measured((f.sum(column),), _as_it_is)
-    return Measured(exact_numbers.halves(column), exact_numbers.int_sum)
+    return Measured(exact_numbers.half_sums(column), exact_numbers.int_sum)
 
 
 @measure.register(Mean)
@@ -159,4 +159,4 @@ def _(aggregation: Mean, to: Arguments) -> Measured:
         return Measured((f.collect_list(column),), exact_numbers.float_mean)
     if isinstance(kind, DecimalType):
         return Measured((f.avg(column),), _as_it_is)
-    return Measured((*exact_numbers.halves(column.cast("long")), f.count(column)), exact_numbers.int_mean)
+    return Measured((*exact_numbers.half_sums(column.cast("long")), f.count(column)), exact_numbers.int_mean)

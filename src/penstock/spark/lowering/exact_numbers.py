@@ -24,8 +24,8 @@ _WIDE = "decimal(38,0)"
 _EXACT_IN_A_FLOAT = 2**53
 
 
-def halves(column: Column) -> tuple[Column, Column]:
-    """Aggregates of an int64 column: the sums of its upper and lower 32 bits."""
+def half_sums(column: Column) -> tuple[Column, Column]:
+    """Aggregates: the sums of the upper and of the lower 32 bits of an int64."""
     upper = f.sum(f.shiftright(column, 32))
     lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
     return upper, lower

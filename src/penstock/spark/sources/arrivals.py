@@ -112,8 +112,8 @@ def _ticket(name: str | None, path: str | None) -> bytes:
     return json.dumps([name, path]).encode()
 
 
-def arrived(checkpoint: Path, source: str) -> Path:
-    """Folder of a source's arrivals in a checkpoint."""
+def arrivals_folder(checkpoint: Path, source: str) -> Path:
+    """Where the arrivals of a source are, in the folder of a checkpoint."""
     return subfolder_for(checkpoint / "arrived", source)
 
 

@@ -61,7 +61,7 @@ def _(source: DeltaRows, opening: Opening) -> Opened:
     from penstock.io.delta.version_reader import DeltaVersions
 
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
-    feed.reserved()
+    feed.refuse_weight_column()
     versions = DeltaVersions(source, feed)
     if opening.operator.bounded:
         opening.spool.mkdir(parents=True, exist_ok=True)

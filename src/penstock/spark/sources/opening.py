@@ -334,8 +334,8 @@ def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
     return _told(spark, shape, NOTHING, None)
 
 
-def ended(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
-    """A row that tells an operator, by name, that its sources have ended."""
+def end_of_sources(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
+    """One row that tells an operator, by name, that its sources have ended."""
     return _told(spark, shape, ENDED, operator)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import NotOnSpark
-from penstock.spark.sources.arrivals import arrived, numbered
+from penstock.spark.sources.arrivals import arrivals_folder, numbered
 from penstock.spark.sources.opening import Opened, union_of
 from penstock.spark.ticks.query import Query
 
@@ -46,7 +46,7 @@ class OwnTicks(Query):
         super().__init__(spark, ticker, opened, follow, end, named)
         folder = ticker.plan.folder
         self._folders = [
-            (tag, source.input.name, arrived(folder, source.input.name), source.per_tick)
+            (tag, source.input.name, arrivals_folder(folder, source.input.name), source.per_tick)
             for tag, source in enumerate(opened)
             if source.input.name in ticker.lag.arrivals
         ]

@@ -46,7 +46,7 @@ class _Phases(StreamingQueryListener):
         # A session may have queries of others.
         if str(event.progress.runId) == self._run:
             durations = event.progress.durationMs
-            self._metrics.phases({phase: took / 1000 for phase, took in durations.items()})
+            self._metrics.record_phases({phase: took / 1000 for phase, took in durations.items()})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         return

@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.sources.arrivals import arrived
+from penstock.spark.sources.arrivals import arrivals_folder
 from penstock.spark.sources.names import source_names
-from penstock.spark.sources.opening import Opened, ended, nothing, union_columns, union_of
+from penstock.spark.sources.opening import Opened, end_of_sources, nothing, union_columns, union_of
 from penstock.spark.ticks.errors import error_of
 from penstock.spark.ticks.lag import Arrivals, Lag
 from penstock.spark.ticks.listener import listening
@@ -62,7 +62,7 @@ class Query:
         self._drained = self._arriving is None
         folder = ticker.plan.folder
         arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
-        ticker.lag = Lag({name: Arrivals(arrived(folder, name)) for name in arriving})
+        ticker.lag = Lag({name: Arrivals(arrivals_folder(folder, name)) for name in arriving})
         self._failure: BaseException | None = None
         self._stopping = False
 
@@ -108,7 +108,7 @@ class Query:
             rows = rows.union(self._due_static)
         ending = self._ending()
         for operator in ticker.ends.told_by(ticker.ended, ending):
-            rows = rows.union(ended(self._spark, self._shape, operator))
+            rows = rows.union(end_of_sources(self._spark, self._shape, operator))
         ticker.run(rows, self._positions(None) if last is None else last.positions, ending)
 
     def _stream(self, arriving: DataFrame, interrupt: Interrupt) -> None:

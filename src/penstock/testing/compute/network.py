@@ -86,7 +86,7 @@ class Link:
         if not self.down or not self.replica_side_open:
             return None
         command = command_from_bytes(self.down.popleft())
-        self._said_by_replica.received(command)
+        self._said_by_replica.check_command(command)
         self.process.replica.receive(command)
         return command
 
@@ -105,7 +105,7 @@ class Link:
         if not self.up or not self.controller_side_open or self.connection.over:
             return None
         response = response_from_bytes(self.up.popleft())
-        self._said_by_controller.received(response)
+        self._said_by_controller.check_response(response)
         self.connection.absorb(response)
         return response
 

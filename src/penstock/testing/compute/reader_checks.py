@@ -50,7 +50,7 @@ class PeekWatch:
     cancelled: bool = False
     answer: PeekAnswer | None = None
 
-    def answered(self, truth: Truth, answer: PeekAnswer) -> None:
+    def check_answer(self, truth: Truth, answer: PeekAnswer) -> None:
         """Check an answer: there may be only one, and it must be correct."""
         if self.answer is not None:
             raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
@@ -115,7 +115,7 @@ class SubscriptionWatch:
     abandoned: bool = False
     id: str = ""
 
-    def delivered(self, truth: Truth, event: Batch | DroppedAt) -> None:
+    def check_event(self, truth: Truth, event: Batch | DroppedAt) -> None:
         """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
             raise Violation(f"a subscription to {self.view} was told {event} after its end")
@@ -180,7 +180,7 @@ class CopyWatch:
     targeted: bool
     answer: RowCount | Problem | Dropped | None = None
 
-    def answered(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
+    def check_answer(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
         """Check an answer: there may be only one, and it must be correct."""
         if self.answer is not None:
             raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")

@@ -148,7 +148,7 @@ class Users:
             name = self.random.choice(missing)
             keep = self.random.choice([0, 100, 1000])
             into = kept(name) if self.random.random() < 0.3 else None
-            id = self.workload.make(controller, name, keep=keep, into=into)
+            id = self.workload.create_view(controller, name, keep=keep, into=into)
             self.note(f"  {name} is {id}, keeps {keep}, into {into}")
             self.views.append(name)
             self.keeps[name] = keep
@@ -190,7 +190,7 @@ class Users:
         request = PeekRequest(name, keys=keys, at=at, replica=replica, staleness=staleness)
         self.note(" ", request)
         try:
-            watch.uuid = controller.peek(request, self._watched(f"a peek of {name}", watch.answered))
+            watch.uuid = controller.peek(request, self._watched(f"a peek of {name}", watch.check_answer))
         except (SinceViolation, TargetReplicaLost) as error:
             self.note("  it is refused", error)
             self.peeks.remove(watch)
@@ -249,7 +249,7 @@ class Users:
         # The first batch extends beyond the as-of; nothing more is required of one chosen by the controller.
         watch = SubscriptionWatch(view, as_of or 0, snapshot, replica is not None)
         self.note(f"  to {view} from {as_of}, snapshot {snapshot}, of {replica}")
-        deliver = self._watched(f"a subscription to {view}", watch.delivered)
+        deliver = self._watched(f"a subscription to {view}", watch.check_event)
         try:
             watch.id = controller.subscribe(view, deliver, as_of=as_of, snapshot=snapshot, replica=replica)
         except (SinceViolation, TargetReplicaLost) as error:
@@ -271,7 +271,7 @@ class Users:
     def _resume(self, controller: Controller, view: str, as_of: int) -> None:
         watch = SubscriptionWatch(view, as_of, snapshot=False)
         self.note(f"  to {view} from {as_of}")
-        deliver = self._watched(f"a subscription to {view}", watch.delivered)
+        deliver = self._watched(f"a subscription to {view}", watch.check_event)
         try:
             watch.id = controller.subscribe(view, deliver, as_of=as_of, snapshot=False)
         except SinceViolation as error:
@@ -291,7 +291,7 @@ class Users:
         if self.views:
             watch = CopyWatch(self.random.choice(self.views), self.acknowledged, replica is not None)
             self.note(f"  of {watch.view}, by {replica}")
-            answer = self._watched(f"a copy of {watch.view}", watch.answered)
+            answer = self._watched(f"a copy of {watch.view}", watch.check_answer)
             try:
                 controller.copy(watch.view, f"{len(self.copies)}.jsonl", answer, replica=replica)
             except TargetReplicaLost as error:

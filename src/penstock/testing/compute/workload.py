@@ -129,7 +129,7 @@ class Workload:
             if name not in there and all(s.name in there or s.name in self.collections for s in view.reads)
         ]
 
-    def make(self, controller: Controller, name: str, *, keep: int, into: str | None) -> str:
+    def create_view(self, controller: Controller, name: str, *, keep: int, into: str | None) -> str:
         """Create a view on a controller, and return its id."""
         view = self.views[name]
         for source in view.reads:
@@ -153,7 +153,7 @@ class Workload:
                 collection.draw(random.Random(0))
             there: list[str] = []
             while missing := self.missing(there):
-                self.make(controller, missing[0], keep=0, into=kept(missing[0]))
+                self.create_view(controller, missing[0], keep=0, into=kept(missing[0]))
                 there.append(missing[0])
         if left := [name for name in self.views if name not in there]:
             raise _unfit(

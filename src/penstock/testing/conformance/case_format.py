@@ -34,7 +34,7 @@ class Fields:
         self.case = case
         self.path = path
         if not isinstance(value, dict):
-            raise self.bad(f"{path or 'a case'} is {shown(value)}, not an object")
+            raise self.build_error(f"{path or 'a case'} is {shown(value)}, not an object")
         self._fields = cast("dict[str, Any]", value)
 
     def __contains__(self, name: str) -> bool:
@@ -48,7 +48,7 @@ class Fields:
         if name in self._fields:
             return self._fields[name]
         if default is _MISSING:
-            raise self.bad(f"{self._at(name)} is missing")
+            raise self.build_error(f"{self._at(name)} is missing")
         return default
 
     def text(self, name: str, default: Any = _MISSING) -> str:
@@ -70,7 +70,7 @@ class Fields:
         found = self.items(name, default)
         for at, item in enumerate(found):
             if not isinstance(item, str):
-                raise self.bad(f"{self._at(name)}[{at}] is {shown(item)}, not text")
+                raise self.build_error(f"{self._at(name)}[{at}] is {shown(item)}, not text")
         return tuple(found)
 
     def object(self, name: str) -> Fields:
@@ -85,9 +85,11 @@ class Fields:
         """Raise `BadCase` for unknown fields, so that a misspelt optional field is not ignored."""
         for name in self._fields:
             if name not in names:
-                raise self.bad(f"{self._at(name)} is no field of this format", f"one of {', '.join(names)}")
+                raise self.build_error(
+                    f"{self._at(name)} is no field of this format", f"one of {', '.join(names)}"
+                )
 
-    def bad(self, what: str, fix: str = "") -> BadCase:
+    def build_error(self, what: str, fix: str = "") -> BadCase:
         """Build the error for a problem in this case."""
         return BadCase(f"case {self.case!r}: {what}", fix=fix or "correct the file", case=self.case)
 
@@ -100,7 +102,7 @@ class Fields:
         if found is not default and (
             not isinstance(found, kind) or (kind is int and isinstance(found, bool))
         ):
-            raise self.bad(f"{self._at(name)} is {shown(found)}, not {what}")
+            raise self.build_error(f"{self._at(name)} is {shown(found)}, not {what}")
         return found
 
 

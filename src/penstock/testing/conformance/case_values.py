@@ -51,25 +51,25 @@ class FrozenSet(frozenset[Any]):
     __slots__ = ()
 
 
-def carried(value: Any) -> Any:
+def encode_carried(value: Any) -> Any:
     """Convert a value that a function carries from row to row, marking lists, dicts and sets."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return FrozenMap(_sorted([(carried(k), carried(v)) for k, v in pairs]))
+        return FrozenMap(_sorted([(encode_carried(k), encode_carried(v)) for k, v in pairs]))
     if isinstance(value, list | tuple):
-        items = [carried(item) for item in cast("Sequence[Any]", value)]
+        items = [encode_carried(item) for item in cast("Sequence[Any]", value)]
         return FrozenList(items) if isinstance(value, list) else tuple(items)
     if isinstance(value, set):
         return FrozenSet(frozen(value))
     return value
 
 
-def picked_up(value: Any) -> Any:
-    """Convert a `carried` value back for a function, with its own copy of lists, dicts and sets."""
+def decode_carried(value: Any) -> Any:
+    """Convert a value from `encode_carried` back for a function, with its own copy of lists, dicts and sets."""
     if isinstance(value, FrozenMap):
-        return {key: picked_up(item) for key, item in value}
+        return {key: decode_carried(item) for key, item in value}
     if isinstance(value, tuple):
-        items = [picked_up(item) for item in cast("Sequence[Any]", value)]
+        items = [decode_carried(item) for item in cast("Sequence[Any]", value)]
         return items if isinstance(value, FrozenList) else tuple(items)
     return set(cast("Set[Any]", value)) if isinstance(value, FrozenSet) else value
 

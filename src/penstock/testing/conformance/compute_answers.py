@@ -148,10 +148,12 @@ def _responses(case: Fields, said: Sequence[Any]) -> list[Response]:
     words = [each[0] for each in said if isinstance(each, list) and each]
     asked = sorted({_OF[word] for word in words if word in _OF}, key=lambda each: each.value)
     if len(asked) > 1:
-        raise case.bad(f"workers answer {' and '.join(a.value for a in asked)}", "one of them in each case")
+        raise case.build_error(
+            f"workers answer {' and '.join(a.value for a in asked)}", "one of them in each case"
+        )
     about = asked[0] if asked else _Asked.PEEK
     if about is _Asked.SUBSCRIPTION and "Error" in words:
-        raise case.bad("Error is no word of a subscription", '["Batch", lower, upper, {"Err": text}]')
+        raise case.build_error("Error is no word of a subscription", '["Batch", lower, upper, {"Err": text}]')
     return [_response(case, "x", each, about) for each in said]
 
 
@@ -178,7 +180,7 @@ def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> 
         case ["DroppedAt", at]:
             return SubscribeResponse(id, DroppedAt(frontier_of(at)))
         case [word, *_] if word in _OF or word == "Error":
-            raise case.bad(f"{word} does not say {shown(said[1:])}")
+            raise case.build_error(f"{word} does not say {shown(said[1:])}")
         case _:
             raise InWords(f"{shown(said)} is no response")
 
@@ -192,7 +194,7 @@ def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch
             return Batch(frontier_of(lower), frontier_of(upper), _problem(case, given.value("Err")))
         updates = given.items("Ok")
     if not isinstance(updates, list):
-        raise case.bad(f"the updates of a batch are {shown(updates)}", 'an array, or {"Err": text}')
+        raise case.build_error(f"the updates of a batch are {shown(updates)}", 'an array, or {"Err": text}')
     changes = tuple(((row,), time, weight) for time, row, weight in cast("list[Any]", updates))
     return Batch(frontier_of(lower), frontier_of(upper), changes)
 
@@ -200,7 +202,7 @@ def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch
 def _problem(case: Fields, text: object) -> Problem:
     """Build an error from its text. A text on an exceeded size maps to our class."""
     if not isinstance(text, str):
-        raise case.bad(f"the text of an error is {shown(text)}")
+        raise case.build_error(f"the text of an error is {shown(text)}")
     size = _SIZE.fullmatch(text)
     return Problem(ComputeError.code if size is None else _size_code(size), text)
 

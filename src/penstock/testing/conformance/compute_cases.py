@@ -53,7 +53,7 @@ def read_case(fields: Fields) -> ComputeCase:
     except InWords:
         return ComputeCase(None)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise fields.bad(f"what it gives is not what its kind takes: {error}") from None
+        raise fields.build_error(f"what it gives is not what its kind takes: {error}") from None
 
 
 def run_case(case: ComputeCase) -> str:

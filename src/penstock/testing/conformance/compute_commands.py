@@ -33,7 +33,7 @@ def read_history(case: Fields) -> Run:
     commands = notation.commands(given.items("commands"))
     act = {"reduce": reduced, "discard_peeks": _without_peeks}.get(_verb(case))
     if act is None:
-        raise case.bad(f"when is {case.text('when')!r}", "reduce() or discard_peeks()")
+        raise case.build_error(f"when is {case.text('when')!r}", "reduce() or discard_peeks()")
     if "assertion" in then:
         return lambda: must_assert(lambda: act(commands))
     expected = notation.commands(then.items("commands"))

@@ -97,18 +97,18 @@ class Notation:
 
     def command(self, value: object) -> Command:
         if not isinstance(value, list) or not value or not isinstance(value[0], str):
-            raise self.case.bad(f"{shown(value)} is no command")
+            raise self.case.build_error(f"{shown(value)} is no command")
         name, *said = cast("list[Any]", value)
         if name not in _COMMANDS:
-            raise self.case.bad(f"{name!r} is no command", f"one of {', '.join(_COMMANDS)}")
+            raise self.case.build_error(f"{name!r} is no command", f"one of {', '.join(_COMMANDS)}")
         try:
             return _COMMANDS[name](self, *said)
         except KeyError as error:
-            raise self.case.bad(f"{name}: {error} is missing in {shown(said)}") from None
+            raise self.case.build_error(f"{name}: {error} is missing in {shown(said)}") from None
         except ValueError as error:
-            raise self.case.bad(f"{name}: {error}") from None
+            raise self.case.build_error(f"{name}: {error}") from None
         except TypeError:
-            raise self.case.bad(f"{name} does not say {shown(said)}") from None
+            raise self.case.build_error(f"{name} does not say {shown(said)}") from None
 
     def configuration(self, settings: dict[str, Any] | None = None) -> UpdateConfiguration:
         given = self.fields(settings or {}, "UpdateConfiguration")
@@ -117,7 +117,7 @@ class Notation:
     def _setting(self, name: str) -> str:
         ours = self.settings[name]
         if not ours:
-            raise self.case.bad(
+            raise self.case.build_error(
                 f"the case has {len(self.settings)} settings, and there are {len(_SETTINGS)}",
                 f"at most {len(_SETTINGS)} in one case",
             )
@@ -179,7 +179,9 @@ class Notation:
             *("exports", "as_of", "imports", "plan", "subscribe", "copy_to", "until", "name"),
         )
         if given.flag("subscribe", False) and given.flag("copy_to", False):
-            raise given.bad("CreateDataflow is a subscription and a copy", "one of subscribe and copy_to")
+            raise given.build_error(
+                "CreateDataflow is a subscription and a copy", "one of subscribe and copy_to"
+            )
         exports: list[Export] = []
         for id in given.texts("exports"):
             if given.flag("copy_to", False):

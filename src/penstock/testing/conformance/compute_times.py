@@ -84,7 +84,7 @@ def _reading(export: Id, inputs: list[Id], bounds: Mapping[Id, Bounds], exports:
 def _policy(case: Fields, text: str) -> ReadPolicy:
     found = re.match(r"(lag|valid_from) (\d+)", text)
     if found is None:
-        raise case.bad(f"{text!r} is no read policy", "lag N or valid_from N")
+        raise case.build_error(f"{text!r} is no read policy", "lag N or valid_from N")
     return Lag(int(found[2])) if found[1] == "lag" else ValidFrom(Frontier(int(found[2])))
 
 
@@ -112,7 +112,7 @@ def _through(
 ) -> tuple[SequentialHydration, list[Command]]:
     named = given.value("concurrency", given.value("hydration_concurrency", limit))
     limiter = SequentialHydration(named)
-    return limiter, [sent for command in commands for sent in limiter.command(command)]
+    return limiter, [sent for command in commands for sent in limiter.commands_for(command)]
 
 
 def _created_and_scheduled(text: str) -> list[Command]:
@@ -130,12 +130,14 @@ def _limited(case: Fields, then: Fields, limiter: SequentialHydration) -> str:
         id = when[len("Frontiers(") :].split(",")[0]
         found = limiter.response(Frontiers(id, output=told))
     elif concurrency is not None:
-        found = limiter.command(UpdateConfiguration(Parameters(hydration_concurrency=int(concurrency[1]))))
+        found = limiter.commands_for(
+            UpdateConfiguration(Parameters(hydration_concurrency=int(concurrency[1])))
+        )
     elif created := re.fullmatch(r"CreateDataflow (\w+); Schedule \1", when):
         commands = _created_and_scheduled(created[1])
-        return differs("forwarded", commands, [c for asked in commands for c in limiter.command(asked)])
+        return differs("forwarded", commands, [c for asked in commands for c in limiter.commands_for(asked)])
     else:
-        raise case.bad(f"when is {when!r}")
+        raise case.build_error(f"when is {when!r}")
     if "slot freed" in then:
         return differs("slot freed", then.flag("slot freed"), limiter.hydrating < before)
     expected = then.value("forwarded", then.value("forwarded to replica", []))

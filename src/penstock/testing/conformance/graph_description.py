@@ -68,7 +68,7 @@ def read_graph(case: Fields) -> GraphDescription:
 
 def _node(name: str, fields: Fields) -> NodeDescription:
     if "." in name or not name:
-        raise fields.bad(
+        raise fields.build_error(
             f"the node {name!r} has a dot in its name or none", "name it with letters and digits"
         )
     fields.only("op", "args", "lifetime")
@@ -81,7 +81,9 @@ def _node(name: str, fields: Fields) -> NodeDescription:
 def _lifetimes(fields: Fields) -> tuple[str, ...]:
     given = fields.value("lifetime", [])
     if not isinstance(given, str | list):
-        raise fields.bad(f"{fields.path}.lifetime is {shown(given)}, not a lifetime or an array of them")
+        raise fields.build_error(
+            f"{fields.path}.lifetime is {shown(given)}, not a lifetime or an array of them"
+        )
     return (given,) if isinstance(given, str) else fields.texts("lifetime", [])
 
 
@@ -95,7 +97,7 @@ def _side(fields: Fields, name: str) -> Mapping[str, Callable[..., Any]]:
     side = fields.object(name)
     side.only("init", "fn")
     if "fn" not in side:
-        raise side.bad(f"{side.path}.fn is missing")
+        raise side.build_error(f"{side.path}.fn is missing")
     return {n: _function(side, n) for n in side}
 
 
@@ -107,7 +109,7 @@ def _function(fields: Fields, name: str) -> Callable[..., Any]:
     try:
         return function_of(fields.text(name))
     except NotAFunction as error:
-        raise fields.bad(
+        raise fields.build_error(
             f"{fields.path}.{name}: {error}",
             "write one of penstock.testing.conformance.case_functions.FUNCTIONS, or add it there",
         ) from None
@@ -129,11 +131,13 @@ def rows_of(fields: Fields, name: str, items: list[Any]) -> tuple[Any, ...]:
     try:
         return tuple(from_json(item) for item in items)
     except ValueError as error:
-        raise fields.bad(f"{name}: {error}") from None
+        raise fields.build_error(f"{name}: {error}") from None
 
 
 def _edge(case: Fields, at: int, edge: Any) -> EdgeDescription:
     if not (isinstance(edge, list) and len(edge) == 2 and all(isinstance(end, str) for end in edge)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        raise case.bad(f'edges[{at}] is {shown(edge)}, not ["from", "to"]', "ends are `id` or `id.port`")
+        raise case.build_error(
+            f'edges[{at}] is {shown(edge)}, not ["from", "to"]', "ends are `id` or `id.port`"
+        )
     (source, _, out), (target, _, into) = (end.partition(".") for end in edge)
     return EdgeDescription(source, out, target, into)

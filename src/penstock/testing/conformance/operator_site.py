@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
-from penstock.testing.conformance.case_values import carried, frozen, picked_up
+from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
 from penstock.testing.conformance.graph_description import NodeDescription
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
@@ -85,7 +85,7 @@ def rows_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def carrying_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of a carried value, which may be a list or a dict."""
-    return lambda *arguments: carried(function(*map(picked_up, arguments[:1]), *arguments[1:]))
+    return lambda *arguments: encode_carried(function(*map(decode_carried, arguments[:1]), *arguments[1:]))
 
 
 def pairs(stream: Rows) -> Rows:

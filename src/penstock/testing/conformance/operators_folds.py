@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.lattice import Merging
-from penstock.testing.conformance.case_values import carried, frozen, picked_up
+from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
 from penstock.testing.conformance.operator_site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
 
 
@@ -66,8 +66,8 @@ def _scan(site: Site) -> Outputs:
     function = site.node.arguments["fn"]
 
     def step(state: Any, row: Any) -> Any:
-        made = function(picked_up(state), row)
-        return None if made is None else (carried(made[0]), frozen(made[1]))
+        made = function(decode_carried(state), row)
+        return None if made is None else (encode_carried(made[0]), frozen(made[1]))
 
     rows = in_order(site.input)
     return rows.scan(site.carrying("init"), step, lifetime=site.lifetime(), returns=object)
@@ -78,7 +78,7 @@ def _scan(site: Site) -> Outputs:
 
 def _lattice(site: Site) -> Merging:
     init = site.node.arguments.get("init")
-    return Merging(None if init is None else carried(init()), site.carrying("fn"))
+    return Merging(None if init is None else encode_carried(init()), site.carrying("fn"))
 
 
 def _lattice_fold(site: Site) -> Outputs:

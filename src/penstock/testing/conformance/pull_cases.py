@@ -34,7 +34,9 @@ def read_case(fields: Fields) -> PullCase:
     kind = fields.text("kind")
     if kind != "trace":
         if "events" in fields:
-            raise fields.bad(f"a case of kind {kind!r} has events", "make it a trace, or leave them out")
+            raise fields.build_error(
+                f"a case of kind {kind!r} has events", "make it a trace, or leave them out"
+            )
         return PullCase(None)
     return PullCase(_trace(fields), {profile: _broken(fields, profile) for profile in _LABELS})
 
@@ -42,18 +44,18 @@ def read_case(fields: Fields) -> PullCase:
 def _trace(fields: Fields) -> Trace:
     layer, complete, events = fields.number("layer"), fields.flag("complete"), fields.texts("events")
     if layer not in (1, 2, 3):
-        raise fields.bad(f"layer is {layer}, not 1, 2 or 3")
+        raise fields.build_error(f"layer is {layer}, not 1, 2 or 3")
     try:
         return parse(events, layer=cast(Layer, layer), complete=complete)
     except BadTrace as error:
-        raise fields.bad(f"events: {error.what}", error.fix) from None
+        raise fields.build_error(f"events: {error.what}", error.fix) from None
 
 
 def _broken(fields: Fields, profile: Profile) -> frozenset[str]:
     valid, violations = _LABELS[profile]
     broken = frozenset(fields.texts(violations))
     if fields.flag(valid) == bool(broken):
-        raise fields.bad(f"{valid} and {violations} contradict each other")
+        raise fields.build_error(f"{valid} and {violations} contradict each other")
     return broken
 
 

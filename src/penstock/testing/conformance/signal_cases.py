@@ -59,17 +59,17 @@ def read_case(fields: Fields) -> PropagationCase:
     for name, node in nodes.items():
         for read in node.of:
             if read not in nodes:
-                raise fields.bad(f"{name!r} reads {read!r}, which is no node", "name a node")
+                raise fields.build_error(f"{name!r} reads {read!r}, which is no node", "name a node")
     outputs = fields.texts("outputs")
     for name in outputs:
         if name not in nodes:
-            raise fields.bad(f"the output {name!r} is no node", "name a node")
+            raise fields.build_error(f"the output {name!r} is no node", "name a node")
     sources = {name for name, node in nodes.items() if node.operator == "source"}
     events = tuple(_values(event, sources) for event in fields.objects("events"))
     keys = {_key(name, nodes[name]) for name in outputs}
     expected = tuple(_values(tick, keys) for tick in fields.objects("expected"))
     if len(expected) != len(events):
-        raise fields.bad(f"there are {len(events)} events and {len(expected)} ticks in expected")
+        raise fields.build_error(f"there are {len(events)} events and {len(expected)} ticks in expected")
     fired: dict[str, int] = {}
     if "fired" in fields:
         counts = fields.object("fired")
@@ -77,7 +77,9 @@ def read_case(fields: Fields) -> PropagationCase:
         fired = {name: counts.number(name) for name in counts}
     case = PropagationCase(nodes, outputs, events, expected, fired)
     if len(_in_order(nodes)) < len(nodes):
-        raise fields.bad("the nodes read each other in a circle", "only graphs without cycles can be run")
+        raise fields.build_error(
+            "the nodes read each other in a circle", "only graphs without cycles can be run"
+        )
     return case
 
 
@@ -102,24 +104,26 @@ _INPUTS: Mapping[str, int] = {"filter": 1, "scan": 1, "window": 1, "delay": 1, "
 def _read_node(fields: Fields) -> NodeDescription:
     operator = fields.text("op")
     if operator not in _ARGUMENTS:
-        raise fields.bad(f"{fields.path}.op is {operator!r}", f"one of {', '.join(_ARGUMENTS)}")
+        raise fields.build_error(f"{fields.path}.op is {operator!r}", f"one of {', '.join(_ARGUMENTS)}")
     known = _ARGUMENTS[operator]
     fields.only("op", *(() if operator == "source" else ("of",)), *known)
     of = () if operator == "source" else fields.texts("of")
     wanted = _INPUTS.get(operator, len(of))
     if len(of) != wanted or (operator == "lift" and not of):
-        raise fields.bad(f"{fields.path} reads {len(of)} nodes, and {operator} reads {wanted or 'some'}")
+        raise fields.build_error(
+            f"{fields.path} reads {len(of)} nodes, and {operator} reads {wanted or 'some'}"
+        )
     arguments: dict[str, Any] = {name: fields.value(name) for name in known if name in fields}
     if "fn" in known:
         try:
             arguments["fn"] = function_of(fields.text("fn"))
         except NotAFunction as error:
-            raise fields.bad(str(error)) from None
+            raise fields.build_error(str(error)) from None
     if operator == "lift" and fields.text("align", "latest") not in ("latest", ZIP):
-        raise fields.bad(f"{fields.path}.align is {fields.value('align')!r}", "latest or zip")
+        raise fields.build_error(f"{fields.path}.align is {fields.value('align')!r}", "latest or zip")
     for name in ("size", "n"):
         if name in known and fields.number(name) < 1:
-            raise fields.bad(f"{fields.path}.{name} is {fields.number(name)}", "at least 1")
+            raise fields.build_error(f"{fields.path}.{name} is {fields.number(name)}", "at least 1")
     if operator == "window":
         arguments["full"] = fields.flag("full", False)
     if operator == "scan":

@@ -36,13 +36,13 @@ def read_case(fields: Fields) -> TickCase:
     inputs, outputs = fields.texts("inputs"), fields.texts("outputs")
     for name in (*inputs, *outputs):
         if name not in graph.nodes:
-            raise fields.bad(f"{name!r} is no node of the graph", "name a node")
+            raise fields.build_error(f"{name!r} is no node of the graph", "name a node")
     for name in inputs:
         if graph.nodes[name].operator != "source":
-            raise fields.bad(f"the input {name!r} is no source", 'give it "op": "source"')
+            raise fields.build_error(f"the input {name!r} is no source", 'give it "op": "source"')
     order = fields.text("order")
     if order not in ORDERS:
-        raise fields.bad(f"order is {order!r}", f"one of {', '.join(ORDERS)}")
+        raise fields.build_error(f"order is {order!r}", f"one of {', '.join(ORDERS)}")
     ends_at_tick = fields.number("ends_at_tick") if "ends_at_tick" in fields else None
     ticks = tuple(_rows(tick, inputs) for tick in fields.objects("ticks"))
     expected = tuple(_rows(tick, outputs) for tick in fields.objects("expected"))

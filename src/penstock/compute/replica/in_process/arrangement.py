@@ -199,8 +199,8 @@ class Arrangement:
 
     # -- read by many ---------------------------------------------------------------------------
 
-    def at(self, key: _Key, time: int) -> Iterable[Counted]:
-        """Rows of a key at a settled, held time, in no order. Counts may be below zero."""
+    def rows_at(self, key: _Key, time: int) -> Iterable[Counted]:
+        """The rows of a key at a time that is settled and held, in no order. Counts may be below zero."""
         there = self._rows.get(key)
         if there is None:
             return ()
@@ -219,7 +219,7 @@ class Arrangement:
                 part = keys[start : start + SCANNED]
                 if self._last > time:
                     for key in part:
-                        out += self.at(key, time)
+                        out += self.rows_at(key, time)
                 else:
                     self._latest(part, out)
                 if len(out) >= SCANNED:

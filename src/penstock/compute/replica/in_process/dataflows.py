@@ -79,8 +79,8 @@ class TickSizer:
     def __init__(self) -> None:
         self.most = 512
 
-    def parts(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Split rows into parts of `most`, as it is when each part is requested."""
+    def split(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Cut rows into parts of `most`, as it is when a part is asked for."""
         at = 0
         while at < len(rows):
             part = rows[at : at + self.most]
@@ -173,7 +173,7 @@ class RunningDataflow(DataflowRun):
             self.fail(error)
         if self.failed is None:
             for inlet in self._inlets:
-                inlet.settled(self.upper)
+                inlet.release_before(self.upper)
         for export in self.exports:
             export.flush()
         return True
@@ -244,7 +244,7 @@ class RunningDataflow(DataflowRun):
             if inlet.source in self._sharing.filled:
                 continue
             for part in rows:
-                for changes in self._pace.parts(part):
+                for changes in self._pace.split(part):
                     self._tick({inlet.source: changes}, self.as_of)
                     began = True
                     yield
@@ -283,7 +283,7 @@ class RunningDataflow(DataflowRun):
             self._tick(inputs, time)
         else:
             for source, changes in inputs.items():
-                for part in self._pace.parts(changes):
+                for part in self._pace.split(changes):
                     self._tick({source: part}, time)
                     yield
         self._advance(Frontier(time + 1))

@@ -37,8 +37,8 @@ class GcPolicy:
             gc.collect()
             self._due = self._timer() + OLD
 
-    def dropped(self) -> None:
-        """Schedule a full collection soon, because a view was dropped."""
+    def schedule_collection(self) -> None:
+        """Schedule a full collection soon: a view was dropped."""
         self._due = min(self._due, self._timer() + SOON)
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class Inlet(ABC):
         """Read more versions if `known` is before `upper`, at the cost of a slice."""
 
     @abstractmethod
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         """Release times before `upper`, which have been computed."""
 
     def gone(self, at: int) -> bool:
@@ -132,7 +132,7 @@ class FromCollection(Inlet):
         assert self._cursor is not None
         self._versions.extend(self._cursor.read())
 
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         pass
 
     @property
@@ -185,7 +185,7 @@ class FromIndex(Inlet):
         self._versions.extend(self.index.changes_after(self._known.time - 1))
         self._known = self.index.upper
 
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         if upper.time is not None:
             self._hold.move(upper.time - 1)
 
@@ -212,7 +212,7 @@ class _Window:
     def there(self, key: Hashable) -> Collection[Counted]:
         if self.time is None:
             return _NOTHING
-        found: Any = self._index.at(key if self._key is None else self._key(key), self.time)
+        found: Any = self._index.rows_at(key if self._key is None else self._key(key), self.time)
         return found
 
 

@@ -28,8 +28,8 @@ class Introspection:
         self._reported: dict[RunningDataflow, str] = {}
         self._cancels: deque[float] = deque(maxlen=SAMPLES)
 
-    def canceled(self, seconds: float) -> None:
-        """Record how long a cancellation may have waited."""
+    def record_cancellation(self, seconds: float) -> None:
+        """Record the time that a cancellation may have waited."""
         self._cancels.append(seconds * 1000)
 
     def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:

@@ -109,10 +109,10 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
         rows: list[Counted] = []
         of_values = index.keying.of_values
         if len(peek.keys) == 1:
-            rows += index.at(of_values(peek.keys[0]), peek.time)
+            rows += index.rows_at(of_values(peek.keys[0]), peek.time)
         else:
             for key in dict.fromkeys(map(of_values, peek.keys)):
-                rows += index.at(key, peek.time)
+                rows += index.rows_at(key, peek.time)
         if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
             return None
         rows = list(shown(None, rows))
@@ -176,4 +176,4 @@ def index_parts(index: Arrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
     keys = list(dict.fromkeys(map(index.keying.of_values, peek.keys)))
     for at in range(0, len(keys), KEYS):
         for key in keys[at : at + KEYS]:
-            yield index.at(key, peek.time)
+            yield index.rows_at(key, peek.time)

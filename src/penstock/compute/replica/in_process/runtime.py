@@ -25,7 +25,7 @@ from penstock.compute.replica.in_process.introspection import Introspection
 from penstock.compute.replica.in_process.peeks import InProcessPeeks
 from penstock.compute.replica.in_process.scheduler import DataflowScheduler
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
+from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
@@ -91,7 +91,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         collections: Collections,
         folder: Path | None = None,
         copies: Path | None = None,
-        clock: Callable[[], int] = milliseconds,
+        clock: Callable[[], int] = wall_clock_milliseconds,
         timer: Callable[[], float] = time.perf_counter,
         plans: Plans | None = None,
         watched: bool = False,
@@ -136,12 +136,12 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
     def _end(self, running: RunningDataflow) -> None:
         self._turns.end(running)
         if self._gc is not None and running.maintained_indexes:
-            self._gc.dropped()
+            self._gc.schedule_collection()
 
     def cancel_peek(self, uuid: bytes) -> None:
         if self._peeks.cancel(uuid):
             # While a step works, nobody can cancel anything.
-            self._introspection.canceled(self._last_step)
+            self._introspection.record_cancellation(self._last_step)
 
     # -- work -----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.in_process.arrangement import Keying
 from penstock.compute.replica.spark.dataflow import SparkDataflow
 from penstock.compute.replica.spark.inputs import FromCollection, FromVersions, Import, Inputs
-from penstock.compute.replica.spark.state import PassedOn, PassthroughState, State, passed_on
+from penstock.compute.replica.spark.state import PassedOn, PassthroughState, State, passthrough_sources
 from penstock.compute.replica.spark.versions import Hold, Versions
 from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
@@ -179,7 +179,7 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
         versions, state = self._versions, None
         if flow is not None:
             kept = any(isinstance(export, IndexWriter | CollectionWriter) for export in exports)
-            sources = None if kept else passed_on(flow)
+            sources = None if kept else passthrough_sources(flow)
             if sources is not None:
                 passed = {sink: PassedOn(self.as_of) for sink in versions}
                 versions, state = passed, PassthroughState(flow, inputs, passed, sources, self.as_of)

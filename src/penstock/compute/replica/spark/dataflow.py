@@ -174,7 +174,7 @@ class SparkDataflow(DataflowRun):
         self._write(upper)
         for versions in self.versions.values():
             versions.upper = upper
-        self._inputs.settled(upper)
+        self._inputs.release_before(upper)
         self.upper = upper
 
     # -- exports that are no index --------------------------------------------------------------

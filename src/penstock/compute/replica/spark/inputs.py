@@ -75,7 +75,7 @@ class Import(ABC):
         """Failure of the input, if any."""
         return None
 
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         """Release times before `upper`, which have been computed."""
         return
 
@@ -150,7 +150,7 @@ class FromVersions(Import):
     def failed(self) -> Failed | None:
         return self.versions.failed
 
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         if upper.time:
             self._hold.move(upper.time - 1)
 
@@ -191,10 +191,10 @@ class Inputs:
         failures = [one.failed for one in self.imports if one.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
 
-    def settled(self, upper: Frontier) -> None:
+    def release_before(self, upper: Frontier) -> None:
         """Release times before `upper`, which have been computed."""
         for one in self.imports:
-            one.settled(upper)
+            one.release_before(upper)
 
     def close(self) -> None:
         for one in self.imports:

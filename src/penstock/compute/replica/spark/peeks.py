@@ -157,7 +157,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
             ]
             for values in dict.fromkeys(peek.keys):
                 filed = tuple(map(_as_filed, values, types))
-                yield versions.at(filed, peek.time)
+                yield versions.rows_at(filed, peek.time)
         elif peek.keys is None and versions.count > FEW_CHANGES:
             settings = self._around.settings()
             yield from scan(self._spark(), versions, peek, index.schema, settings, pending.group)

@@ -1,7 +1,7 @@
 """Spark runtime of a replica: views maintained by Spark, with state and versions in a folder.
 
 The replica's thread never waits here. A pool of threads advances dataflows, each by one thread at a time;
-others read for peeks; one watches the collections. `answers` and `frontiers` give what they find, after a
+others read for peeks; one watches the collections. `take_answers` and `frontiers` give what they find, after a
 `wake`. If Spark itself dies, the replica ends, and resumes from the folder when it is started again.
 """
 
@@ -21,7 +21,7 @@ from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.replica.building import Plans
 from penstock.compute.replica.runtime import Answer
-from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
+from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from penstock.compute.replica.spark.building import LazyStore, SparkBuild, SparkIndex
 from penstock.compute.replica.spark.dataflow import SparkDataflow
 from penstock.compute.replica.spark.peeks import SparkPeeks
@@ -57,7 +57,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
         spark: SparkSession | None = None,
         copies: Path | None = None,
         allow_callables: bool = False,
-        clock: Callable[[], int] = milliseconds,
+        clock: Callable[[], int] = wall_clock_milliseconds,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, wake, state, copies, Plans(allow_callables), clock, timer)

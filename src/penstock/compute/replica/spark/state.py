@@ -148,8 +148,8 @@ class State:
         self.upper = Frontier(positions["upper"])
 
 
-def passed_on(flow: Flow) -> dict[str, str] | None:
-    """Source that each sink copies unchanged; None if the flow does anything else."""
+def passthrough_sources(flow: Flow) -> dict[str, str] | None:
+    """By sink the source whose changes it gets as they are; None where there is more to the flow."""
     graph = flow.graph()
     found: dict[str, str] = {}
     for sink, node in graph.sinks.items():

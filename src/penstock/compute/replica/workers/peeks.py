@@ -57,8 +57,8 @@ class WorkerPeeks:
         self._asked.clear()
         self._stashes.clear()
 
-    def answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
-        """Take one worker's answer. Returns the replica's answer, or None if there is none yet."""
+    def merge_answer(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
+        """Take the answer of one worker. Returns the replica's answer, or None if there is none yet."""
         asked = self._asked.get(answer.uuid)
         if asked is None:
             return None

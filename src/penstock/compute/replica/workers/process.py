@@ -84,7 +84,7 @@ class Worker:
         """Work briefly and send new responses. Returns whether there is more to do at once."""
         here = self._here
         busy = here.step(SLICE)
-        answers, frontiers = here.answers(), dict(here.frontiers())
+        answers, frontiers = here.take_answers(), dict(here.frontiers())
         broken = tuple(here.broken())
         if answers or frontiers != self._reported or broken != self._broken:
             changed = None if frontiers == self._reported else frontiers

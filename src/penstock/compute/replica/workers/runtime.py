@@ -229,7 +229,7 @@ class Workers(Runtime):
     def _answer(self, worker: int, answer: Answer) -> Answer | None:
         match answer:
             case PeekResponse():
-                return self._peeks.answered(worker, answer)
+                return self._peeks.merge_answer(worker, answer)
             case SubscribeResponse(id) | CopyToResponse(id):
                 return self._spoken(id, worker, answer) if id in self._speakers else None
             case Status(None, text, values):
@@ -262,7 +262,7 @@ class Workers(Runtime):
             case _:
                 raise AssertionError(f"not of an export: {merged!r}")
 
-    def answers(self) -> list[Answer]:
+    def take_answers(self) -> list[Answer]:
         answers = list(self._answers)
         self._answers.clear()
         return answers

@@ -10,12 +10,12 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.lowered_expression import (
     Bounds,
-    Lowered,
+    LoweredExpression,
     Lowering,
     bounds_of,
     either,
+    enclosing_bounds,
     fitted,
-    hull,
 )
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
@@ -31,64 +31,64 @@ def _no_decimals(call: CallTerm) -> None:
         raise NotLowered("arithmetic of decimals has no columnar form")
 
 
-def _wide(call: CallTerm, arguments: Sequence[Lowered]) -> list[pl.Expr]:
-    """Widen integer operands to 64 bits, in which 32-bit arithmetic cannot overflow."""
+def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
+    """The operands; integers in 64 bits, where those of 32 cannot leave them."""
     if call.type != INT32:
         return [a.value for a in arguments]
     return [a.value.cast(pl.Int64) for a in arguments]
 
 
-def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> Lowered:
-    """Narrow a 64-bit result to int32 or int64, checking its range."""
+def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
+    """An int32 or int64 result that was computed in 64 bits."""
     if call.type == INT64:
         return fitted(exact, bounds, INT64, lambda: leaves64)
     low, high = RANGES[INT32]
     return fitted(exact.cast(pl.Int32, strict=False), bounds, INT32, lambda: (exact < low) | (exact > high))
 
 
-def _add(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     a, b = _wide(call, arguments)
     total = pl.concat_str([a, b]) if call.type == STR else a + b
     if call.type not in RANGES:
-        return Lowered(total)
+        return LoweredExpression(total)
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     # The sum has wrapped where its sign differs from that of both operands.
     return _integer(call, total, (al + bl, ah + bh), ((a ^ total) & (b ^ total)) < 0)
 
 
-def _subtract(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _subtract(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     a, b = _wide(call, arguments)
     rest = a - b
     if call.type not in RANGES:
-        return Lowered(rest)
+        return LoweredExpression(rest)
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     return _integer(call, rest, (al - bh, ah - bl), ((a ^ b) & (a ^ rest)) < 0)
 
 
-def _multiply(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _multiply(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     a, b = _wide(call, arguments)
     if call.type not in RANGES:
-        return Lowered(a * b)
+        return LoweredExpression(a * b)
     corners = [x * y for x in bounds_of(arguments[0]) for y in bounds_of(arguments[1])]
     leaves = (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE
     return _integer(call, a * b, (min(corners), max(corners)), leaves)
 
 
-def _divide(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _divide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     a, b = (one.value for one in arguments)
-    return Lowered(a / b, None, b == 0.0)
+    return LoweredExpression(a / b, None, b == 0.0)
 
 
-def _zero(divisor: Lowered) -> pl.Expr | None:
+def _zero(divisor: LoweredExpression) -> pl.Expr | None:
     low, high = bounds_of(divisor)
     return divisor.value == 0 if low <= 0 <= high else None
 
 
-def _div(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _div(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     a, b = (one.value for one in arguments)
     floor = a // b
@@ -96,10 +96,12 @@ def _div(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
     cut = floor if al >= 0 and bl > 0 else floor + ((floor * b != a) & ((a < 0) != (b < 0)))
     leaves = (a == _MIN64) & (b == -1) if al == _MIN64 and bl <= -1 <= bh else None
     most = max(abs(al), abs(ah))
-    return Lowered(cut, (max(-most, _MIN64), min(most, _MAX64)), either(_zero(arguments[1]), leaves))
+    return LoweredExpression(
+        cut, (max(-most, _MIN64), min(most, _MAX64)), either(_zero(arguments[1]), leaves)
+    )
 
 
-def _modulo(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     if call.type == FLOAT64:
         raise NotLowered("% of floats has no columnar form")
@@ -112,29 +114,29 @@ def _modulo(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
     most = max(abs(bl), abs(bh), 1) - 1
     bounds = (-min(most, abs(al)) if al < 0 else 0, min(most, max(ah, 0)))
     value = rest.cast(pl.Int32) if call.type == INT32 else rest
-    return Lowered(value, bounds, _zero(arguments[1]))
+    return LoweredExpression(value, bounds, _zero(arguments[1]))
 
 
-def _negate(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     (a,) = _wide(call, arguments)
     if call.type == FLOAT64:
-        return Lowered(-a)
+        return LoweredExpression(-a)
     low, high = bounds_of(arguments[0])
     return _integer(call, -a, (-high, -low), a == _MIN64)
 
 
-def _abs(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     (a,) = _wide(call, arguments)
     if call.type == FLOAT64:
-        return Lowered(a.abs())
+        return LoweredExpression(a.abs())
     low, high = bounds_of(arguments[0])
     least = 0 if low <= 0 <= high else min(abs(low), abs(high))
     return _integer(call, a.abs(), (least, max(abs(low), abs(high))), a == _MIN64)
 
 
-def _whole(call: CallTerm, arguments: Sequence[Lowered], *, up: bool) -> Lowered:
+def _whole(call: CallTerm, arguments: Sequence[LoweredExpression], *, up: bool) -> LoweredExpression:
     _no_decimals(call)
     (a,) = arguments
     if call.arguments[0].type != FLOAT64:
@@ -142,22 +144,19 @@ def _whole(call: CallTerm, arguments: Sequence[Lowered], *, up: bool) -> Lowered
     rounded = a.value.ceil() if up else a.value.floor()
     number = a.value.is_not_nan()
     value = pl.when(number).then(rounded.cast(pl.Int64, strict=False)).when(~number).then(0)
-    return Lowered(value, (_MIN64, _MAX64), number & ~(rounded.abs() <= _SAFE))
+    return LoweredExpression(value, (_MIN64, _MAX64), number & ~(rounded.abs() <= _SAFE))
 
 
-def _floor(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _floor(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     return _whole(call, arguments, up=False)
 
 
-def _ceil(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _ceil(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     return _whole(call, arguments, up=True)
 
 
-def _best(arguments: Sequence[Lowered], *, least: bool) -> Lowered:
-    """Extreme of the operands, ignoring nulls.
-
-    NaN is the greatest float, to comparisons of Polars as well.
-    """
+def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpression:
+    """Nulls aside. NaN is the greatest float, to comparisons of Polars as well."""
 
     def better(one: pl.Expr, other: pl.Expr) -> pl.Expr:
         wins = other < one if least else other > one
@@ -165,14 +164,14 @@ def _best(arguments: Sequence[Lowered], *, least: bool) -> Lowered:
 
     # A null that is compared is never better.
     value = reduce(better, (a.value for a in arguments))
-    return Lowered(value, hull(arguments), either(*(a.fails for a in arguments)))
+    return LoweredExpression(value, enclosing_bounds(arguments), either(*(a.fails for a in arguments)))
 
 
-def _least(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _least(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     return _best(arguments, least=True)
 
 
-def _greatest(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _greatest(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     return _best(arguments, least=False)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import Lowered, Lowering, bounds_of, fitted
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, bounds_of, fitted
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import (
@@ -21,55 +21,55 @@ from penstock.expr.types import (
     TimestampType,
 )
 
-Cast = Callable[[Lowered, DataType], Lowered]
+Cast = Callable[[LoweredExpression, DataType], LoweredExpression]
 
 # Cut to whole numbers, floats below this are far from the ends of int64.
 _SAFE64, _SAFE32 = 9.2e18, 2147483646.0
 
 
-def _widened(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.cast(pl.Int64), a.bounds)
+def _widened(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.cast(pl.Int64), a.bounds)
 
 
-def _narrowed(a: Lowered, target: DataType) -> Lowered:
+def _narrowed(a: LoweredExpression, target: DataType) -> LoweredExpression:
     low, high = RANGES[target]
     narrow = a.value.cast(pl.Int32, strict=False)
     return fitted(narrow, bounds_of(a), target, lambda: (a.value < low) | (a.value > high))
 
 
-def _to_float(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.cast(pl.Float64))
+def _to_float(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.cast(pl.Float64))
 
 
-def _not_zero(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value != 0)
+def _not_zero(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value != 0)
 
 
-def _int_of_bool(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.cast(pl.Int32 if isinstance(target, Int32Type) else pl.Int64), (0, 1))
+def _int_of_bool(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.cast(pl.Int32 if isinstance(target, Int32Type) else pl.Int64), (0, 1))
 
 
-def _cut(a: Lowered, target: DataType) -> Lowered:
+def _cut(a: LoweredExpression, target: DataType) -> LoweredExpression:
     wide = isinstance(target, Int64Type)
     whole = a.value.cast(pl.Int64 if wide else pl.Int32, strict=False)
-    return Lowered(whole, RANGES[target], ~(a.value.abs() <= (_SAFE64 if wide else _SAFE32)))
+    return LoweredExpression(whole, RANGES[target], ~(a.value.abs() <= (_SAFE64 if wide else _SAFE32)))
 
 
-def _text_of_int(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.cast(pl.String))
+def _text_of_int(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.cast(pl.String))
 
 
-def _text_of_bool(a: Lowered, target: DataType) -> Lowered:
+def _text_of_bool(a: LoweredExpression, target: DataType) -> LoweredExpression:
     text = pl.when(a.value).then(pl.lit("true")).when(~a.value).then(pl.lit("false"))
-    return Lowered(text)
+    return LoweredExpression(text)
 
 
-def _midnight(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.cast(pl.Datetime("us")))
+def _midnight(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.cast(pl.Datetime("us")))
 
 
-def _day(a: Lowered, target: DataType) -> Lowered:
-    return Lowered(a.value.dt.date())
+def _day(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    return LoweredExpression(a.value.dt.date())
 
 
 _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
@@ -93,7 +93,7 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
 }
 
 
-def _cast(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     source, target = call.arguments[0].type, call.type
     if source == target:
         return arguments[0]

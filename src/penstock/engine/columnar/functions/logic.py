@@ -11,76 +11,84 @@ from functools import reduce
 
 import polars as pl
 
-from penstock.engine.columnar.lowered_expression import Lowered, Lowering, either, hull, where
+from penstock.engine.columnar.lowered_expression import (
+    LoweredExpression,
+    Lowering,
+    either,
+    enclosing_bounds,
+    where,
+)
 from penstock.expr.typed import CallTerm
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
-    def lowering(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         one, other = arguments
-        return Lowered(compared(one.value, other.value))
+        return LoweredExpression(compared(one.value, other.value))
 
     return lowering
 
 
-def _same(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _same(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
-    return Lowered(one.value.eq_missing(other.value), None, either(one.fails, other.fails))
+    return LoweredExpression(one.value.eq_missing(other.value), None, either(one.fails, other.fails))
 
 
-def _is_in(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _is_in(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     value, *options = arguments
     fails = either(*(a.fails for a in arguments))
     if not options:
-        return Lowered(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
-    return Lowered(reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails)
+        return LoweredExpression(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
+    return LoweredExpression(
+        reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails
+    )
 
 
-def _and(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _and(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
     reached = one.value.fill_null(True)
-    return Lowered(one.value & other.value, None, either(one.fails, where(reached, other.fails)))
+    return LoweredExpression(one.value & other.value, None, either(one.fails, where(reached, other.fails)))
 
 
-def _or(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _or(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
     reached = ~one.value.fill_null(False)
-    return Lowered(one.value | other.value, None, either(one.fails, where(reached, other.fails)))
+    return LoweredExpression(one.value | other.value, None, either(one.fails, where(reached, other.fails)))
 
 
-def _not(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-    return Lowered(~arguments[0].value, None, arguments[0].fails)
+def _not(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(~arguments[0].value, None, arguments[0].fails)
 
 
-def _is_null(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-    return Lowered(arguments[0].value.is_null(), None, arguments[0].fails)
+def _is_null(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_null(), None, arguments[0].fails)
 
 
-def _is_not_null(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-    return Lowered(arguments[0].value.is_not_null(), None, arguments[0].fails)
+def _is_not_null(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_not_null(), None, arguments[0].fails)
 
 
-def _is_nan(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-    return Lowered(arguments[0].value.is_nan().fill_null(False), None, arguments[0].fails)
+def _is_nan(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.is_nan().fill_null(False), None, arguments[0].fails)
 
 
-def _coalesce(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _coalesce(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     fails: pl.Expr | None = None
     for at, argument in enumerate(arguments):
         if argument.fails is not None:
             reached = [earlier.value.is_null() for earlier in arguments[:at]]
             fails = either(fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails)
-    return Lowered(pl.coalesce([a.value for a in arguments]), hull(arguments), fails)
+    return LoweredExpression(pl.coalesce([a.value for a in arguments]), enclosing_bounds(arguments), fails)
 
 
-def _when(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _when(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     *pairs, otherwise = arguments
     value, fails = otherwise.value, otherwise.fails
     for condition, chosen in zip(pairs[-2::-2], pairs[::-2], strict=True):
         true = condition.value.fill_null(False)
         value = pl.when(condition.value).then(chosen.value).otherwise(value)
         fails = either(condition.fails, where(true, chosen.fails), where(~true, fails))
-    return Lowered(value, hull([*pairs[1::2], otherwise]), fails)
+    return LoweredExpression(value, enclosing_bounds([*pairs[1::2], otherwise]), fails)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -7,52 +7,52 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import Lowered, Lowering, constant
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import BYTES, STR
 
 
-def _concat(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _concat(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if call.type != STR:
         raise NotLowered("concat() of bytes has no columnar form")
-    return Lowered(pl.concat_str([a.value for a in arguments]))
+    return LoweredExpression(pl.concat_str([a.value for a in arguments]))
 
 
-def _length(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _length(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     type_ = call.arguments[0].type
     if type_ not in (STR, BYTES):
         raise NotLowered(f"length() of a {type_} has no columnar form")
     text = arguments[0].value
     count = text.str.len_chars() if type_ == STR else text.bin.size()
-    return Lowered(count.cast(pl.Int32), (0, 2**31 - 1))
+    return LoweredExpression(count.cast(pl.Int32), (0, 2**31 - 1))
 
 
 def _found(found: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
-    def lowering(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         text, part = arguments
-        return Lowered(found(text.value, part.value))
+        return LoweredExpression(found(text.value, part.value))
 
     return lowering
 
 
-def _trim(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-    return Lowered(arguments[0].value.str.strip_chars(" "))
+def _trim(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return LoweredExpression(arguments[0].value.str.strip_chars(" "))
 
 
 def _cased(cased: Callable[[pl.Expr], pl.Expr]) -> Lowering:
-    def lowering(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         text = arguments[0].value
         # Of other letters Python and Polars may know different editions of Unicode.
-        return Lowered(cased(text), None, text.str.len_chars() != text.str.len_bytes())
+        return LoweredExpression(cased(text), None, text.str.len_chars() != text.str.len_bytes())
 
     return lowering
 
 
-def _substring(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _substring(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     start, count = (constant(a) for a in call.arguments[1:])
     if not isinstance(start, int) or not isinstance(count, int) or start < 1 or count < 0:
         raise NotLowered("substring() has a columnar form only for a constant start from 1 and a length")
-    return Lowered(arguments[0].value.str.slice(start - 1, count))
+    return LoweredExpression(arguments[0].value.str.slice(start - 1, count))
 
 
 LOWERINGS: Mapping[str, Lowering] = {

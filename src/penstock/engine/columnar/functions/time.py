@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import Lowered, Lowering
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType
@@ -31,16 +31,16 @@ def _count(value: pl.Expr) -> pl.Expr:
     return value.to_physical().cast(pl.Int64)
 
 
-def _moment(count: pl.Expr, type: DataType) -> Lowered:
-    """Date or timestamp with this count; fails outside the years 1 to 9999."""
+def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
+    """The date or timestamp of a count; fails outside the years 1 to 9999."""
     first, last = (_FIRST, _LAST) if type == TIMESTAMP else (_FIRST_DAY, _LAST_DAY)
     outside = (count < first) | (count > last)
     if type == TIMESTAMP:
-        return Lowered(count.cast(pl.Datetime("us")), None, outside)
-    return Lowered(count.cast(pl.Int32, strict=False).cast(pl.Date), None, outside)
+        return LoweredExpression(count.cast(pl.Datetime("us")), None, outside)
+    return LoweredExpression(count.cast(pl.Int32, strict=False).cast(pl.Date), None, outside)
 
 
-def _shift(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     (span,) = call.options
     assert isinstance(span, timedelta)
     step = span // _MICROSECOND if call.type == TIMESTAMP else span.days
@@ -49,27 +49,27 @@ def _shift(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
     return _moment(_count(arguments[0].value) + step, call.type)
 
 
-def _micros_since(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _micros_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = (_count(a.value) for a in arguments)
-    return Lowered(one - other, RANGES[INT64])
+    return LoweredExpression(one - other, RANGES[INT64])
 
 
-def _seconds_since(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _seconds_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = (_count(a.value) for a in arguments)
-    return Lowered((one - other).cast(pl.Float64) / 1000000.0)
+    return LoweredExpression((one - other).cast(pl.Float64) / 1000000.0)
 
 
-def _days_since(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _days_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = (_count(a.value) for a in arguments)
-    return Lowered((one - other).cast(pl.Int32), RANGES[INT32])
+    return LoweredExpression((one - other).cast(pl.Int32), RANGES[INT32])
 
 
-def _window_start(value: pl.Expr, width: timedelta) -> Lowered:
+def _window_start(value: pl.Expr, width: timedelta) -> LoweredExpression:
     count = _count(value)
     return _moment(count - count % (width // _MICROSECOND), TIMESTAMP)
 
 
-def _tumble(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _tumble(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     (width,) = call.options
     assert isinstance(width, timedelta)
     if width > timedelta(days=10_000):
@@ -77,7 +77,7 @@ def _tumble(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
     return _window_start(arguments[0].value, width)
 
 
-def _truncate(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+def _truncate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     unit = str(call.options[0])
     if unit not in _WIDTHS or call.type == DATE:
         raise NotLowered(f"truncate() to a {unit} has no columnar form")
@@ -85,8 +85,8 @@ def _truncate(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
 
 
 def _field(read: Callable[[pl.Expr], pl.Expr], greatest: int = 9999) -> Lowering:
-    def lowering(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
-        return Lowered(read(arguments[0].value).cast(pl.Int32), (0, greatest))
+    def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+        return LoweredExpression(read(arguments[0].value).cast(pl.Int32), (0, greatest))
 
     return lowering
 
