@@ -67,9 +67,7 @@ class Run:
         self._edges: dict[Edge, None] = {}
         self.failing: dict[EdgeModule, Exception] = {}
         """Failed modules whose inputs have not yet confirmed."""
-        self._unheard: list[
-            Exception
-        ] = []  # by `record_undelivered_failure`, after a failure that was on its way
+        self._unheard: list[Exception] = []  # undelivered, after a failure that was on its way
         self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
         self._sinks: set[EdgeModule] = set()
         self._main: EdgeModule | None = None

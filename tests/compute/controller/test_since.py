@@ -123,8 +123,8 @@ def test_the_warm_up_hold_follows_the_least_input(world: World) -> None:
     world.view("both", joined(), keep=0)
     bids, others = (world.controller.describe(name).id for name in ("bids", "others"))
     instance = world.controller._instance  # pyright: ignore[reportPrivateUsage]
-    instance.reached(bids, Frontier(20))
-    instance.reached(others, Frontier(30))
+    instance.advance_upper(bids, Frontier(20))
+    instance.advance_upper(others, Frontier(30))
     instance.warm_up()
     assert instance.running["u1"].warmup.frontier == Frontier(19)
 

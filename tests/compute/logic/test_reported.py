@@ -34,10 +34,10 @@ def test_after_a_drop_each_kind_has_ended_and_nothing_more_is_told(
 ) -> None:
     guard = ReportedFrontiers.since("u1", as_of)
     ended = [guard.advance(write=f, input=f, output=f) for f in reached].count(Frontiers("u1", END, END, END))
-    dropped = guard.dropped()
+    dropped = guard.report_end()
     assert (dropped is None) == (ended == 1)
     assert guard.ended
-    assert guard.dropped() is None
+    assert guard.report_end() is None
     assert guard.advance(write=Frontier(3), input=END, output=END) is None
 
 

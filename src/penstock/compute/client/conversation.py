@@ -129,7 +129,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversat
         try:
             return await attempt()
         except (ConnectionBroken, ResultGone):
-            wait.failed()
+            wait.restart_after_failure()
             if conversation.closed or (wait.until is not None and loop.time() + pause > wait.until):
                 raise
         await asyncio.sleep(pause)

@@ -68,8 +68,8 @@ class Wait:
         if self._scope is not None and self.seconds:
             self._scope.reschedule(self._until)
 
-    def failed(self) -> None:
-        """Record a failed attempt; restart the wait if there was a connection since the last failure."""
+    def restart_after_failure(self) -> None:
+        """A connection has broken: it waits anew for one, if there was one since it began to wait."""
         if self.stood:
             self.stood = False
             self._renew()

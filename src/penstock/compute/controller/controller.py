@@ -99,7 +99,7 @@ class Controller:
         self._writes.load()
         for gap in create_views(started, asked, oracle.read):
             self._note(None, gap)
-        asked.initialized()
+        asked.complete_initialization()
         self._settings = settings
         self._leases = Leases(asked.holds, clock, self._keep_of)
         for id in (*self._catalog.collections, *self._catalog.views):

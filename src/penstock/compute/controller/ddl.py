@@ -304,15 +304,15 @@ class Names:
         return _Making(made, written, view, as_of)
 
     def _as_of(self, ids: Sequence[Id]) -> Frontier:
-        """Return the latest time up to the read time at which all of `ids` are settled and readable."""
-        readable = self._instance.readable(ids)
+        """The latest time at which all of `ids` are readable now, limited to the read time."""
+        readable = self._instance.readable_frontier(ids)
         if readable == END:
             raise SinceViolation(
                 "an input of the view is complete, and can no longer be read",
                 fix="drop it, and create it anew",
                 since=readable,
             )
-        return max(readable, min(self._instance.settled(ids), Frontier(self._oracle.read)))
+        return max(readable, min(self._instance.settled_frontier(ids), Frontier(self._oracle.read)))
 
     def _new_ids(self, views: int, collections: int) -> tuple[list[Id], list[Id]]:
         """Assign ids to exports of views and to collections, which are strays until added to the catalog."""

@@ -79,7 +79,7 @@ class Instance:
         self.outbox.push(command)
         self.pushed()
 
-    def initialized(self) -> None:
+    def complete_initialization(self) -> None:
         """Signal that the initial commands are complete."""
         self.send(InitializationComplete())
 
@@ -93,7 +93,7 @@ class Instance:
     def is_collection(self, id: Id) -> bool:
         return id in self.uppers
 
-    def reached(self, id: Id, upper: Frontier) -> None:
+    def advance_upper(self, id: Id, upper: Frontier) -> None:
         """Advance the upper of a collection."""
         self.uppers[id] = max(self.uppers[id], upper)
 
@@ -133,8 +133,8 @@ class Instance:
         """Return the earliest since of a dataflow's exports; END if all are dropped."""
         return meet(self.holds.since(export.id) for export in dataflow.exports)
 
-    def readable(self, ids: Iterable[Id]) -> Frontier:
-        """Return the earliest frontier at which all of `ids` can be read."""
+    def readable_frontier(self, ids: Iterable[Id]) -> Frontier:
+        """The earliest frontier at which all of `ids` can be read."""
         return join(self.holds.since(id) for id in ids)
 
     def upper(self, id: Id) -> Frontier:
@@ -142,8 +142,8 @@ class Instance:
         running = self.running.get(id)
         return running.write if running else self.uppers.get(id, START)
 
-    def settled(self, ids: Iterable[Id]) -> Frontier:
-        """Return the last time at which all of `ids` are settled; START if none is yet, END without ids."""
+    def settled_frontier(self, ids: Iterable[Id]) -> Frontier:
+        """The last time at which all of `ids` are settled; START if there is none yet, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
     def available(self) -> dict[Id, Frontier]:

@@ -81,7 +81,7 @@ class Maintenance:
         ids = [entry.id for entry in written]
         bounds = self._collections.bounds(ids) if ids else []
         for entry, bound in zip(written, bounds, strict=True):
-            self._instance.reached(entry.id, bound.upper)
+            self._instance.advance_upper(entry.id, bound.upper)
             writer = self._catalog.views.get(entry.written_by or "")
             if writer is not None and writer.into is not None:
                 self._instance.record_progress(writer.into.export, bound.upper)

@@ -123,7 +123,7 @@ class Writes:
     def _complete(self, write: Write) -> None:
         for append in write.appends:
             if append.id in self._instance.uppers:
-                self._instance.reached(append.id, append.upper)
+                self._instance.advance_upper(append.id, append.upper)
         for id in self._expired(write.ids, write.time):
             self._oldest.popleft()
             del self._written[id]
@@ -146,7 +146,7 @@ class Writes:
             self._learn(found[self._ids])
         self._in_doubt = None
         for id, upper in found.items():
-            self._instance.reached(id, upper)
+            self._instance.advance_upper(id, upper)
             self._oracle.skip(upper)
         if durable:
             self._complete(write)

@@ -179,12 +179,12 @@ class Replica:
             runtime.forget(id)
         self._history = History(agreed.history, slack=_SLACK)
         for dataflow in agreed.keep:
-            self._reporter.exported(dataflow)
+            self._reporter.add_exports(dataflow)
         self._parameters = Parameters()
         runtime.configure(self._parameters)
         for command in agreed.then:
             self._apply(command)
-        self._reporter.answer([_agreed(agreed)])
+        self._reporter.queue_answers([_agreed(agreed)])
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Replica:
                 self._parameters = self._parameters.updated(parameters)
                 runtime.configure(self._parameters)
             case CreateDataflow(dataflow):
-                self._reporter.exported(dataflow)
+                self._reporter.add_exports(dataflow)
                 runtime.create_dataflow(dataflow)
             case Schedule(id):
                 runtime.schedule(id)
@@ -228,7 +228,7 @@ class Replica:
         except ComputeError as error:
             self._end(error)
             return False
-        self._reporter.answer(runtime.take_answers())
+        self._reporter.queue_answers(runtime.take_answers())
         if self._reporter.due(runtime.moved(), busy, self._parameters.maintenance_interval):
             for id in self._reporter.report(runtime.frontiers()):
                 runtime.forget(id)

@@ -99,11 +99,11 @@ class ReportedFrontiers:
         self.output = _after(self.output, reported.output)
         return reported
 
-    def reached(self, reached: HasReached) -> Frontiers | None:
+    def report_reached(self, reached: HasReached) -> Frontiers | None:
         """Report the frontiers of a runtime, as `advance` does."""
         return self.advance(write=reached.write, input=reached.input, output=reached.output)
 
-    def dropped(self) -> Frontiers | None:
+    def report_end(self) -> Frontiers | None:
         """Report END of each kind that has not ended."""
         return self.advance(write=END, input=END, output=END)
 
@@ -145,8 +145,8 @@ class Reporter:
         self._dropped.clear()
         return dropped
 
-    def exported(self, dataflow: Dataflow) -> None:
-        """Start reporting a dataflow's exports from its as-of on."""
+    def add_exports(self, dataflow: Dataflow) -> None:
+        """Report the exports of a dataflow, from its as-of on."""
         for export in dataflow.exports:
             if isinstance(export, IndexExport | CollectionExport):
                 self._guards[export.id] = ReportedFrontiers.since(export.id, dataflow.as_of)
@@ -158,7 +158,7 @@ class Reporter:
             return True
         return False
 
-    def answer(self, answers: Iterable[Response]) -> None:
+    def queue_answers(self, answers: Iterable[Response]) -> None:
         """Queue answers."""
         if not self.silent:
             self._out.extend(answers)
@@ -178,7 +178,7 @@ class Reporter:
         self._anew = False
         for id, guard in self._guards.items():
             found = reached.get(id)
-            reported = None if found is None else guard.reached(found)
+            reported = None if found is None else guard.report_reached(found)
             if reported is not None:
                 self._out.append(reported)
         ended = [id for id in self._dropped if self._guards[id].ended]

@@ -106,7 +106,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def take_answers(self) -> list[Answer]:
-        """The answers since the last call, in order."""
+        """Take the answers since the last call, in order."""
 
     def moved(self) -> bool:
         """Return whether `frontiers` may have changed since the last call."""

@@ -55,7 +55,7 @@ class ExpiryCalendar:
 
     def schedule_expiry(self, bucket: str, key: str) -> None:
         """Write code that schedules `key` to be dropped when the watermark has passed its bucket."""
-        self._calendar.note(f"{bucket} + 1", key)
+        self._calendar.schedule_end(f"{bucket} + 1", key)
 
     @contextmanager
     def each_passed(self) -> Generator[str]:

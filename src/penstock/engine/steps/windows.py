@@ -57,7 +57,7 @@ class Calendar:
         calendar, counts, due = (f"{self._node}.{what}" for what in self._slots)
         return (Slot(calendar, as_list), Slot(counts), Slot(due, as_list))
 
-    def note(self, end: str, entry: str) -> None:
+    def schedule_end(self, end: str, entry: str) -> None:
         """Write code that schedules an entry to be closed at `end`."""
         self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
 
@@ -181,7 +181,7 @@ class GridStep(WindowStep):
         code.line(f"{group} = {self.get('groups')}({window})")
         with code.block(f"if {group} is None:"):
             code.line(f"{group} = {self.slot('groups')}[{window}] = {self.group.empty}")
-            self.calendar.note(self.end, window)
+            self.calendar.schedule_end(self.end, window)
         if self.updates:
             code.line(f"{self.touched}[{window}] = ({group}, {self.end})")
         self.add(group, row)

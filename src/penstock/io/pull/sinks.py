@@ -125,7 +125,7 @@ class Handover:
         self._prepared = []
         self._ready.extend(self._sink_request.present(rows))
 
-    def arrived(self) -> None:
+    def drop_delivered(self) -> None:
         """Drop the delivered tick."""
         self._ready.clear()
         if self._spool is not None:
@@ -151,7 +151,7 @@ class _Changes:
             return
         self._asks.clear()
         if abort is True:
-            self._handover.arrived()  # downstream has enough
+            self._handover.drop_delivered()  # downstream has enough
         self._edge(abort, answer)
 
     def _pump(self) -> None:
@@ -159,7 +159,7 @@ class _Changes:
         while asks and (changes := self._handover.some(asks[0][1])):
             asks.popleft()[0](None, changes)
         if asks and not self._waits:
-            self._handover.arrived()
+            self._handover.drop_delivered()
             self._waits = True
             self._edge(None, self._got)
 

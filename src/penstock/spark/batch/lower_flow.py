@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Bags:
-    """Bags computed by a flow. sinks: rows of each sink, by name. swallowed: results that no sink reads."""
+class LoweredFlow:
+    """DataFrames of a lowered flow.
+
+    sinks: by name the rows that each holds. swallowed: what must be computed although no sink reads it.
+    """
 
     sinks: dict[str, DataFrame]
     swallowed: tuple[DataFrame, ...]
@@ -47,8 +50,10 @@ class Bags:
 Share = Callable[["DataFrame"], "DataFrame"]
 
 
-def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame) -> Bags:
-    """Lower a flow to lazily computed DataFrames.
+def lower_flow(
+    graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame
+) -> LoweredFlow:
+    """Lower a flow to DataFrames, which are computed when they are read.
 
     frames: per source its rows, columns by name and of the types declared; further columns
             are left out. For a table source a column `weight`, a long, says how often a row
@@ -66,8 +71,8 @@ def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share =
 
 def lower_plan(
     plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share, bound: LoopBound | None = None
-) -> Bags:
-    """Lower a flow that has already been divided.
+) -> LoweredFlow:
+    """Lower a flow that is already divided.
 
     bound:  when a loop leaves its one task; without it never. One that does runs at once.
     frames: those of the sources whose order the plan reads may have the columns of
@@ -99,7 +104,7 @@ def lower_plan(
     ends = (n for n in plan.reads if graph.nodes[n].operator.ends_streams)
     # What ends in a subplan runs with it.
     swallowed = tuple(made[i] for n in ends for i in graph.nodes[n].inputs if i in made)
-    return Bags({name: made[n] for name, n in graph.sinks.items()}, swallowed)
+    return LoweredFlow({name: made[n] for name, n in graph.sinks.items()}, swallowed)
 
 
 _CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)

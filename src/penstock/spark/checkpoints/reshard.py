@@ -22,7 +22,7 @@ from penstock.spark.checkpoints.shard_transfer import (
     DEFERRED,
     Move,
     Placed,
-    Side,
+    StatefulNode,
     gathered,
     moves,
     scattered,
@@ -128,15 +128,15 @@ class _Binding:
         return stateful(Plan(stages, (), {}, "", False))
 
 
-def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
-    """Operators with state, by node number in the flow."""
-    found: dict[int, Side] = {}
+def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:
+    """By the number in the flow, the operators that keep state."""
+    found: dict[int, StatefulNode] = {}
     for of in stages:
         ownership = StateOwnership(of.stage, shards)
         for local in {int(slot.name.partition(".")[0]) for slot in of.program.slots}:
             origin = of.stage.origins[local]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
-            found[origin] = Side(of.stage.graph.nodes[local], of, ownership)
+            found[origin] = StatefulNode(of.stage.graph.nodes[local], of, ownership)
     return found
 
 

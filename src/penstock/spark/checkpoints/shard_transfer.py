@@ -33,8 +33,8 @@ Placed: TypeAlias = tuple[str, bytes, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """An operator with state, in a stage laid out for a given number of shards."""
+class StatefulNode:
+    """Node with state, in a stage for a number of shards, with the owners of its keys."""
 
     node: Node
     stage: CompiledStage
@@ -48,8 +48,8 @@ class Side:
 class Move:
     """Migration of one operator's state to its new location. layouts: of its slots, by kind."""
 
-    before: Side
-    after: Side
+    before: StatefulNode
+    after: StatefulNode
     was: int
     shards: int
     name: str
@@ -210,7 +210,11 @@ def gathered(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict
 
 
 def moves(
-    before: Mapping[int, Side], after: Mapping[int, Side], was: int, shards: int, names: Mapping[int, str]
+    before: Mapping[int, StatefulNode],
+    after: Mapping[int, StatefulNode],
+    was: int,
+    shards: int,
+    names: Mapping[int, str],
 ) -> dict[str, Move]:
     """The move of each operator's state, by name. The sides are by the operator's number in the flow."""
     found: dict[str, Move] = {}

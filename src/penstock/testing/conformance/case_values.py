@@ -65,7 +65,7 @@ def encode_carried(value: Any) -> Any:
 
 
 def decode_carried(value: Any) -> Any:
-    """Convert a value from `encode_carried` back for a function, with its own copy of lists, dicts and sets."""
+    """Reverse `encode_carried` for a function, with its own copy of lists, dicts and sets."""
     if isinstance(value, FrozenMap):
         return {key: decode_carried(item) for key, item in value}
     if isinstance(value, tuple):

@@ -58,7 +58,7 @@ def _dropped(case: Fields, given: Fields, then: Fields, name: str) -> Run:
     id = name.split()[0]
     told = {kind: Reported(frontier_of(given.object(name).value(kind))) for kind in _KINDS}
     expected = None if "responses" in then else _response(case, id, then.items("response")[2])
-    return lambda: differs("response", expected, ReportedFrontiers(id, **told).dropped())
+    return lambda: differs("response", expected, ReportedFrontiers(id, **told).report_end())
 
 
 def read_partition(case: Fields) -> Run:

@@ -102,7 +102,7 @@ def _side(fields: Fields, name: str) -> Mapping[str, Callable[..., Any]]:
 
 
 def _items(fields: Fields, name: str) -> tuple[Any, ...]:
-    return rows_of(fields, name, fields.items(name))
+    return to_rows(fields, name, fields.items(name))
 
 
 def _function(fields: Fields, name: str) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ _ARGUMENTS: Mapping[str, Callable[[Fields, str], Any]] = {
 }
 
 
-def rows_of(fields: Fields, name: str, items: list[Any]) -> tuple[Any, ...]:
+def to_rows(fields: Fields, name: str, items: list[Any]) -> tuple[Any, ...]:
     """Convert JSON values to rows. Raises `BadCase` for invalid ones."""
     try:
         return tuple(from_json(item) for item in items)

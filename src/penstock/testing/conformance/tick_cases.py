@@ -10,7 +10,7 @@ from penstock.engine.engine import Engine
 from penstock.testing.conformance.case_format import Fields, Kind, shown
 from penstock.testing.conformance.case_values import ORDERS, comparable, differences
 from penstock.testing.conformance.flow_builder import build
-from penstock.testing.conformance.graph_description import GraphDescription, read_graph, rows_of
+from penstock.testing.conformance.graph_description import GraphDescription, read_graph, to_rows
 from penstock.testing.conformance.graph_faults import fault_of
 
 RowsByName = Mapping[str, tuple[Any, ...]]
@@ -51,7 +51,7 @@ def read_case(fields: Fields) -> TickCase:
 
 def _rows(tick: Fields, names: Sequence[str]) -> RowsByName:
     tick.only(*names)
-    return {name: rows_of(tick, f"{tick.path}.{name}", tick.items(name)) for name in tick}
+    return {name: to_rows(tick, f"{tick.path}.{name}", tick.items(name)) for name in tick}
 
 
 def run_case(case: TickCase) -> str:

@@ -57,7 +57,7 @@ class TickExecutor(Protocol):
     def program(self) -> Borders: ...
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
-        """Run a tick. Returns the rows by sink."""
+        """Run one tick of the rows of each source; return the rows of each sink."""
         ...
 
 
@@ -142,7 +142,7 @@ class RunningDataflow(DataflowRun):
 
     @property
     def maintained_indexes(self) -> list[Arrangement]:
-        """The indexes that it maintains."""
+        """Indexes that the dataflow maintains."""
         return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
     @property

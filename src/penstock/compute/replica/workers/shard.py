@@ -105,7 +105,7 @@ class WorkerShard:
         }
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
-        """Run a tick. Returns the rows by sink."""
+        """Run one tick of the rows of each source; return the rows of each sink."""
         if self._second is None:
             return self._first.tick({name: self._mine(name, rows) for name, rows in inputs.items()})
         made = self._first.tick(inputs)
