@@ -70,8 +70,8 @@ class _Waiting:
 class SequentialHydration:
     """Limiter of hydration on one connection: holds back `Schedule` commands.
 
-    Every command to the replica goes through `commands_for`, every response from it through `response`; what
-    they return is to be sent to the replica, in order. Transient dataflows pass.
+    Every command to the replica goes through `command`, every response from it through `response`; the
+    commands they return must be sent to the replica, in order. Transient dataflows are not limited.
 
     limit: number of dataflows that may hydrate at a time, until an `UpdateConfiguration` changes it.
     Invariant: at most `limit` dataflows hydrate at a time, and each `Schedule` is sent once, unless its
@@ -95,7 +95,7 @@ class SequentialHydration:
         return tuple(id for waiting in self._queue for id in waiting.queued)
 
     def commands_for(self, command: Command) -> list[Command]:
-        """The commands to send to the replica for a command."""
+        """Return the commands to send to the replica for a command."""
         match command:
             case CreateDataflow(dataflow):
                 self._track(dataflow)

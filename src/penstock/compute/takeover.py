@@ -68,7 +68,7 @@ def readiness(
 
 
 def worst_readiness(states: Iterable[Readiness]) -> Readiness:
-    """The worst of several readinesses; ready if there are none."""
+    """Return the worst of several readiness states; `Ready` if there are none."""
     lags: list[int | None] = []
     for state in states:
         match state:

@@ -33,7 +33,7 @@ def delete(row: T) -> Change[T]:
 
 
 def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
-    """Internal rows in columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
+    """Convert internal rows to columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
     try:
         from penstock.engine.columnar.columns import Declined, can_hold, of_rows
     except ImportError as error:

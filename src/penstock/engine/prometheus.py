@@ -126,7 +126,7 @@ class RunMetrics:
 
 @contextmanager
 def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
-    """Serve the metrics of a run of `flow` until the block ends; None if none are wanted.
+    """Serve the metrics of a run of `flow` inside this block; None if none are wanted.
 
     Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
     """

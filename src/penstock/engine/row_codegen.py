@@ -53,7 +53,7 @@ def item_sources(source: str, count: int) -> tuple[str, ...]:
 
 
 def key_columns(key: str, count: int) -> tuple[str, ...]:
-    """Sources of the columns of a key of `count` expressions: one is the key itself."""
+    """Column sources of a key of `count` expressions; a single one is the key itself."""
     return (key,) if count == 1 else item_sources(key, count)
 
 

@@ -216,7 +216,7 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 
 
 def checked_items(value: Any) -> Any:
-    """The items of a value of any type. Raises `EvaluationError` for what holds none."""
+    """Items of a value of any type. Raises `EvaluationError` for what holds none."""
     if isinstance(value, tuple | list):
         return cast("Any", value)
     if isinstance(value, frozenset):

@@ -46,7 +46,7 @@ class SourceCode:
         self.purposes.extend(other.purposes)
 
     def replace_unused_loop_header(self, at: int, name: str, header: str) -> None:
-        """Replace the header of the loop at line `at`, if `name` is used in the first line of its body alone.
+        """Replace the loop header at line `at` if `name` is used only in the body's first line.
 
         That line, which unpacks `name` as the header then does, goes.
         """

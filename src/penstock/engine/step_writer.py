@@ -127,7 +127,7 @@ class StepWriter(ABC):
         return any(e.target not in loop for e in self._consumers[node])
 
     def round_variable(self, node: int) -> str:
-        """The variable with the number of the round, from 0, of the loop that a node is in."""
+        """Variable with the current round, from 0, of a node's loop."""
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:

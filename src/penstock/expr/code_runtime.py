@@ -1,8 +1,7 @@
 """Runtime functions called by generated code.
 
-All of them are in `penstock.expr.compile_python.RUNTIME`; every name starts with `x_`.
-Functions get values that are not null unless their docstring says otherwise,
-and raise `EvaluationError`.
+All of them are in `penstock.expr.compile_python.RUNTIME`; every name starts with `x_`. Unless their
+docstring says otherwise, functions receive only non-null values. They raise `EvaluationError`.
 """
 
 from __future__ import annotations

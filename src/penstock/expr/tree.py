@@ -1,8 +1,8 @@
 """Expression trees: frozen data, built by Python operators.
 
-`col.price * 2` builds a tree and computes nothing. The tree is checked against
-a row type (`penstock.expr.check`), lowered to Python source
-(`penstock.expr.compile_python`) and to Spark columns (`penstock.spark.lowering.columns`).
+`col.price * 2` builds a tree and computes nothing. The tree is checked against a row type
+(`penstock.expr.check`), and lowered to Python source (`penstock.expr.compile_python`) and to Spark columns
+(`penstock.spark.lowering.columns`).
 """
 
 from __future__ import annotations

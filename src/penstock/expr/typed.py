@@ -15,7 +15,7 @@ from penstock.expr.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class TypeAndNullability:
-    """The type of an expression and whether it can be null."""
+    """Type of an expression, and whether it can be null."""
 
     type: DataType
     nullable: bool

@@ -104,7 +104,7 @@ class SinkTarget:
 
 @singledispatch
 def open_sink(sink: object, request: SinkRequest) -> Writer:
-    """Open a writer to `sink`. Raises `BadInput` for what is not a sink, or cannot hold such rows."""
+    """Open a writer to `sink`. Raises `BadInput` unless it is a sink that can hold such rows."""
     raise BadInput(
         f"sink {request.name!r} is {type(sink).__name__}, which is not a sink",
         fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",

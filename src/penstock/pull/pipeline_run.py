@@ -153,7 +153,7 @@ class Run:
             attach_close_error(self.error, error)
 
     def record_undelivered_failure(self, module: EdgeModule, error: Exception) -> None:
-        """A module failed when its streams had ended, and no neighbour can be told.
+        """Record the failure of a module whose streams have ended, so that no neighbour can receive it.
 
         An earlier failure may still be on its way to a sink, or be caught, so only the end of the run decides
         which of them is the run's error.

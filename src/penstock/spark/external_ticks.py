@@ -79,7 +79,7 @@ class Driven:
 
     @property
     def last_tick(self) -> int:
-        """The last committed tick, 0 before the first."""
+        """Number of the last committed tick; 0 before the first."""
         return self._ticker.checkpoint.tick
 
     @property

@@ -368,5 +368,5 @@ def divided(value: Any) -> Divided | None:
 
 
 def piece_numbers(header: Header) -> Iterable[int]:
-    """The numbers of the pieces of a value that was stored."""
+    """Chunk numbers of a stored value."""
     return range(header[1]) if header[0] == "dict" else header[2::2]

@@ -69,7 +69,7 @@ class Wait:
             self._scope.reschedule(self._until)
 
     def restart_after_failure(self) -> None:
-        """A connection has broken: it waits anew for one, if there was one since it began to wait."""
+        """Record a failed attempt; restart the wait if there was a connection since the last failure."""
         if self.stood:
             self.stood = False
             self._renew()

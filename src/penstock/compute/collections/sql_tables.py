@@ -106,7 +106,7 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
 
 
 def frontier_after(time: int) -> Frontier:
-    """The frontier that has passed just the times up to `time`."""
+    """Frontier that has passed exactly the times up to `time`."""
     return Frontier(None if time == LAST_TIME else time + 1)
 
 

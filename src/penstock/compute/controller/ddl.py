@@ -304,7 +304,7 @@ class Names:
         return _Making(made, written, view, as_of)
 
     def _as_of(self, ids: Sequence[Id]) -> Frontier:
-        """The latest time at which all of `ids` are readable now, limited to the read time."""
+        """Return the latest time up to the read time at which all of `ids` are settled and readable."""
         readable = self._instance.readable_frontier(ids)
         if readable == END:
             raise SinceViolation(

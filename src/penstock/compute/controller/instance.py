@@ -134,7 +134,7 @@ class Instance:
         return meet(self.holds.since(export.id) for export in dataflow.exports)
 
     def readable_frontier(self, ids: Iterable[Id]) -> Frontier:
-        """The earliest frontier at which all of `ids` can be read."""
+        """Return the earliest frontier at which all of `ids` can be read."""
         return join(self.holds.since(id) for id in ids)
 
     def upper(self, id: Id) -> Frontier:
@@ -143,7 +143,7 @@ class Instance:
         return running.write if running else self.uppers.get(id, START)
 
     def settled_frontier(self, ids: Iterable[Id]) -> Frontier:
-        """The last time at which all of `ids` are settled; START if there is none yet, END without ids."""
+        """Return the last time at which all of `ids` are settled; START if none is yet, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
     def available(self) -> dict[Id, Frontier]:
@@ -171,14 +171,14 @@ class Instance:
                 self.schedule_exports()
 
     def record_stopped(self, id: Id) -> None:
-        """Record that some replica has stopped an export; its readers may start, and meet its end."""
+        """Record that some replica has stopped an export. Readers may start now, and will see its end."""
         running = self.running.get(id)
         if running is not None:
             running.stopped = True
             self.schedule_exports()
 
     def schedule_exports(self) -> None:
-        """Schedule the exports whose inputs allow it."""
+        """Schedule all exports whose inputs allow it."""
         for running in list(self._unscheduled.values()):
             if self._may_begin(running):
                 running.scheduled = True

@@ -249,7 +249,7 @@ class Copies(PendingReads[Id, PendingCopy]):
     """Pending copies of a controller, by id."""
 
     def start(self, dataflow: Dataflow, copy: PendingCopy) -> None:
-        """Send replicas the dataflow that writes the copy."""
+        """Send the copy's dataflow to the replicas."""
         self._pending[copy.id] = copy
         self._instance.create(dataflow, copy.read.target)
 

@@ -52,7 +52,7 @@ class CrashRecord:
     probation: bool = False
 
     def record_crash(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
-        """Record a crash; at the limit, begin the quarantine."""
+        """Record a crash, and begin a quarantine at the limit."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:

@@ -25,7 +25,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The initial state of a controller. last: upper bound of the times of writes."""
+    """Initial state of a controller. last: upper bound on the times of earlier writes."""
 
     epoch: int
     catalog: Catalog
@@ -57,7 +57,7 @@ def start(state: ControllerState, collections: Collections) -> InitialState:
 
 
 def create_views(started: InitialState, instance: Instance, now: int) -> list[str]:
-    """Create the dataflows of all views. Returns a text for each that loses times."""
+    """Create the dataflows of all views. Returns a message for each view with a gap."""
     catalog = started.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {

@@ -154,7 +154,7 @@ _KEPT = 100
 
 
 class AnomalyLog:
-    """The last anomalies; repetitions are counted in one note."""
+    """Most recent anomalies; consecutive repetitions share one note with a count."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -109,7 +109,7 @@ class Reading:
         return self.strict_time(entry)
 
     def check_readable(self, time: int, entry: Entry) -> int:
-        """Check a time given by a client. Raises `SinceViolation` if it is compacted, `BadMessage`."""
+        """Check a time given by a client. Raises `SinceViolation` if it is compacted, and `BadMessage`."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is not a valid time", field="at")
         since = self._instance.holds.since(entry.id)
@@ -127,7 +127,10 @@ class Reading:
         return time
 
     def strict_time(self, entry: Entry) -> int:
-        """The time of the last acknowledged write. Raises `StaleEpoch`, `SinceViolation`."""
+        """Select the time of a strict read: that of the last acknowledged write, or the since if later.
+
+        Raises `StaleEpoch`, `SinceViolation`.
+        """
         self._fence()
         since = self._instance.holds.since(entry.id).time
         if since is None:

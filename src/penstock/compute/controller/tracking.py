@@ -79,7 +79,7 @@ class Tracking:
             self._keep_inputs(export.id, dataflow)
 
     def finish_initialization(self) -> None:
-        """Release inputs of exports that are no longer wanted: `InitializationComplete` is sent."""
+        """Release inputs of exports that no longer exist, once `InitializationComplete` is sent."""
         self._initialized = True
         for id in [id for id in self._kept if id not in self.exports]:
             self.forget(id)
@@ -88,7 +88,7 @@ class Tracking:
         self.exports[id].scheduled = True
 
     def record_compaction(self, id: Id, frontier: Frontier) -> bool:
-        """Record that an export may be compacted. Returns whether that is news to the replica."""
+        """Record an allowed compaction. Returns whether to send it to the replica."""
         tracked = self.exports.get(id)
         if tracked is None or frontier <= tracked.compacted:
             return False

@@ -42,7 +42,7 @@ VERSION = 1
 
 
 def encode_body(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
-    """Encode operators as the body of a plan; `writer` collects the Python objects in them."""
+    """Encode operators as the body of a plan; `writer` collects their Python objects."""
     return pb.Body(
         version=VERSION, given_ticks=given_ticks, nodes=[encode_node(node, writer) for node in nodes]
     )

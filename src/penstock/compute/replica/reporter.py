@@ -146,7 +146,7 @@ class Reporter:
         return dropped
 
     def add_exports(self, dataflow: Dataflow) -> None:
-        """Report the exports of a dataflow, from its as-of on."""
+        """Start reporting a dataflow's exports from its as-of on."""
         for export in dataflow.exports:
             if isinstance(export, IndexExport | CollectionExport):
                 self._guards[export.id] = ReportedFrontiers.since(export.id, dataflow.as_of)

@@ -80,7 +80,7 @@ class ClientSession:
                 await self._room.wait()
 
     async def send_answers(self, call: Any) -> None:
-        """Send the answers to a call, without end."""
+        """Send answers to a call as they arrive, until cancelled."""
         while True:
             while self._answers:
                 await call.write(self._answers.popleft())

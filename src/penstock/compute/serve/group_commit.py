@@ -38,7 +38,7 @@ class _Asked:
 
 
 class GroupCommit:
-    """The writes of all clients, one commit after the other.
+    """Writes of all clients, committed one group after another.
 
     open_collections: opens the store, in the thread that appends.
     fenced: called when a later controller has taken over.

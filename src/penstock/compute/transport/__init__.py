@@ -1,5 +1,5 @@
-"""gRPC around the state machines: `replica_server` for a replica, `replica_link` for a controller.
+"""gRPC transport of the state machines: `server` serves a replica, `link` connects a controller to one.
 
-`credentials` says who may listen and connect where, `limits` how large messages may be. `grpc` is imported
-by `replica_server` and `replica_link` alone and what they use, so import these where a connection is made.
+`credentials` decides who may listen and connect where, `limits` how large messages may be. Only `server`,
+`link` and the modules they use import `grpc`, so import these only where a connection is made.
 """

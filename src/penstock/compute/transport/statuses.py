@@ -97,7 +97,7 @@ def error_from(error: Any, address: str) -> ComputeError:
 
 @contextlib.contextmanager
 def raising_compute_errors(address: str) -> Generator[None]:
-    """Raise errors of `grpc.aio` calls as `ComputeError`."""
+    """Convert errors of `grpc.aio` calls in the body to `ComputeError`."""
     try:
         yield
     except _aio.AioRpcError as error:

@@ -93,7 +93,7 @@ def can_hold(schema: Schema) -> bool:
 
 
 def known_columns(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
-    """The columns of a frame of `schema`, with the bounds that the integers in it have."""
+    """Columns of a frame of `schema`, with the bounds of their integers."""
     columns: list[LoweredExpression] = []
     for at, field in enumerate(schema.fields):
         name = str(at)

@@ -42,7 +42,7 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 
 def lower(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    """`expr` over rows of `schema` whose columns are `columns`. Raises `NotLowered`."""
+    """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
     return _lowered(elaborate(expr, schema), columns)
 
 
@@ -52,7 +52,7 @@ def reads_columns(expr: Expr) -> bool:
 
 
 def unknown_columns(schema: Schema) -> list[LoweredExpression]:
-    """Columns without known bounds, to test whether an expression can be lowered."""
+    """Columns without known bounds, for testing whether an expression can be lowered."""
     return [LoweredExpression(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
 

@@ -66,7 +66,7 @@ class JoinPlan:
         return self.operator.left_keys, self.operator.right_keys
 
     def add_keys(self, port: int, stream: Stream) -> Stream:
-        """Add the keys of a side as "k0", ..., and drop rows with a null key."""
+        """Add a side's keys as "k0", ..., dropping rows with a null key."""
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
         keyed = noted.frame.with_columns(*(one.value.alias(f"k{at}") for at, one in enumerate(lowered)))

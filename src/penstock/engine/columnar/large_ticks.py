@@ -167,7 +167,7 @@ class LargeTicks:
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
 
     def to_columns(self, name: str, given: object, checked: Callable[[], Rows]) -> Columns | None:
-        """Convert user input of a source to columns; None if it must be checked row by row.
+        """Convert a source's user input to columns; None if it must be validated row by row.
 
         checked: makes the internal rows of it.
         """

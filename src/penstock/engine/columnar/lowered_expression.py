@@ -19,7 +19,7 @@ Bounds: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LoweredExpression:
-    """An expression over the columns of a frame.
+    """A lowered expression over the columns of a frame.
 
     bounds: of an integer, else None.
     fails:  true on each row on which the row path might raise; None if it cannot.
@@ -60,13 +60,13 @@ def constant(term: Term) -> object:
 
 
 def bounds_of(lowered: LoweredExpression) -> Bounds:
-    """The bounds of an integer."""
+    """Bounds of a lowered integer."""
     assert lowered.bounds is not None
     return lowered.bounds
 
 
 def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
-    """Smallest bounds that enclose those of all; None for anything but integers."""
+    """Smallest bounds that contain all of these; None for non-integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
@@ -74,7 +74,7 @@ def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
 def fitted(
     value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]
 ) -> LoweredExpression:
-    """An integer of `type` whose exact value lies within `bounds`.
+    """Lower an integer of `type` whose exact value lies within `bounds`.
 
     might_leave: true on each row where the exact value leaves the type; asked
     only where the bounds do not rule it out.

@@ -55,7 +55,7 @@ class Partial:
     def values(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
-        """The partial values of a group, as aggregations.
+        """Partial values of a group, as Polars aggregations.
 
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
@@ -166,7 +166,7 @@ _HEIGHT = "rows"
 
 
 class PreReduction:
-    """Base: fewer rows with the same effect on an operator's state as all rows of a tick."""
+    """Base of reductions: fewer rows with the same effect on an operator's state."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         """Reduce the rows lazily. Raises `NotLowered`."""
@@ -179,13 +179,13 @@ class PreReduction:
 
 @singledispatch
 def reduction_of(operator: Operator, schema: Schema, append: bool) -> PreReduction:
-    """The reduction of an operator's input, rows of `schema`. Raises `NotLowered`."""
+    """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
     raise NotLowered
 
 
 @dataclass(frozen=True)
 class Copies(PreReduction):
-    """Each row once; on a table with the sum of its weights."""
+    """Reduction to distinct rows; on a table, with summed weights."""
 
     def lazily(self, stream: Stream) -> pl.LazyFrame:
         if not stream.append:
@@ -210,7 +210,7 @@ def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
 
 @dataclass(frozen=True)
 class Groups(PreReduction):
-    """Per group one row: the key, the number of rows, the partial values of the accumulators."""
+    """Reduction to one row per group: key, row count, partial values of the accumulators."""
 
     keys: tuple[Expr, ...]
     key_types: tuple[DataType, ...]

@@ -49,7 +49,7 @@ class Stream:
         return own + [WEIGHT] * (not self.append) + [FAILS] * self.checked
 
     def lower(self, expr: Expr) -> LoweredExpression:
-        """An expression over its rows. Raises `NotLowered`."""
+        """Lower an expression over the rows. Raises `NotLowered`."""
         return lower(expr, self.schema, self.columns)
 
     def noting(self, *failures: pl.Expr | None) -> Stream:

@@ -126,7 +126,7 @@ class PartWriter:
 
     @abstractmethod
     def tick_number(self) -> str:
-        """The number of this tick."""
+        """Source of the tick's number."""
 
     @abstractmethod
     def write_leaving(self, node: int, value: str) -> None:

@@ -48,7 +48,7 @@ class Replay:
     def run_columns(
         self, columns: Mapping[str, Iterable[Any]], first: int
     ) -> tuple[int, dict[str, Emissions]]:
-        """Run a tick per row. How many ticks there were, and what each sink showed.
+        """Run one tick per row; return the number of ticks, and what each sink emitted.
 
         Raises `BadInput` for a name that is no source and for columns of different
         lengths, `BadRow` for a value of another type: before the first tick.
@@ -83,7 +83,10 @@ class Replay:
             self._together(values)
 
     def run_events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
-        """Run a tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
+        """Run one tick per event; return the number of ticks, and what each sink emitted.
+
+        Raises as `columns`.
+        """
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
             names: Sequence[str] = [name for name, _ in given]

@@ -347,7 +347,7 @@ class SignalMachine:
             yield from (at for at in range(len(self._parts)) if self._flags[at])
 
     def run_tick_per_event(self, sources: Iterable[int], values: Iterable[Any], first: int) -> None:
-        """A tick per event: a source and its value. first: the number of the first tick."""
+        """Run one tick per event: a source and its value. first: the number of the first tick."""
         tick = first - 1
         variables = self.module.variables
         events = zip(map(self._sources.__getitem__, sources), values, strict=False)

@@ -113,7 +113,7 @@ class Group:
             accumulator.settle(Target(self._writer, group, at))
 
     def aggregate_sources(self, group: str) -> list[str]:
-        """Sources of the aggregates of a group that has rows."""
+        """Sources of the aggregates of a non-empty group."""
         return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:

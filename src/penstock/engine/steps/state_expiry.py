@@ -54,7 +54,7 @@ class ExpiryCalendar:
         return f"{self._bucket}({time})"
 
     def schedule_expiry(self, bucket: str, key: str) -> None:
-        """Write code that schedules `key` to be dropped when the watermark has passed its bucket."""
+        """Write code that schedules `key` to be dropped once the watermark has passed its bucket."""
         self._calendar.schedule_end(f"{bucket} + 1", key)
 
     @contextmanager

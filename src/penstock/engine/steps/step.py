@@ -67,7 +67,7 @@ class Step:
         self.writer.emit(self.node.id, row)
 
     def emit_tuple(self, row: str, weight: str | None = None) -> None:
-        """Write the code for an output row that stands in the variable `row`, column by column."""
+        """Write the code for an output row in the variable `row`, column by column."""
         self.emit(Row(item_sources(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:

@@ -142,11 +142,11 @@ class Connection(ABC):
 
     @abstractmethod
     async def wait_closed(self) -> None:
-        """Wait until everything is closed that closes with the half that has ended."""
+        """Wait until everything is closed that ends with the half that has ended."""
 
 
 async def wait_settled(task: asyncio.Task[object] | None) -> None:
-    """Wait for a task, if there is one, however it ends. Its error counts as seen."""
+    """Wait for a task, if any, however it ends. Its error is marked as retrieved."""
     if task is not None:
         await asyncio.wait({task})
         if not task.cancelled():

@@ -14,7 +14,7 @@ CHUNK = 65536
 
 
 def check_octets(module: Module, value: object) -> Octets:
-    """Return the value if it is bytes, as a view of single bytes where needed; else raise `WrongValue`."""
+    """Return the value if it is bytes, as a view of single bytes if needed; otherwise raise `WrongValue`."""
     if isinstance(value, memoryview):
         # Event loops count the items of a view as bytes and would lose part of wider ones.
         return value.cast("B") if value.nbytes and value.c_contiguous else value.tobytes()

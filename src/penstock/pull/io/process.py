@@ -215,7 +215,7 @@ class Child(Connection):
         self._release()
 
     async def wait_closed(self) -> None:
-        """Wait until the process has ended, or never began; release its pipes if no half uses them."""
+        """Wait until the process has ended, if it ever started; release its pipes if no half uses them."""
         await wait_settled(self._opening)
         await wait_settled(self._ending)
         await wait_settled(self._exit)

@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoweredFlow:
-    """DataFrames of a lowered flow.
-
-    sinks: by name the rows that each holds. swallowed: what must be computed although no sink reads it.
-    """
+    """Bags computed by a flow. sinks: rows of each sink, by name. swallowed: results that no sink reads."""
 
     sinks: dict[str, DataFrame]
     swallowed: tuple[DataFrame, ...]
@@ -53,7 +50,7 @@ Share = Callable[["DataFrame"], "DataFrame"]
 def lower_flow(
     graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame
 ) -> LoweredFlow:
-    """Lower a flow to DataFrames, which are computed when they are read.
+    """Lower a flow to lazily computed DataFrames.
 
     frames: per source its rows, columns by name and of the types declared; further columns
             are left out. For a table source a column `weight`, a long, says how often a row
@@ -72,7 +69,7 @@ def lower_flow(
 def lower_plan(
     plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share, bound: LoopBound | None = None
 ) -> LoweredFlow:
-    """Lower a flow that is already divided.
+    """Lower a flow that has already been divided.
 
     bound:  when a loop leaves its one task; without it never. One that does runs at once.
     frames: those of the sources whose order the plan reads may have the columns of

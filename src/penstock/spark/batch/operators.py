@@ -44,7 +44,7 @@ def lower(operator: Operator, site: Site) -> DataFrame:
 
 
 def exact_column(name: str) -> Column:
-    """The column of exactly this name, whatever characters it contains."""
+    """The column with exactly this name, special characters included."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")

@@ -68,7 +68,7 @@ def _and(one: Column, other: Column) -> Column:
 
 
 def _with_keys(site: Site, port: int, names: Sequence[str], keys: Sequence[Expr], label: str) -> DataFrame:
-    """Rename an input's columns as in the pair, and add its keys as further columns."""
+    """Rename an input's columns as in the pair, and add its keys as extra columns."""
     columns = [exact_column(old).alias(new) for old, new in zip(site.schemas[port].names, names, strict=True)]
     computed = [site.column(key, port).alias(f"{label} {at}") for at, key in enumerate(keys)]
     return site.inputs[port].select(*columns, *computed)

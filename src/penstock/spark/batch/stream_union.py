@@ -74,7 +74,7 @@ class Ports:
         return table_to_rows(table, schema, weighted=weighted)
 
     def to_batches(self, rows: Rows, port: int) -> Iterator[pa.RecordBatch]:
-        """Convert rows of one stream, without weights, to batches of the frame."""
+        """Convert one stream's rows, without weights, to batches of the frame."""
         import pyarrow
 
         from penstock.io.arrow import arrow_schema
@@ -107,7 +107,7 @@ def _structs(rows: Rows, schema: Schema) -> Iterator[Any]:
 
 
 def of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
-    """The rows of one stream of such a frame."""
+    """Select the rows of one stream from such a frame."""
     row = exact_column(f"row{port}")
     columns = [row.getField(x.name).cast(spark_type(x.type)).alias(x.name) for x in schema.fields]
     return frame.filter(exact_column(_PORT) == port).select(*columns)

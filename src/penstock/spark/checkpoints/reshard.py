@@ -129,7 +129,7 @@ class _Binding:
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:
-    """By the number in the flow, the operators that keep state."""
+    """Operators with state, by node number in the flow."""
     found: dict[int, StatefulNode] = {}
     for of in stages:
         ownership = StateOwnership(of.stage, shards)

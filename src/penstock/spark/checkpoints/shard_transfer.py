@@ -34,7 +34,7 @@ Placed: TypeAlias = tuple[str, bytes, bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class StatefulNode:
-    """Node with state, in a stage for a number of shards, with the owners of its keys."""
+    """An operator with state, in a stage laid out for a given number of shards."""
 
     node: Node
     stage: CompiledStage

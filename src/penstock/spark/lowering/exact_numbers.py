@@ -25,7 +25,7 @@ _EXACT_IN_A_FLOAT = 2**53
 
 
 def half_sums(column: Column) -> tuple[Column, Column]:
-    """Aggregates: the sums of the upper and of the lower 32 bits of an int64."""
+    """Aggregates of an int64 column: the sums of its upper and lower 32 bits."""
     upper = f.sum(f.shiftright(column, 32))
     lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
     return upper, lower

@@ -113,7 +113,7 @@ def _ticket(name: str | None, path: str | None) -> bytes:
 
 
 def arrivals_folder(checkpoint: Path, source: str) -> Path:
-    """Where the arrivals of a source are, in the folder of a checkpoint."""
+    """Folder of a source's arrivals in a checkpoint."""
     return subfolder_for(checkpoint / "arrived", source)
 
 

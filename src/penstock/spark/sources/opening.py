@@ -308,7 +308,7 @@ Shape: TypeAlias = "dict[str, Any]"
 
 
 def union_columns(opened: Iterable[Opened]) -> Shape:
-    """The further columns of the union, one per source that sends rows, with their types."""
+    """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
         for tag, source in enumerate(opened)
@@ -335,7 +335,7 @@ def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
 
 
 def end_of_sources(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
-    """One row that tells an operator, by name, that its sources have ended."""
+    """A row that tells an operator, by name, that its sources have ended."""
     return _told(spark, shape, ENDED, operator)
 
 

@@ -95,7 +95,7 @@ class OpenCell:
         return _pass_on(self._of, self._machine.tick(inputs), send)
 
     def finish(self, version: int, attempt: str) -> CellOutcome:
-        """Write the changed entries as a version of the state; return the outcome of the cell."""
+        """Write the changed state."""
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting

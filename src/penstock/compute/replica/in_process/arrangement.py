@@ -200,7 +200,7 @@ class Arrangement:
     # -- read by many ---------------------------------------------------------------------------
 
     def rows_at(self, key: _Key, time: int) -> Iterable[Counted]:
-        """The rows of a key at a time that is settled and held, in no order. Counts may be below zero."""
+        """Rows of a key at a settled, held time, in no order. Counts may be below zero."""
         there = self._rows.get(key)
         if there is None:
             return ()
@@ -238,7 +238,7 @@ class Arrangement:
                 out.append((there, 1))  # type: ignore[arg-type]
 
     def changes_after(self, after: int) -> list[Version]:
-        """The changes of the settled times after `after`, which is held, in order of time."""
+        """Changes of the settled times after `after`, which is held, ordered by time."""
         found: list[Version] = []
         for version in reversed(self._log):
             if version.time <= after:

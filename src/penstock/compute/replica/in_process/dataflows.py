@@ -80,7 +80,7 @@ class TickSizer:
         self.most = 512
 
     def split(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Cut rows into parts of `most`, as it is when a part is asked for."""
+        """Split rows into parts of `most`, as it is when each part is requested."""
         at = 0
         while at < len(rows):
             part = rows[at : at + self.most]

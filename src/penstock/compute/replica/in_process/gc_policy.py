@@ -38,7 +38,7 @@ class GcPolicy:
             self._due = self._timer() + OLD
 
     def schedule_collection(self) -> None:
-        """Schedule a full collection soon: a view was dropped."""
+        """Schedule a full collection soon, because a view was dropped."""
         self._due = min(self._due, self._timer() + SOON)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ class Introspection:
         self._cancels: deque[float] = deque(maxlen=SAMPLES)
 
     def record_cancellation(self, seconds: float) -> None:
-        """Record the time that a cancellation may have waited."""
+        """Record how long a cancellation may have waited."""
         self._cancels.append(seconds * 1000)
 
     def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:

@@ -1,8 +1,8 @@
 """Spark runtime of a replica: views maintained by Spark, with state and versions in a folder.
 
 The replica's thread never waits here. A pool of threads advances dataflows, each by one thread at a time;
-others read for peeks; one watches the collections. `take_answers` and `frontiers` give what they find, after
-a `wake`. If Spark itself dies, the replica ends, and resumes from the folder when it is started again.
+others read for peeks; one watches the collections. `answers` and `frontiers` give what they find, after a
+`wake`. If Spark itself dies, the replica ends, and resumes from the folder when it is started again.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class State:
 
 
 def passthrough_sources(flow: Flow) -> dict[str, str] | None:
-    """By sink the source whose changes it gets as they are; None where there is more to the flow."""
+    """Source that each sink copies unchanged; None if the flow does anything else."""
     graph = flow.graph()
     found: dict[str, str] = {}
     for sink, node in graph.sinks.items():

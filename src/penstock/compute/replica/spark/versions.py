@@ -144,7 +144,7 @@ class Versions:
     # -- read by many ---------------------------------------------------------------------------
 
     def rows_at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
-        """The rows of a key at a time that is settled and held. Counts may be below zero."""
+        """Rows of a key at a settled, held time. Counts may be below zero."""
         filing = Filing(self.key)
         wanted = filing.of_values(values)
         hashed = hash_of(wanted)

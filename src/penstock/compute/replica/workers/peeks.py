@@ -58,7 +58,7 @@ class WorkerPeeks:
         self._stashes.clear()
 
     def merge_answer(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
-        """Take the answer of one worker. Returns the replica's answer, or None if there is none yet."""
+        """Take one worker's answer. Returns the replica's answer, or None if there is none yet."""
         asked = self._asked.get(answer.uuid)
         if asked is None:
             return None

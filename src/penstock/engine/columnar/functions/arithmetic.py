@@ -32,14 +32,14 @@ def _no_decimals(call: CallTerm) -> None:
 
 
 def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
-    """The operands; integers in 64 bits, where those of 32 cannot leave them."""
+    """Widen integer operands to 64 bits, in which 32-bit arithmetic cannot overflow."""
     if call.type != INT32:
         return [a.value for a in arguments]
     return [a.value.cast(pl.Int64) for a in arguments]
 
 
 def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
-    """An int32 or int64 result that was computed in 64 bits."""
+    """Narrow a 64-bit result to int32 or int64, checking its range."""
     if call.type == INT64:
         return fitted(exact, bounds, INT64, lambda: leaves64)
     low, high = RANGES[INT32]
@@ -156,7 +156,10 @@ def _ceil(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
 
 
 def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpression:
-    """Nulls aside. NaN is the greatest float, to comparisons of Polars as well."""
+    """Extreme of the operands, ignoring nulls.
+
+    NaN is the greatest float, to comparisons of Polars as well.
+    """
 
     def better(one: pl.Expr, other: pl.Expr) -> pl.Expr:
         wins = other < one if least else other > one

@@ -4,7 +4,7 @@ Each comes in forms. A *sliding* one combines the answers for the end pieces
 of an old part (see `suffixes.py`) with that for the part that grows. A *growing*
 one, for windows that lose nothing, carries corrections for what rounding cut
 off, as its sums may run for as long as the flow does; of whole numbers it keeps the
-sums themselves. Numbers that these lines would not get right go into a tally (see `exact_sums.py`).
+sums themselves. Numbers that these lines would not get right go into a tally (see `tallies.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A name that begins with `$` belongs to the kernel: its inputs `$x`, `$y` (the second
 signal), `$t` (the time) and `$fresh` (whether a value came, and not the time alone), its
-variables and constants, the functions of `kernel_runtime.py`, and what it needs between two
+variables and constants, the functions of `functions.py`, and what it needs between two
 lines. Whoever writes a kernel into a tick gives these names, so any number of kernels
 stand in one function.
 """

@@ -7,7 +7,7 @@ of a sum, so what has left a window leaves nothing behind in it, whatever it was
 
 In each function `values` begin with the newest; one that is missing is None, and `gaps` says
 how many are. The lists that are made are longer by one: they begin with the answer for none.
-The answers for pieces with numbers that floats cannot take are read nowhere: see `exact_sums.py`.
+The answers for pieces with numbers that floats cannot take are read nowhere: see `tallies.py`.
 """
 
 from __future__ import annotations
