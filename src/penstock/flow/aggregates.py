@@ -240,6 +240,6 @@ def aggregated(
     aggregations: Sequence[tuple[str, Aggregation]],
 ) -> tuple[Field, ...]:
     """Return the columns of groups: the keys, `more`, the aggregates."""
-    context.need(bool(aggregations), "there is no aggregate")
+    context.require(bool(aggregations), "there is no aggregate")
     answers = (aggregation.field(name, context.input) for name, aggregation in aggregations)
     return (*context.computed(keys), *more, *answers)

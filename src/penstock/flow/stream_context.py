@@ -46,8 +46,10 @@ class FlowContext(CheckContext):
         before = len(stream.flow.nodes)
         watermark = watermark_of(stream, time, "it", self.location)
         same = watermark.node_id == self.streams[port].node_id
-        # A watermark created just now cannot be the one that the port reads.
-        self.need(same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}")
+        # One that was made just now is not the one that the port reads.
+        self.require(
+            same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}"
+        )
 
     def with_forgetting(self, operator: object) -> object:
         if isinstance(operator, Distinct):

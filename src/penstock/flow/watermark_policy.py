@@ -34,7 +34,7 @@ class WatermarkPolicy:
 def check_policy(policy: WatermarkPolicy, context: CheckContext) -> Field:
     """Return the column of a policy's time. Raises if the policy does not fit the input."""
     type_ = context.type_of(Column(policy.column))
-    context.need(type_ in TIME_TYPES, "a watermark is on what is no time")
+    context.require(type_ in TIME_TYPES, "a watermark is on what is no time")
     check_span(policy.lateness, type_, context, may_be_zero=True)
     if policy.every is not None:
         check_span(policy.every, type_, context)

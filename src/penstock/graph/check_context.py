@@ -71,14 +71,14 @@ class CheckContext(ABC):
 
     # -- parameters ----------------------------------------------------------------------------------
 
-    def need(self, holds: bool, what: str) -> None:
+    def require(self, holds: bool, what: str) -> None:
         """Raise unless a condition holds. what: the error, as a sentence."""
         if not holds:
             raise self.refused(what)
 
     def need_same(self, made: object, given: object, what: str) -> None:
-        """Raise unless the flow would have created exactly this operator."""
-        self.need(repr(made) == repr(given), what)
+        """Raise unless the flow would have made exactly this operator."""
+        self.require(repr(made) == repr(given), what)
 
     def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:
         """Return the type of an expression over the input. Raises as `check` does."""
@@ -95,7 +95,7 @@ class CheckContext(ABC):
         same = len(columns) == len(names) and all(
             expr.same(Column(name)) for expr, name in zip(columns, names, strict=True)
         )
-        self.need(same, "the columns are not all columns of the input")
+        self.require(same, "the columns are not all columns of the input")
 
     def check_orderings(self, by: Iterable[object]) -> None:
         """Raise unless all order by expressions over the input."""
@@ -113,7 +113,9 @@ class CheckContext(ABC):
         fields = list(self.input.fields)
         for other in self.inputs[1:]:
             mine = [(f.name, f.type) for f in fields]
-            self.need(mine == [(f.name, f.type) for f in other.fields], "the inputs are of different types")
+            self.require(
+                mine == [(f.name, f.type) for f in other.fields], "the inputs are of different types"
+            )
             fields = [
                 replace(f, nullable=f.nullable or o.nullable)
                 for f, o in zip(fields, other.fields, strict=True)
@@ -129,17 +131,17 @@ class CheckContext(ABC):
         may_lack: inputs whose row may be missing in an output row, replaced by nulls.
         """
         left, right = self.inputs[:2]
-        self.need(all(0 <= at < len(right.fields) for at in kept), "there is no such column on the right")
-        self.need(list(kept) == sorted(set(kept)), "columns of the right are not in order")
+        self.require(all(0 <= at < len(right.fields) for at in kept), "there is no such column on the right")
+        self.require(list(kept) == sorted(set(kept)), "columns of the right are not in order")
         fields = [replace(f, nullable=f.nullable or may_lack[0]) for f in left.fields]
         fields += [
             replace(f, nullable=f.nullable or may_lack[1]) for f in map(right.fields.__getitem__, kept)
         ]
-        self.need(len(self.output.fields) == len(fields), "the output has other columns than it can")
+        self.require(len(self.output.fields) == len(fields), "the output has other columns than it can")
         return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
 
     def all_joined_columns(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
         """Return the columns of both inputs, as `joined_columns` does. Raises if any is left out."""
         every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
-        self.need(every, "not all columns of the right are there")
+        self.require(every, "not all columns of the right are there")
         return self.joined_columns(kept, (may_lack, may_lack))

@@ -190,7 +190,7 @@ class Module:
     def _settle(self, error: Exception | None, result: Any) -> None:
         if self._settling:
             if error is not None:
-                self.run.failed(error)
+                self.run.record_failure(error)
             return
         self._settling = True
         self.cancel()

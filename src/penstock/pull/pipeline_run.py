@@ -140,12 +140,12 @@ class Run:
         if error is not None:
             if self.error is None:
                 self.partial = result
-            self.failed(error)
+            self.record_failure(error)
         else:
             self.results[module] = result
         self._look()
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """Set the run's error unless there is an earlier one. Also for modules whose streams have ended."""
         if self.error is None:
             self.error = error
@@ -163,7 +163,7 @@ class Run:
         if self.failing or any(isinstance(end, Exception) for end in on_its_way):
             self._unheard.append(error)
         else:
-            self.failed(error)
+            self.record_failure(error)
 
     def _look(self) -> None:
         if not (self.finished or self._building or self._edges or self._sinks):
@@ -172,7 +172,7 @@ class Run:
     def _finish(self) -> None:
         self.finished = True
         for error in self._unheard:
-            self.failed(error)
+            self.record_failure(error)
         if self._timer is not None:
             self._timer.cancel()
         for listener in self._listeners:
@@ -306,7 +306,7 @@ class Run:
         first = next(iter(self._stopping.values()), None)
         over = first is not None and self.runtime.now() >= first.since + self._confirm_within
         if over and not self.finished:
-            self.failed(self.stuck())
+            self.record_failure(self.stuck())
             self._finish()
         self._watch()
 

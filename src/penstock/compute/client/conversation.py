@@ -86,7 +86,7 @@ class Conversation:
             kind.replace("_", " "), request.ByteSize(), _SMALLER.get(kind, "")
         )
         wait = wait or self.wait()
-        progress = wait.progress
+        progress = wait.restart
 
         async def once() -> list[pb.Answer]:
             line = await self._connected()

@@ -62,8 +62,8 @@ class Wait:
         left = max(self._until - asyncio.get_running_loop().time(), 0.0)
         return int(1000 * (left - min(left / 10, 0.5)))
 
-    def progress(self) -> None:
-        """Restart the wait, because part of the answer has arrived."""
+    def restart(self) -> None:
+        """Restart the wait: a part of the answer has come."""
         self._renew()
         if self._scope is not None and self.seconds:
             self._scope.reschedule(self._until)

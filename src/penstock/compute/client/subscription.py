@@ -117,7 +117,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
                             batch = self._add(event.batch)
                             if not event.batch.more:
                                 return batch
-                            wait.progress()
+                            wait.restart()
                         case "problem":
                             raise error_of(problem_from_bytes(event.problem))
                         case _:

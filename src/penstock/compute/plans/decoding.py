@@ -131,16 +131,16 @@ class _PlanContext(FlowContext):
         given = self.output.fields
         same = [(f.name, f.type) for f in columns] == [(f.name, f.type) for f in given]
         loose = same and all(g.nullable or not c.nullable for c, g in zip(columns, given, strict=True))
-        self.need(loose, f"the output has not the columns {self.output}; it has {Schema(columns)}")
+        self.require(loose, f"the output has not the columns {self.output}; it has {Schema(columns)}")
 
     def check_closing(self) -> None:
         """Raise `BadPlan` if the input that closes a feedback has other columns."""
         closing, fields = self.input.fields, self.output.fields
-        self.need(not isinstance(self.upstream(0), SignalOperator), "a feedback is closed by a signal")
+        self.require(not isinstance(self.upstream(0), SignalOperator), "a feedback is closed by a signal")
         mine = [(f.name, f.type) for f in fields]
-        self.need(mine == [(f.name, f.type) for f in closing], "a feedback is closed by other rows")
+        self.require(mine == [(f.name, f.type) for f in closing], "a feedback is closed by other rows")
         nulls = any(c.nullable and not f.nullable for f, c in zip(fields, closing, strict=True))
-        self.need(not nulls, "null may be in what closes a feedback, and not in the feedback")
+        self.require(not nulls, "null may be in what closes a feedback, and not in the feedback")
 
 
 class _Building:
@@ -203,7 +203,7 @@ class _Building:
         context = _PlanContext(streams, schema, self._locations.location(at), self._position)
         _check_ports(operator, context)
         reason = getattr(operator, "nondet", None)
-        context.need(reason is None or bool(reason.strip()), "a reason is empty")
+        context.require(reason is None or bool(reason.strip()), "a reason is empty")
         context.agree(operator.output(context))
         self._streams.append(self._added(at, operator, context))
 
@@ -254,4 +254,4 @@ def _check_ports(operator: Operator, context: _PlanContext) -> None:
     )
     for port in range(len(context.streams)):
         gives = isinstance(context.upstream(port), SignalOperator)
-        context.need(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")
+        context.require(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")

@@ -50,7 +50,7 @@ class BagFeedback(Operator):
         return (Port("closing"),)
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.max_iterations > 0, "a loop has no rounds")
+        context.require(self.max_iterations > 0, "a loop has no rounds")
         return context.output.fields
 
     def unservable(self) -> Unservable | None:

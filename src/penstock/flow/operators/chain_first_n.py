@@ -44,7 +44,7 @@ class ChainFirstN(Operator):
         return (*first, Port(f"input {self.inputs - 1}"))
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.count >= 0, "a count is below zero")
+        context.require(self.count >= 0, "a count is below zero")
         return context.common_columns()
 
     def unservable(self) -> Unservable | None:

@@ -51,7 +51,7 @@ class Difference(Operator):
         left, right = context.inputs
         context.all_columns(self.columns, left)
         context.all_columns(self.neg_columns, right)
-        context.need(
+        context.require(
             self.lifetimes != (Lifetime.STATIC, Lifetime.TICK), "a difference cannot have these lifetimes"
         )
         context.common_columns()

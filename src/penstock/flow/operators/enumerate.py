@@ -45,7 +45,7 @@ class Enumerate(OrderedOperator):
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(-(2**63) <= self.start < 2**63, "numbers begin beyond 64 bits")
+        context.require(-(2**63) <= self.start < 2**63, "numbers begin beyond 64 bits")
         context.check_keys(self.per)
         return (Field(context.output.names[0], INT64), *context.input.fields)
 

@@ -49,10 +49,10 @@ class Explode(RowByRow):
 
     def output(self, context: CheckContext) -> Columns:
         fields, at = context.input.fields, self.at
-        context.need(0 <= at < len(fields), "there is no such column to explode")
-        context.need(isinstance(fields[at].type, ListType | AnyType), "the column to explode is no list")
+        context.require(0 <= at < len(fields), "there is no such column to explode")
+        context.require(isinstance(fields[at].type, ListType | AnyType), "the column to explode is no list")
         made = self.output_columns(fields)
-        context.need(len({field.name for field in made}) == len(made), "two columns have one name")
+        context.require(len({field.name for field in made}) == len(made), "two columns have one name")
         return made
 
     def output_columns(self, fields: Sequence[Field]) -> tuple[Field, ...]:

@@ -53,7 +53,7 @@ class Feedback(Operator):
         return (Port("closing"),)
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.max_iterations > 0, "a loop has no rounds")
+        context.require(self.max_iterations > 0, "a loop has no rounds")
         context.all_columns(self.columns, context.output)
         return context.output.fields
 

@@ -38,7 +38,7 @@ class Filter(RowByRow):
 
     def output(self, context: CheckContext) -> Columns:
         if isinstance(self.predicate, Expr):
-            context.need(context.type_of(self.predicate) == BOOL, "a filter is not true or false")
+            context.require(context.type_of(self.predicate) == BOOL, "a filter is not true or false")
         return context.input.fields
 
     def reads(

@@ -53,7 +53,7 @@ class FirstWithin(Operator):
     def output(self, context: CheckContext) -> Columns:
         context.check_keys(self.keys)
         timed = context.timed_columns(0)
-        context.need(self.time in timed, f"{self.time!r} has no watermark")
+        context.require(self.time in timed, f"{self.time!r} has no watermark")
         check_span(self.within, timed[self.time], context)
         context.require_watermark(1, Column(self.time), 0)
         return context.input.fields

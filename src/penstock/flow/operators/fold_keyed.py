@@ -56,8 +56,8 @@ class FoldKeyed(KeyedFold):
         if self.item is not None:
             context.check_keys([self.item])
         keys = context.computed(self.keys)
-        context.need(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
-        # Its type depends on the function.
+        context.require(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
+        # Of what type it is, the function decides.
         value = context.output.fields[-1]
         return (*keys, Field(self.into, value.type, value.nullable))
 

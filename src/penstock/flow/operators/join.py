@@ -95,28 +95,28 @@ class Join(Operator):
         left, right = context.inputs[:2]
         inner = self.how is How.INNER
         sides = list(zip(self.left_keys, self.right_keys, strict=False))
-        context.need(
+        context.require(
             inner or self.lifetimes != (Lifetime.STATIC, Lifetime.TICK), "a join cannot have these lifetimes"
         )
-        context.need(len(self.left_keys) == len(self.right_keys), "a side of the join lacks keys")
+        context.require(len(self.left_keys) == len(self.right_keys), "a side of the join lacks keys")
         for one, other in sides:
             same = context.type_of(one, left) == context.type_of(other, right)
-            context.need(same, "keys of the join are of different types")
-        context.need(bool(sides) or (inner and self.residual is None), "the join has no key")
+            context.require(same, "keys of the join are of different types")
+        context.require(bool(sides) or (inner and self.residual is None), "the join has no key")
         self._check_residual(context, (*left.fields, *right.fields))
         if not self.how.has_right_columns:
-            context.need(not self.kept_right, "the join has no columns of the right")
+            context.require(not self.kept_right, "the join has no columns of the right")
             return left.fields
         return context.joined_columns(self.kept_right, (False, self.how is How.LEFT))
 
     def _check_residual(self, context: CheckContext, fields: Sequence[Field]) -> None:
         names = self.pair_names
-        context.need(
+        context.require(
             len(names) == len(fields) == len(set(names)), "the names of pairs are not those of pairs"
         )
         pair = Schema(tuple(replace(f, name=name) for f, name in zip(fields, names, strict=True)))
         if self.residual is not None:
-            context.need(
+            context.require(
                 context.type_of(self.residual, pair) == BOOL, "a join condition is not true or false"
             )
 

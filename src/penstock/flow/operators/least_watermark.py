@@ -56,7 +56,7 @@ class LeastWatermark(Operator):
         inputs = zip(context.inputs, self.moves, strict=True)
         types = {_moved(schema.fields[0].type, moves, context) for schema, moves in inputs}
         read = all(isinstance(context.upstream(port), Watermark) for port in range(len(self.moves)))
-        context.need(read and len(types) == 1, "the inputs are not watermarks of one type")
+        context.require(read and len(types) == 1, "the inputs are not watermarks of one type")
         return (Field(VALUE, types.pop(), True),)
 
     def unservable(self) -> Unservable | None:
@@ -91,9 +91,9 @@ class LeastWatermark(Operator):
 def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> DataType:
     """Type of a watermark after all moves, each of which must be monotone."""
     for move in moves:
-        context.need(move.type == type, "a watermark is moved as one of another type")
+        context.require(move.type == type, "a watermark is moved as one of another type")
         schema = Schema((Field(VALUE, type),), scalar=True)
         type = check(move.expr, schema).type
         rises = monotonicity(move.expr, schema, VALUE) is Monotonicity.INCREASING
-        context.need(rises, "a watermark may fall")
+        context.require(rises, "a watermark may fall")
     return type

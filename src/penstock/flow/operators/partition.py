@@ -48,15 +48,15 @@ class Partition(RowByRow):
     def output(self, context: CheckContext) -> Columns:
         fields = context.input.fields
         different = self.tags and len(set(self.tags)) == len(self.tags)
-        context.need(bool(different), "the ports are not different")
-        context.need(len(context.output.fields) == len(fields) + 1, "the number of the port is missing")
+        context.require(bool(different), "the ports are not different")
+        context.require(len(context.output.fields) == len(fields) + 1, "the number of the port is missing")
         if isinstance(self.by, Expr):
             found = check(self.by, context.input).type
             if not (isinstance(found, BoolType) and self.tags == (False, True)):
                 for tag in self.tags:
                     check(self.by == Literal(tag), context.input)
         port = context.output.names[-1]
-        context.need(context.input.position(port) is None, f"there is a column {port!r} already")
+        context.require(context.input.position(port) is None, f"there is a column {port!r} already")
         return (*fields, Field(port, INT64))
 
     def reads(

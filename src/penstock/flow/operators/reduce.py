@@ -48,7 +48,7 @@ class Reduce(WithLifetime):
 
     def output(self, context: CheckContext) -> Columns:
         column = context.input.names[0] if context.input.scalar else None
-        context.need(self.scalar_column == column, "the column of single values is another")
+        context.require(self.scalar_column == column, "the column of single values is another")
         return context.input.fields
 
     def unservable(self) -> Unservable | None:

@@ -48,7 +48,7 @@ class ReduceKeyed(KeyedFold):
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(bool(self.keys), "a fold per key has no key")
+        context.require(bool(self.keys), "a fold per key has no key")
         return (*context.computed(self.keys), *context.computed(((self.into, self.item),)))
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:

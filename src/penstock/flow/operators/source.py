@@ -46,8 +46,8 @@ class Source(Operator):
 
     def output(self, context: CheckContext) -> Columns:
         context.check_name(self.name)
-        context.need(self.append or not self.bounded, "a table cannot be bounded")
-        context.need(self.schema == context.output, "the source has other columns than its rows")
+        context.require(self.append or not self.bounded, "a table cannot be bounded")
+        context.require(self.schema == context.output, "the source has other columns than its rows")
         return self.schema.fields
 
     def unservable(self) -> Unservable | None:

@@ -50,7 +50,7 @@ class TopK(WithLifetime):
         return (Port("input", blocking=True, why="a further row could push an answer out"),)
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.count >= 1, "a count is below one")
+        context.require(self.count >= 1, "a count is below one")
         context.check_orderings(self.by)
         context.check_keys(self.per)
         return context.input.fields

@@ -42,7 +42,7 @@ class Watermark(Operator):
         timed = check_policy(self.clock, context)
         end = context.upstream(1)
         reads_end = isinstance(end, EndOfInput) and end.sources == context.sources(0)
-        context.need(reads_end, "it does not read the end of its input")
+        context.require(reads_end, "it does not read the end of its input")
         return (Field(VALUE, timed.type, True),)
 
     def unservable(self) -> Unservable | None:

@@ -82,14 +82,14 @@ class Window(Operator):
 
     def output(self, context: CheckContext) -> Columns:
         time = check(self.time, context.input)
-        context.need(time.type in TIME_TYPES and not time.nullable, "windows are of what is no time")
+        context.require(time.type in TIME_TYPES and not time.nullable, "windows are of what is no time")
         match self.shape:
             case Sessions(gap):
                 check_span(gap, time.type, context)
             case Grid(size, every, offset):
                 for span in (size, every, *(() if offset is None else (offset,))):
                     check_span(span, time.type, context)
-                context.need(not every > size, "times lie between windows")  # type: ignore[operator]
+                context.require(not every > size, "times lie between windows")  # type: ignore[operator]
         context.require_watermark(1, self.time, 0)
         borders = (Field(START, time.type), Field(END, time.type))
         return aggregated(context, self.keys, borders, self.aggregations)

@@ -165,4 +165,4 @@ class Module(module_context.Module):
         async def stopping() -> None:
             then(await self.stop_inputs(cause))
 
-        Thread(stopping(), self.run.failed).start()
+        Thread(stopping(), self.run.record_failure).start()

@@ -73,7 +73,7 @@ class Borrower:
         try:
             pipeline.open_in(self.run)
         except Exception as error:
-            self.run.failed(error)
+            self.run.record_failure(error)
         self.run.built()
 
     def stop(self, cause: Exception | None) -> None:

@@ -57,7 +57,7 @@ def run_subplan(
     streams: list[DataFrame] = []
     for port, entry in enumerate(part.entries):
         rows = with_ordinals(plan.graph, entry.node, frames) if entry.ordered else made[entry.node]
-        streams.append(entering.tagged(rows, port, _further(part, entry, how)))
+        streams.append(entering.tag_rows(rows, port, _further(part, entry, how)))
     answer = _brought_together(streams, entering, part, how).mapInArrow(
         subplan_task(part, how), leaving.type()
     )
@@ -88,7 +88,7 @@ def _brought_together(
         # The task must run where no row comes, too: for what speaks in the first tick.
         session = streams[0].sparkSession if streams else SparkSession.active()
         one = session.range(1)
-        streams = [*streams, entering.tagged(one, -1, dict.fromkeys(sorting, _no_number()))]
+        streams = [*streams, entering.tag_rows(one, -1, dict.fromkeys(sorting, _no_number()))]
     whole, *others = streams
     for other in others:
         whole = whole.unionAll(other)

@@ -189,7 +189,7 @@ def run_loop(
     """
     part = loop_flow(graph, group)
     entering, leaving = ports_of(part.entries), ports_of(part.exits)
-    streams = [entering.tagged(made[entry.node], port, {}) for port, entry in enumerate(part.entries)]
+    streams = [entering.tag_rows(made[entry.node], port, {}) for port, entry in enumerate(part.entries)]
     assert streams, "a loop that nothing enters has no rows"
     whole = reduce(lambda one, other: one.unionAll(other), streams)
     parts = 0

@@ -42,8 +42,8 @@ class Ports:
         rows = [StructField(f"row{at}", spark_schema(s), True) for at, s in enumerate(self._schemas())]
         return StructType([StructField(_PORT, IntegerType(), False), *rows])
 
-    def tagged(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
-        """Wrap one stream's rows as structs in the column of its port; the other columns are null.
+    def tag_rows(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
+        """Put the rows of one stream as structs into the column of its port; the other columns are null.
 
         port:    one that is no stream's holds no rows.
         further: columns between the port and the rows, by name.

@@ -37,7 +37,7 @@ class DelaySignal(SignalOperator):
         return ONE_INPUT
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.count >= 1, "a delay is of no values")
+        context.require(self.count >= 1, "a delay is of no values")
         return context.input.fields if self.initial is None else ANY_VALUE.fields
 
     def reads_every_value(self) -> tuple[int, ...]:

@@ -68,8 +68,8 @@ class Lift(SignalOperator):
 
     def output(self, context: CheckContext) -> Columns:
         ports = [argument for argument in self.arguments if not isinstance(argument, Constant)]
-        context.need(bool(ports), "a function of signals reads none")
-        context.need(ports == list(range(len(ports))), "the arguments are not the inputs in order")
+        context.require(bool(ports), "a function of signals reads none")
+        context.require(ports == list(range(len(ports))), "the arguments are not the inputs in order")
         return ANY_VALUE.fields
 
     def reads_every_value(self) -> tuple[int, ...]:

@@ -40,5 +40,5 @@ class SignalSource(SignalOperator):
 
     def output(self, context: CheckContext) -> Columns:
         context.check_name(self.name)
-        context.need(self.schema == context.output, "the source has another type than its values")
+        context.require(self.schema == context.output, "the source has another type than its values")
         return self.schema.fields

@@ -41,7 +41,7 @@ class StatisticSignal(SignalOperator):
 
     def output(self, context: CheckContext) -> Columns:
         statistic, location = self.statistic, context.location
-        statistic.check(context.need)
+        statistic.check(context.require)
         values = context.inputs[: statistic.inputs]
         if statistic.numbers:
             for schema in values:
@@ -51,7 +51,7 @@ class StatisticSignal(SignalOperator):
         if statistic.reads_time:
             check_times(context.inputs[-1], location)
             times = times_of(context.inputs[-1])
-        context.need((self.holes, self.times) == (holes, times), "values and times are of other types")
+        context.require((self.holes, self.times) == (holes, times), "values and times are of other types")
         return schema_of_result(statistic.result, context.input).fields
 
     def triggers(self) -> tuple[int, ...]:

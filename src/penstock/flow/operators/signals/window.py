@@ -37,7 +37,7 @@ class Window(SignalOperator):
         return ONE_INPUT
 
     def output(self, context: CheckContext) -> Columns:
-        context.need(self.size >= 1, "a window is of no values")
+        context.require(self.size >= 1, "a window is of no values")
         return ANY_VALUE.fields
 
     def reads_every_value(self) -> tuple[int, ...]:
