@@ -77,7 +77,7 @@ class CheckContext(ABC):
             raise self.refused(what)
 
     def need_same(self, made: object, given: object, what: str) -> None:
-        """Raise unless the flow would have made exactly this operator."""
+        """Raise unless the flow would have created exactly this operator."""
         self.require(repr(made) == repr(given), what)
 
     def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:

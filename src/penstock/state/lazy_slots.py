@@ -1,8 +1,8 @@
 """Slots: mappings that load values on demand and track changes.
 
-A large value may be stored in pieces (`chunked_values.py`). Then its entry is a header, which begins with a
-byte that begins no other value, and each piece has an entry of its own: its key is that of the value, the
-same byte, which ends no key, and its number. So the pieces of a value follow it in the order of keys.
+A large value may be stored in chunks (`chunked_values.py`). Then its entry is a header, which begins with a
+byte that begins no other value, and each chunk has an entry of its own: its key is that of the value, the
+same byte, which ends no key, and its number. So the chunks of a value follow it in the order of keys.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Wait:
         return int(1000 * (left - min(left / 10, 0.5)))
 
     def restart(self) -> None:
-        """Restart the wait: a part of the answer has come."""
+        """Restart the wait, because part of the answer has arrived."""
         self._renew()
         if self._scope is not None and self.seconds:
             self._scope.reschedule(self._until)

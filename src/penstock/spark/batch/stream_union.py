@@ -43,7 +43,7 @@ class Ports:
         return StructType([StructField(_PORT, IntegerType(), False), *rows])
 
     def tag_rows(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
-        """Put the rows of one stream as structs into the column of its port; the other columns are null.
+        """Wrap one stream's rows as structs in the column of its port; the other columns are null.
 
         port:    one that is no stream's holds no rows.
         further: columns between the port and the rows, by name.
