@@ -52,7 +52,7 @@ class ReadPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AsOfSelection:
-    """Selected as-ofs. as_of: by export; END for one that need not run any more.
+    """Selected as-ofs. as_of: as-of of each export, END for one that no longer needs to run.
 
     broken: exports whose hard constraints contradict each other; they start as early as their inputs allow,
         which leaves a gap in the collections they write.
@@ -195,5 +195,5 @@ class _Selection:
                 read.lower_upper(range.upper)
 
     def _reads(self, range: _Range) -> list[_Range]:
-        """Return the ranges of the dataflows whose indexes it reads."""
+        """Return the ranges of the dataflows whose indexes a dataflow reads."""
         return [self._range_of[i.id] for i in range.dataflow.indexes if i.id in self._range_of]

@@ -22,7 +22,7 @@ from penstock.compute.protocol.commands import CancelPeek, Command, Peek
 from penstock.compute.protocol.dataflow import Id
 
 _SLACK = 1_000
-"""Commands that the history may accumulate beyond the live state, so that many peeks cost one reduction."""
+"""Commands that the history may hold beyond the live state before it is reduced."""
 
 
 def everything(_command: Command) -> bool:

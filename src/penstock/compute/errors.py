@@ -26,9 +26,9 @@ class ComputeError(PenstockError):
 
 
 class ProtocolViolation(ComputeError):
-    """Message that the protocol does not allow in this stage, or with this content.
+    """Raised for a message that the protocol forbids in this stage or with this content.
 
-    Facts: `stage`, `message`.
+    Carries `stage` and `message`.
     """
 
     code = "P701"
@@ -36,45 +36,45 @@ class ProtocolViolation(ComputeError):
 
 
 class BadMessage(ComputeError):
-    """Undecodable or incomplete message. Facts: `field`."""
+    """Raised for an undecodable or incomplete message. Carries `field`."""
 
     code = "P702"
     origin = Origin.DATA
 
 
 class MessageTooLarge(ComputeError):
-    """Message, plan or row above the size limit. Facts: `size`, `limit`."""
+    """Raised for a message, plan or row above its size limit. Carries `size` and `limit`."""
 
     code = "P703"
     origin = Origin.DATA
 
 
 class StaleEpoch(ComputeError):
-    """Controller or connection superseded by a later one. Facts: `epoch`, `current`."""
+    """Raised when a later controller or connection has taken over. Carries `epoch` and `current`."""
 
     code = "P704"
 
 
 class VersionMismatch(ComputeError):
-    """Raised when the other side has a different protocol version. Facts: `ours`, `theirs`."""
+    """Raised when the other side has a different protocol version. Carries `ours` and `theirs`."""
 
     code = "P705"
 
 
 class NotAuthorized(ComputeError):
-    """Missing or wrong credentials."""
+    """Raised for missing or wrong credentials."""
 
     code = "P706"
 
 
 class InsecureAddress(ComputeError):
-    """Address beyond this machine, used without credentials. Facts: `address`."""
+    """Raised when a non-local address is used without credentials. Carries `address`."""
 
     code = "P707"
 
 
 class ConnectionBroken(ComputeError):
-    """Raised when the other side is gone or unreachable. Facts: `address`."""
+    """Raised when the other side is gone or unreachable. Carries `address`."""
 
     code = "P708"
     retryable = True
@@ -91,39 +91,39 @@ class IncompatibleInstance(ComputeError):
 
 
 class BadPlan(ComputeError):
-    """Undecodable plan, or one that describes an invalid flow. Facts: `part`."""
+    """Raised for a plan that cannot be decoded or describes an invalid flow. Carries `part`."""
 
     code = "P710"
     origin = Origin.DATA
 
 
 class CallableRefused(ComputeError):
-    """Plan with Python functions that one side does not allow. Facts: `operators`."""
+    """Raised for a plan with Python functions that one side does not allow. Carries `operators`."""
 
     code = "P711"
 
 
 class NotServable(ComputeError):
-    """Flow whose results depend on more than the multiset of input rows at each time. Facts: `operator`."""
+    """Raised for a flow whose results depend on more than its input bags. Carries `operator`."""
 
     code = "P712"
     origin = Origin.DATA
 
 
 class SinceViolation(ComputeError):
-    """Read at a time before the since. Facts: `id`, `time`, `since`."""
+    """Raised for a read at a time before the since. Carries `id`, `time` and `since`."""
 
     code = "P720"
 
 
 class UnknownName(ComputeError):
-    """Unknown name of a view, collection or replica. Facts: `name`."""
+    """Raised for an unknown view, collection or replica name. Carries `name`."""
 
     code = "P721"
 
 
 class AlreadyThere(ComputeError):
-    """Name that is already taken by something else. Facts: `name`."""
+    """Raised when a name is already taken by something else. Carries `name`."""
 
     code = "P722"
     origin = Origin.DATA
@@ -132,7 +132,7 @@ class AlreadyThere(ComputeError):
 class UpperMismatch(ComputeError):
     """Raised when another writer has appended first; nothing was written.
 
-    Facts: `id`, `expected`, `upper`.
+    Carries `id`, `expected` and `upper`.
     """
 
     code = "P723"
@@ -140,42 +140,42 @@ class UpperMismatch(ComputeError):
 
 
 class StillInUse(ComputeError):
-    """Drop of a view or collection that others still read. Facts: `name`, `readers`."""
+    """Raised when dropping a view or collection that others still read. Carries `name` and `readers`."""
 
     code = "P724"
     origin = Origin.DATA
 
 
 class NegativeMultiplicity(ComputeError):
-    """Write that would give a row a negative multiplicity; nothing was written. Facts: `id`, `row`."""
+    """Raised for a write that would make a multiplicity negative; writes nothing. Carries `id` and `row`."""
 
     code = "P725"
     origin = Origin.DATA
 
 
 class TimestampNotReady(ComputeError):
-    """Read at an unsettled time by a caller that does not wait. Facts: `id`, `time`, `upper`."""
+    """Raised for a read at an unsettled time that is not to wait. Carries `id`, `time` and `upper`."""
 
     code = "P726"
     retryable = True
 
 
 class NotWritable(ComputeError):
-    """Write to a collection that does not accept it from clients. Facts: `name`."""
+    """Raised for a client's write to a collection that clients cannot write. Carries `name`."""
 
     code = "P727"
     origin = Origin.DATA
 
 
 class ResultTooLarge(ComputeError):
-    """Result of one worker above the size limit in bytes. Facts: `size`, `limit`."""
+    """Raised when one worker's result exceeds the size limit in bytes. Carries `size` and `limit`."""
 
     code = "P730"
     origin = Origin.DATA
 
 
 class TotalResultTooLarge(ComputeError):
-    """Combined result of several workers above the size limit in bytes. Facts: `size`, `limit`."""
+    """Raised when the combined result of all workers exceeds the size limit. Carries `size` and `limit`."""
 
     code = "P731"
     origin = Origin.DATA
@@ -189,7 +189,7 @@ class PeekCanceled(ComputeError):
 
 
 class TargetReplicaLost(ComputeError):
-    """Raised when the only replica that may answer fails or is dropped. Facts: `replica`."""
+    """Raised when the only replica that may answer fails or is dropped. Carries `replica`."""
 
     code = "P734"
     retryable = True
@@ -205,7 +205,7 @@ class ResultGone(ComputeError):
 class DataflowFailed(ComputeError):
     """Raised when a dataflow has failed at some time: it has no results from then on.
 
-    Facts: `id`, `time`, `cause`.
+    Carries `id`, `time` and `cause`.
     """
 
     code = "P736"
@@ -215,7 +215,7 @@ class DataflowFailed(ComputeError):
 class DataflowBroken(DataflowFailed):
     """Raised when one replica cannot continue a dataflow, for a reason other than its rows.
 
-    The dataflow is rebuilt when the replica reconnects. Facts: as for `DataflowFailed`.
+    The dataflow is rebuilt when the replica reconnects. Carries the same facts as `DataflowFailed`.
     """
 
     code = "P747"
@@ -239,7 +239,7 @@ class ReplicaExpired(ComputeError):
 class Unconfirmed(ComputeError):
     """Raised when the connection breaks before the answer to a request that must not be repeated.
 
-    The request may have been done or not. Facts: `address`.
+    The request may have been done or not. Carries `address`.
     """
 
     code = "P738"
@@ -264,9 +264,9 @@ class Missing(Enum):
 
 
 class ReadTimeout(ComputeError):
-    """Read that was not answered within its patience.
+    """Raised when a read is not answered within its patience.
 
-    Facts: `missing`, the value of a `Missing`; `replicas`, the names of the connected replicas.
+    Carries `missing`, the value of a `Missing`, and `replicas`, the names of the connected replicas.
     """
 
     code = "P746"
@@ -274,7 +274,7 @@ class ReadTimeout(ComputeError):
 
 
 class TooManyPeeks(ComputeError):
-    """Peek above the limit on pending peeks. Facts: `limit`."""
+    """Raised for a peek above the limit on pending peeks. Carries `limit`."""
 
     code = "P745"
     retryable = True

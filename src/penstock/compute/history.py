@@ -34,7 +34,7 @@ from penstock.compute.protocol.dataflow import Dataflow, Id
 
 
 class History:
-    """Sequence of commands that is kept short by reduction.
+    """Command sequence that stays short through reduction.
 
     commands: the commands to replay, in order. Do not modify the list; each reduction replaces it.
     slack: number of commands allowed beyond twice the reduced length, for fewer reductions.

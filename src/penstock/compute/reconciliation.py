@@ -46,7 +46,7 @@ dependencies_retained: the indexes that it reads are kept, too.
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationPlan:
-    """Steps of a reconciliation: `first`, then `then`, both in order.
+    """Steps of a reconciliation: those in `first`, followed by those in `then`.
 
     keep:    requested dataflows that keep running, from their new as-of.
     drop:    exports to drop. The replica reports nothing more about them.

@@ -213,7 +213,7 @@ class AsyncClient:
         replica: str | None = None,
         patience: Patience = AS_CLIENT,
     ) -> AsyncSubscription:
-        """Subscribe to all changes of a view, in batches by time; the first has the rows at `as_of`.
+        """Subscribe to a view's changes, in batches by time; the first batch holds the rows at `as_of`.
 
         as_of:    None: the time of the last acknowledged write.
         snapshot: False: only changes after `as_of`. progress: deliver batches without changes, too.

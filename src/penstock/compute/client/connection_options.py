@@ -1,4 +1,4 @@
-"""Connection options of a client: the controller's address, and the credentials for it."""
+"""Connection options of a client: the controller's address and credentials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.compute.transport.limits import Limits
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 """Default address of `penstock controller`."""
 ADDRESS_VARIABLE = "PENSTOCK_CONTROLLER"
-"""Environment variable with the controller's address."""
+"""Environment variable that holds the controller's address."""
 SERVICE = "penstock.client.v1.Front"
 """Name of the service in `client.proto`, with its version."""
 CONVERSE = f"/{SERVICE}/Converse"
@@ -21,7 +21,7 @@ SUBSCRIBE = f"/{SERVICE}/Subscribe"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address of a controller (HOST:PORT), with the credentials for it."""
+    """Address of a controller (HOST:PORT) with the credentials to connect."""
 
     address: str
     security: Security = Security()  # noqa: RUF009

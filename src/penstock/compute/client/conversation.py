@@ -64,7 +64,7 @@ class Conversation:
     async def read(
         self, request: pb.Request, what: str, wait: Wait, *, again: bool = True
     ) -> list[pb.Answer]:
-        """Send a read-only request as `ask` does, within the patience of `wait`. what: the read, as a noun.
+        """Send a read-only request as `ask` does, within the patience of `wait`. what: a noun for the read.
 
         Raises `ReadTimeout` if there is no answer by then, `ConnectionBroken` if there is no controller.
         """

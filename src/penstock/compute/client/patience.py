@@ -21,7 +21,7 @@ class OfClient(Enum):
 
 
 Patience: TypeAlias = timedelta | str | OfClient | None
-"""A span such as "30s"; None: forever."""
+"""Time span such as "30s", or None to wait forever."""
 AS_CLIENT = OfClient.DEFAULT
 
 _ROUND_TRIP = 10.0
@@ -52,7 +52,7 @@ class Wait:
 
     @property
     def until(self) -> float | None:
-        """The end of the wait, by the clock of the loop; None: never."""
+        """End of the wait in event-loop time, or None if the wait is unlimited."""
         return self._until
 
     def milliseconds(self) -> int | None:
@@ -80,7 +80,7 @@ class Wait:
 
     @asynccontextmanager
     async def time_limit(self, what: str, address: str) -> AsyncGenerator[None]:
-        """Raise `ReadTimeout` if the body takes longer. what: the read, as a noun."""
+        """Raise `ReadTimeout` if the body takes longer. what: a noun for the read."""
         end = self._until if self.seconds else None
         if self.seconds == 0:
             end = asyncio.get_running_loop().time() + _ROUND_TRIP

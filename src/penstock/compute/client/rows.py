@@ -120,11 +120,11 @@ class Known:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Columns of its index."""
+        """Key columns of the view's or collection's index."""
         return self.key or self.schema.names
 
     def keys(self, keys: Iterable[Any]) -> list[Row]:
-        """Convert keys to internal rows. One key column: bare values; several: tuples or mappings.
+        """Convert keys to internal rows: bare values for one key column, tuples or mappings for several.
 
         Raises `BadRow`.
         """

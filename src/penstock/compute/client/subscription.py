@@ -30,7 +30,7 @@ class Update(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T]):
-    """All changes at times from `lower` up to but excluding `upper`; None: to the end of time.
+    """All changes at times from `lower` up to but excluding `upper`, or without end if `upper` is None.
 
     A reader that stores `upper` together with the applied batch can resume there later:
     `subscribe(view, as_of=upper - 1, snapshot=False)`.
@@ -71,7 +71,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     @property
     def upper(self) -> int | None:
-        """The batches so far cover all times before it; None: all times."""
+        """Frontier up to which the batches so far are complete, or None once they cover all times."""
         return self._upper.time
 
     def __aiter__(self) -> AsyncSubscription:
@@ -179,7 +179,7 @@ class Subscription:
 
     @property
     def upper(self) -> int | None:
-        """The batches so far cover all times before it; None: all times."""
+        """Frontier up to which the batches so far are complete, or None once they cover all times."""
         return self._subscription.upper
 
     def __iter__(self) -> Subscription:

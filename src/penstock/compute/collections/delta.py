@@ -55,9 +55,9 @@ _CATALOGUE = 0
 _NOTHING = SCHEMA.empty_table()
 _TRIES = 200
 _SHORTEST, _LONGEST = 0.005, 0.1
-"""Seconds between two looks of `wait`."""
+"""Minimum and maximum polling interval of `wait`, in seconds."""
 _CLEANING = 600.0
-"""Seconds between two removals of files that were replaced."""
+"""Interval in seconds between removals of replaced files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class DeltaCollections(Collections):
     # -- which there are ------------------------------------------------------------------------
 
     def _known(self) -> dict[Id, tuple[int, bytes]]:
-        """Numbers and descriptions of collections by id, at the current version."""
+        """Return each collection's number and description by id, at the current version."""
         files = self._table.files(_CATALOGUE)
         if files != self._catalogue[0]:
             sums = Sums(RowCodec(), self._table.path)
@@ -192,7 +192,7 @@ class DeltaCollections(Collections):
         )
 
     def _counts(self, number: int, before: Sequence[Change], keys: Collection[bytes]) -> Mapping[bytes, int]:
-        """Multiplicities of rows by key, after pending changes."""
+        """Return the multiplicity of each row by row key, including pending changes."""
         codec = RowCodec()
         counts: dict[bytes, int] = defaultdict(int)
         for weight, row in with_hashes(self._table, self._table.files(number), map(hash_of, keys)):

@@ -1,4 +1,4 @@
-"""Rows in the files of a Delta table: the content of an append, and sums by row."""
+"""Rows in Delta files: encoding an append, and summing weights per row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH = 50_000
 
 
 def table_of(number: int, changes: Sequence[Change]) -> ArrowTable:
-    """Convert one collection's changes in an append to an Arrow table."""
+    """Convert the changes that an append makes to one collection to an Arrow table."""
     return pa.table(
         [
             [number] * len(changes),
@@ -33,7 +33,7 @@ def up_to(batch: ArrowBatch, file: File, time: int) -> ArrowBatch:
 
 
 def several(table: Table, files: Iterable[File], time: int) -> set[int]:
-    """Hashes shared by several updates up to a time."""
+    """Return the hashes shared by more than one update up to a time."""
     chunks = [
         up_to(batch, file, time).column("hash")
         for file in files
@@ -44,7 +44,7 @@ def several(table: Table, files: Iterable[File], time: int) -> set[int]:
 
 
 def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Weights and rows of the updates with any of these hashes."""
+    """Yield the weights and rows of updates with any of these hashes."""
     wanted = pa.array(list(hashes), pa.int64())
     for file in files:
         for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
@@ -87,7 +87,7 @@ def _parts(count: int) -> Iterator[int]:
 
 
 def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) -> ArrowTable:
-    """Merge the updates of files into one table: at their last time, each row once."""
+    """Merge several files' updates into one table, with each row once, at the last time."""
     time = files[-1].last
     shared = several(table, files, time)
     sums = Sums(codec, table.path)
@@ -113,7 +113,7 @@ def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) ->
 
 
 FEW = 8
-"""So many files that are alike are merged into one."""
+"""Number of similar files at which they are merged into one."""
 
 
 def to_merge(files: Sequence[File], since: int) -> list[File]:

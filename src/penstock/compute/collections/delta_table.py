@@ -46,10 +46,10 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 KEPT_HOURS = 1
-"""How long files stay that a compaction has replaced: for as long a snapshot may be read."""
+"""Hours for which replaced files are kept, so that snapshots in progress can still read them."""
 _COMMIT = "penstock.commit"
 LAST_NUMBER = "last"
-"""The transaction id that holds the highest number given so far."""
+"""Transaction id under which the log records the highest number assigned so far."""
 _END = -1
 _DAMAGE: tuple[type[Exception], ...] = (DeltaError, pa.ArrowException, ValueError)
 
@@ -66,7 +66,7 @@ class File:
 
 
 class Table:
-    """The table as of the last `refresh`. Made if it is missing."""
+    """Delta table as of the last `refresh`, created if missing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -213,13 +213,13 @@ class Table:
             return any(made.get(_COMMIT) == name for made in self._table.history(max(1, versions)))
 
     def clean(self) -> None:
-        """Remove files that were replaced long ago."""
+        """Delete files that were replaced more than `KEPT_HOURS` ago."""
         with self.translated_errors():
             self._table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
             self._table.cleanup_metadata()
 
     def next_is_there(self) -> bool:
-        """Return whether a version after this one exists. Cheap for a folder of this machine."""
+        """Return whether a newer version exists. Cheap for a local folder."""
         if scheme_of(self.path):
             seen = self.version
             self.refresh()

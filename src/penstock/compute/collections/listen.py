@@ -14,7 +14,7 @@ from penstock.compute.protocol.responses import Update
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Next changes, ordered by time, none before `lower`. Now all before `upper` have been returned.
+    """Next changes from `lower` on, ordered by time, completing all times before `upper`.
 
     Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
     time, and the next part, whose `lower` is this `upper`, goes on with them. Else all are before `upper`.
@@ -81,7 +81,7 @@ class Listen:
         return ChangeBatch(lower, self.reached, updates)
 
     def _take(self) -> list[Update]:
-        """Read the next updates. Looks one list ahead, to know the last one."""
+        """Read the next updates, one list ahead so that the last list is recognized."""
         if self._reading is None:
             self._reading = self._open()
             self._ahead = next(self._reading, None)

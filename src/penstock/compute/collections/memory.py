@@ -82,7 +82,7 @@ _NAMED: dict[str, Shared] = {}
 
 
 class MemoryCollections(Collections):
-    """A handle on a store in memory. Those with the same `shared` see the same, also from several threads.
+    """Thread-safe handle on an in-memory store; handles with the same `shared` see the same contents.
 
     >>> store = MemoryCollections()
     >>> store.create("s1", b"")
@@ -181,7 +181,7 @@ def _together(counts: Sequence[Mapping[bytes, int]], keys: Iterable[bytes]) -> d
 
 
 def _first_from(changes: list[Change], frontier: Frontier) -> int:
-    """Number of changes that the frontier has passed."""
+    """Return the number of leading changes that the frontier has passed."""
     return len(changes) if frontier.time is None else bisect_left(changes, (frontier.time,))
 
 
@@ -190,7 +190,7 @@ def _first_after(changes: list[Change], time: int) -> int:
 
 
 def _sums(changes: list[Change], at: int) -> list[tuple[Change, int]]:
-    """Each row with its multiplicity at a time, represented by its first change."""
+    """Return each row's multiplicity at a time, with the row's first change."""
     found: dict[bytes, tuple[Change, int]] = {}
     for change in changes[: _first_after(changes, at)]:
         first, count = found.get(change.key, (change, 0))

@@ -30,13 +30,13 @@ _TABLES = f"""
     CREATE INDEX penstock_updates_by_hash ON penstock_updates (hash, place)
 """
 _LONGEST_WAIT = 0.25
-"""Seconds after which `wait` asks by itself, in case a notification is lost."""
+"""Seconds after which `wait` polls, in case a notification was lost."""
 _DECISION_SECONDS = 20.0
-"""How long we try to learn what became of a commit whose answer was lost."""
+"""Seconds for which to keep asking whether a commit succeeded after its reply was lost."""
 
 
 class PostgresCollections(SqlCollections):
-    """A store in two tables, created if missing.
+    """Store in two PostgreSQL tables, created if missing.
 
     url: postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA; the schema must exist; where it is not given it
         is the first of the server's search path. The password is best given in PGPASSWORD, or in the file
@@ -169,14 +169,14 @@ def _reading(connection: Connection) -> Generator[Transaction]:
 
 
 class Notifications:
-    """A connection, opened at the first wait, that is notified of commits."""
+    """Connection that receives commit notifications, opened at the first wait."""
 
     def __init__(self, location: Location) -> None:
         self._connection = Connection(location)
         self._asked = 0.0
 
     def listen(self) -> None:
-        """Connect. What happened before may not have been heard."""
+        """Connect. Earlier commits may have gone unnoticed."""
         ((channel,),) = self._connection.simple("SELECT 'penstock_' || md5(current_schema())")
         self._connection.simple(f"LISTEN {channel}")
 

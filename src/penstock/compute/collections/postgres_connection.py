@@ -53,7 +53,7 @@ class Location:
 
 
 def _password(server: Server) -> str | None:
-    """Look up the password file, with lines host:port:database:user:password and * for any."""
+    """Look up the password in a file of lines host:port:database:user:password, where * matches anything."""
     path = os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass")
     try:
         with open(path, encoding="utf-8") as file:
@@ -90,7 +90,7 @@ _SETTINGS = (
 
 
 class Connection(Transaction):
-    """A connection. idle: limit on idle time within a transaction, which blocks others."""
+    """Connection to PostgreSQL. idle: limit on idle time within a transaction, which blocks others."""
 
     def __init__(self, location: Location, idle: str = "30s") -> None:
         self._location = location
@@ -100,7 +100,7 @@ class Connection(Transaction):
 
     @property
     def lost(self) -> bool:
-        """Return whether the connection is not open, or no longer."""
+        """Return whether the connection is closed or was never opened."""
         return self._wire is None
 
     @property

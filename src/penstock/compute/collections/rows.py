@@ -49,7 +49,7 @@ class RowCodec:
         return self._with_key(row)[0]
 
     def _with_key(self, row: Row) -> tuple[bytes, Row]:
-        """Key of a row, and its canonical form with one zero and one NaN."""
+        """Return a row's key and its canonical form, in which all zeros and all NaNs are the same."""
         data = self._key(row)
         if _MINUS_ZERO in data or _MINUS_NAN in data:
             row = _canonical(row)
@@ -57,7 +57,7 @@ class RowCodec:
         return data, row
 
     def changes(self, append: Append) -> list[Change]:
-        """Consolidated changes of an append, ordered by time, each row once per time.
+        """Return an append's changes, consolidated to one per row and time and ordered by time.
 
         Raises ValueError for a frontier that goes back, a time outside, or a weight of more than 63 bits;
         `NotPlainData` for a row that cannot be stored.
@@ -85,7 +85,7 @@ def check_frontiers(append: Append) -> None:
 
 
 def _canonical(value: Any) -> Any:
-    """Replace floats in a value by one zero and one NaN."""
+    """Normalize the floats in a value: -0.0 to 0.0, and every NaN to the same one."""
     if isinstance(value, float):
         return value + 0.0 if value == value else NAN
     if isinstance(value, tuple | list):
@@ -99,7 +99,7 @@ def _canonical(value: Any) -> Any:
 
 
 def hash_of(key: bytes) -> int:
-    """Hash of a row key, with `HASH_BITS` bits; keys resolve collisions."""
+    """Hash a row key to `HASH_BITS` bits. Collisions are resolved by comparing keys."""
     return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
 
 

@@ -30,7 +30,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
 
 SLICE = 2_000
-"""How many updates are merged or removed at a time: some ten milliseconds."""
+"""Number of updates merged or removed at a time, which takes some ten milliseconds."""
 
 
 def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
@@ -63,7 +63,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
 
 
 def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
-    """Place at which the next slice of updates ends, exclusive."""
+    """Return the exclusive end of the next slice of updates."""
     found = tx.run(
         "SELECT place FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT 1 OFFSET $3",
@@ -77,7 +77,7 @@ def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
 def _same(
     tx: Transaction, begin: int, end: int, key: Callable[[bytes], bytes]
 ) -> list[tuple[list[int], int]]:
-    """Rows with several updates, one of them in [begin, end): their places, and the sum of weights."""
+    """Find rows with several updates, one of them in [begin, end). Returns their places and total weights."""
     new = tx.run(
         "SELECT place, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2", begin, end
     )
@@ -185,7 +185,7 @@ class SqlCollections(Collections):
         )
 
     def _counts(self, tx: Transaction, there: Record, keys: Collection[bytes]) -> Mapping[bytes, int]:
-        """Multiplicities of rows, by key."""
+        """Return the multiplicity of each row by row key."""
         counts: dict[bytes, int] = defaultdict(int)
         for weight, row in tx.with_hashes({there.first + hash_of(key) for key in keys}):
             counts[self._key(row)] += weight
@@ -234,7 +234,7 @@ class SqlCollections(Collections):
             yield check_positive(id, rows, self._database.location)
 
     def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
-        """Hashes shared by several updates before a place."""
+        """Return the hashes shared by more than one update before a place."""
         if end <= there.first + there.merged:
             return set()
         found = tx.run(

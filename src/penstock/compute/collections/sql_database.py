@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 Stored: TypeAlias = tuple[int, int, int, int, bytes]
-"""A line of the table `penstock_updates`: place, time, weight, hash, row."""
+"""Record of the table `penstock_updates`: place, time, weight, hash, row."""
 
 
 class Transaction(ABC):
@@ -25,7 +25,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
-        """Weights and rows of the updates with any of these hashes."""
+        """Return the weights and rows of updates with any of these hashes."""
 
     @abstractmethod
     def remove(self, places: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
-        """Set the weights of updates, given with their places."""
+        """Set the weight of each update, identified by its place."""
 
 
 class Database(ABC):

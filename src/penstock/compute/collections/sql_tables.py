@@ -1,4 +1,4 @@
-"""The two database tables of collections, and lookups in them.
+"""Database tables that store collections, and lookups in them.
 
     penstock_collections   number, id, description, since, upper, next, merged
     penstock_updates       place, time, weight, hash, row
@@ -26,7 +26,7 @@ from penstock.compute.protocol.dataflow import Id
 _FIRST_PAGE = 200
 _PAGE_BYTES = 8 << 20
 Span: TypeAlias = tuple[int, int]
-"""Places, from the first to before the last."""
+"""Range of places, excluding the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Record:
 
     @property
     def first(self) -> int:
-        """First place, and lowest hash, of the collection."""
+        """First place of the collection, which is also its lowest hash."""
         return self.number << HASH_BITS
 
     @property
@@ -81,7 +81,7 @@ def get(tx: Transaction, id: Id) -> Record:
 
 
 def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
-    """First place whose update's time the frontier has not passed.
+    """Find the first update whose time the frontier has not passed, and return its place.
 
     Looked for from the end, in steps that double: mostly what is asked for is new.
     """
@@ -106,7 +106,7 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
 
 
 def frontier_after(time: int) -> Frontier:
-    """Frontier that has passed exactly the times up to `time`."""
+    """Return the frontier that has passed exactly the times up to `time`."""
     return Frontier(None if time == LAST_TIME else time + 1)
 
 

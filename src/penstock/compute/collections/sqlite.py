@@ -20,7 +20,7 @@ _APPLICATION = 0x50534354
 _VERSION = 1
 _BUSY_SECONDS = 20.0
 _SHORTEST, _LONGEST = 0.0005, 0.010
-"""Seconds between two looks of `wait`: often while things happen, seldom after a while of nothing."""
+"""Minimum and maximum polling interval of `wait` in seconds, longer the longer nothing happens."""
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 _TABLES = f"""
     CREATE TABLE penstock_collections (
@@ -38,7 +38,7 @@ _TABLES = f"""
 
 
 class SqliteCollections(SqlCollections):
-    """A store in one file, created if missing.
+    """Store in one SQLite file, created if missing.
 
     Writers are one at a time, and an append is on the disk when it returns (write-ahead log, fully
     synchronous). Readers wait for nobody. The folder must be on a disk of this machine. Raises
@@ -151,7 +151,7 @@ class SqliteDatabase(Database):
     # -- the rest -------------------------------------------------------------------------------
 
     def _version(self) -> int:
-        """Number that changes with each commit of another connection."""
+        """Return a number that changes whenever another connection commits."""
         with self._read_lock, self._translated_errors():
             return self._reader.execute("PRAGMA data_version").fetchone()[0]
 

@@ -40,7 +40,7 @@ class Append:
 
 
 class Collections(ABC):
-    """A store of collections.
+    """Store of durable collections.
 
     Other processes may use the same store at the same time. A handle on it is used by one thread, but for
     `append`, which may run in another one meanwhile.
@@ -51,7 +51,7 @@ class Collections(ABC):
 
     @abstractmethod
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
-        """Create an empty collection with since START. Does nothing where one of that id and description is.
+        """Create an empty collection with since START. Does nothing if an equal one exists.
 
         id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
         description: kept as it is: the schema and what else its makers need to know. Raises `AlreadyThere`
@@ -68,11 +68,11 @@ class Collections(ABC):
 
     @abstractmethod
     def all(self) -> dict[Id, bytes]:
-        """Ids and descriptions of all collections."""
+        """Return the ids and descriptions of all collections."""
 
     @abstractmethod
     def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
-        """Read the bounds of several collections at one moment."""
+        """Read the bounds of several collections in one consistent snapshot."""
 
     @abstractmethod
     def append(self, appends: Sequence[Append]) -> None:
@@ -121,7 +121,7 @@ class Collections(ABC):
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """Wait until some upper in the store may have risen; False if the time is over.
+        """Wait until some upper in the store may have risen. Returns False on timeout.
 
         May say True when nothing happened, but never misses what happened after the last call that said True
         (or since the handle was opened); how soon it returns is the store's matter, mostly milliseconds.

@@ -396,7 +396,7 @@ class Controller:
         self._writes.forget_collection(id)
 
     def _keep_of(self, id: Id) -> int:
-        """Return the milliseconds of its past to keep readable."""
+        """Return how many milliseconds of a view's past to keep readable."""
         view = self._catalog.views.get(id)
         return view.keep if view else self._settings.keep
 

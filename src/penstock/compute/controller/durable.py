@@ -34,7 +34,7 @@ _TABLES = f"""
     PRAGMA user_version = {_VERSION}
 """
 _POSITIONS = "CREATE TABLE IF NOT EXISTS positions (view TEXT PRIMARY KEY, time INTEGER) WITHOUT ROWID"
-"""Added after the first version of the layout; earlier versions ignore it."""
+"""Statement that creates the table of positions, added in a later version; earlier versions ignore it."""
 
 
 class ControllerState:

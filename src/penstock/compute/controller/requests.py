@@ -54,7 +54,7 @@ class Settings:
 
 
 AS_THEY_ARE = Finishing()
-"""Finishing that returns all rows with all columns, unordered."""
+"""Finishing that returns complete rows, all of them and unordered."""
 
 
 @dataclass(frozen=True, slots=True)

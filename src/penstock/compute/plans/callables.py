@@ -50,7 +50,7 @@ def dumped(objects: Sequence[object]) -> bytes:
 
 
 def loaded(data: bytes) -> list[object]:
-    """Unpickle the objects of a plan. This runs code of whoever made it: only where callables are allowed.
+    """Unpickle a plan's objects. This runs the sender's code, so it requires that callables are allowed.
 
     Raises `BadPlan` for bytes that are no such objects.
     """

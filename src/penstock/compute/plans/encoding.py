@@ -58,7 +58,7 @@ def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
 
 
 def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
-    """Operators that hold Python objects, with a description of the objects."""
+    """List the operators that hold Python objects, each with a description of its objects."""
     found: list[tuple[Node, str]] = []
     for node in nodes:
         writer = Writer()

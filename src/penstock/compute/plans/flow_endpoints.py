@@ -11,7 +11,7 @@ from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 
 INPUT, OUTPUT = "input", "output"
-"""The names of the source and the sink of `identity_flow`."""
+"""Source and sink names of `identity_flow`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class FlowSink:
 
 
 def sources_of(flow: Flow) -> tuple[FlowSource, ...]:
-    """Sources of a servable flow, in order of declaration."""
+    """List a servable flow's sources, in order of declaration."""
     graph = flow.graph()
     operators = (graph.nodes[node].operator for node in graph.sources.values())
     return tuple(FlowSource(o.name, o.schema, o.append) for o in operators if isinstance(o, Source))
 
 
 def sinks_of(flow: Flow) -> tuple[FlowSink, ...]:
-    """Sinks of a servable flow, in order of declaration."""
+    """List a servable flow's sinks, in order of declaration."""
     graph = flow.graph()
     facts = find_facts(graph)
     nodes = ((name, graph.nodes[node]) for name, node in graph.sinks.items())
@@ -48,7 +48,7 @@ def sinks_of(flow: Flow) -> tuple[FlowSink, ...]:
 
 
 def identity_flow(schema: Schema, append: bool = False) -> Flow:
-    """The flow of a subscription: copies rows from the source `INPUT` to the sink `OUTPUT`.
+    """Build the flow for a subscription, which copies rows from the source `INPUT` to the sink `OUTPUT`.
 
     append: whether rows are only ever added.
     """

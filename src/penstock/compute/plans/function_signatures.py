@@ -75,4 +75,4 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         "tumble": CallSignature(1, 1, options=(_is_span,)),
     }
 )
-"""By name; all functions of the catalogue, and no other."""
+"""Signature of each function in the catalogue, by name."""

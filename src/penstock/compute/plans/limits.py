@@ -35,7 +35,7 @@ LIMITS = PlanLimits()
 
 
 def check_size(what: str, size: int, limit: int) -> None:
-    """Raise `MessageTooLarge` if `size` exceeds `limit`; `what` names the content, with its article."""
+    """Raise `MessageTooLarge` if `size` exceeds `limit`; `what` is a noun phrase for the content."""
     if size > limit:
         raise MessageTooLarge(
             f"{what} has {size} bytes, more than the {limit} allowed",

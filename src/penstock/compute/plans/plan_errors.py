@@ -1,4 +1,4 @@
-"""Position in a plan, and the errors raised there."""
+"""Position in a plan, for the errors raised while decoding."""
 
 from __future__ import annotations
 

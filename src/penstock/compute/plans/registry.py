@@ -238,7 +238,7 @@ RECORDS: Mapping[str, type[Any]] = MappingProxyType(
         **{f"statistic.{each.__name__}": each for each in _STATISTICS},
     }
 )
-"""What has named fields: frozen dataclasses."""
+"""Records, which are frozen dataclasses with named fields, by name."""
 
 CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
     {
@@ -267,7 +267,7 @@ FUNCTIONS: Mapping[str, Callable[..., object]] = MappingProxyType(
         "list": list,
     }
 )
-"""Functions of Python's own that signals are lifted by: no callables of the user's."""
+"""Built-in Python functions that a plan may apply to signals; users' callables are not among them."""
 
 
 def _names(register: Mapping[str, Any]) -> Mapping[Any, str]:
@@ -281,13 +281,13 @@ FUNCTION_NAMES: Mapping[Callable[..., object], str] = _names(FUNCTIONS)
 
 @cache
 def fields_of(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    """Fields of a record, in order."""
+    """Return a record's fields, in order."""
     return dataclasses.fields(cls)
 
 
 @cache
 def hints_of(cls: type[Any]) -> Mapping[str, Any]:
-    """Type hints of a record's fields."""
+    """Return the type hints of a record's fields."""
     return typing.get_type_hints(cls, localns=_HINTED)
 
 

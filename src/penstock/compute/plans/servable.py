@@ -39,7 +39,7 @@ def servable(flow: Flow) -> None:
 
 
 def why_not(operator: Operator) -> Unservable | None:
-    """Reason why a flow with this operator cannot be served; None if the operator is servable."""
+    """Return why a flow with this operator cannot be served, or None if the operator is servable."""
     return operator.unservable() or (OF_A_TICK if operator.depends_on_cut() else None)
 
 

@@ -37,7 +37,7 @@ def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
 
 
 def _given_name(node: Node) -> str:
-    """User-given name of an operator, unless the name is part of the operator."""
+    """Return an operator's user-given name, unless the name belongs to the operator's definition."""
     own = isinstance(node.operator, Source | SignalSource | Sink)
     return node.name if is_named(node) and not own else ""
 

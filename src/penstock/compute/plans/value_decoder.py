@@ -72,8 +72,8 @@ _Number = TypeVar("_Number", int, Decimal)
 _SIDES = {"": None, "left": "left", "right": "right"}
 _MOST_DIGITS = 38
 _MOST_OF_ONE_HASH = 50
-"""How many numbers may have one hash. A hash of a number is known to everybody, so a set or a condition of
-thousands that have the same would keep who makes a set of them busy for minutes."""
+"""Limit on numbers with the same hash. Number hashes are predictable, so thousands of colliding numbers in
+one set could keep the decoder busy for minutes."""
 
 
 def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:

@@ -1,4 +1,4 @@
-"""Encoding of operator values to plan messages. Equal things become equal bytes, in every process."""
+"""Encoding of operator values to plan messages: equal values give equal bytes in every process."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Writer:
 
 
 def _in_order(value: pb.Value) -> bytes:
-    """Sort key for the members of sets."""
+    """Return the sort key of a set member."""
     return value.SerializeToString(deterministic=True)
 
 

@@ -21,7 +21,7 @@ from penstock.compute.protocol.field_types import Constraint, Key, Time
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """The epoch of a connection; later ones are greater.
+    """Epoch of a connection, greater than those of all earlier connections.
 
     controller: from the durable state of the controller, one more at each of its starts.
     replica:    one more at each connection of that controller to the replica.
@@ -33,7 +33,7 @@ class Epoch:
 
 RuntimeName = Literal["here", "spark"]
 _MOST_WORKERS = 1_000
-"""Each is a process: nobody makes four thousand millions of them because a message says so."""
+"""Limit on worker processes, so that no message can make a replica start billions of them."""
 _WORKERS = Constraint(
     lambda count: 1 <= count <= _MOST_WORKERS, f"There is at least one, and at most {_MOST_WORKERS}."
 )
@@ -54,7 +54,7 @@ class TimelyConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreateTimely:
-    """Start the runtime. The first command of a connection, once.
+    """Start the runtime. Sent once, as a connection's first command.
 
     The replica starts the runtime, or goes on with the one it has if `config` is equal; where it is not, it
     ends its process, to be started afresh. It refuses an epoch that is not above all it has seen
@@ -85,7 +85,7 @@ class InstanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreateInstance:
-    """Create the instance of dataflows. The second command of a connection, once; ends the creation stage.
+    """Create the dataflow instance and end the creation stage. Sent once, as a connection's second command.
 
     On a replica that has an instance, the configuration must be compatible with the one that runs: all
     equal, but the expiration may come sooner. Where it is not, the replica ends its process. History: at
@@ -97,7 +97,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Settings that can be changed at any time. None: as before.
+    """Settings that can be changed at any time; None leaves a setting unchanged.
 
     max_result_size:        bytes of rows that one peek or one batch may have.
     peek_stash_size:        bytes above which the rows of a peek are stashed in a file instead of being
@@ -123,7 +123,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class UpdateConfiguration:
-    """Change settings. In the initialization and computation stages, any number.
+    """Change settings. Allowed any number of times in the initialization and computation stages.
 
     The replica applies it at once to everything, also to dataflows and peeks that it has. That is why it
     may be moved to the front of a history. With several workers it is sent to all. History: merged into
@@ -135,7 +135,7 @@ class UpdateConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class InitializationComplete:
-    """The end of the initialization stage, once per connection.
+    """End the initialization stage. Sent once per connection.
 
     The replica reconciles its state with the commands, and from now on
     owes the responses. History: kept, last.
@@ -144,7 +144,7 @@ class InitializationComplete:
 
 @dataclass(frozen=True, slots=True)
 class CreateDataflow:
-    """Build a dataflow. In the initialization and computation stages.
+    """Build a dataflow. Allowed in the initialization and computation stages.
 
     Its imports exist and can be read at its as-of; the ids of its exports are new. The replica owes
     `Frontiers` for indexes and collections, `SubscribeResponse`s for subscriptions, one `CopyToResponse`
@@ -158,7 +158,7 @@ class CreateDataflow:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Start the computation of an export. After its `CreateDataflow`, before it is dropped, once.
+    """Start computing an export. Sent once, between its `CreateDataflow` and its drop.
 
     A dataflow begins when all of its exports are scheduled; one that is dropped is not waited for, whichever
     of the two comes first. History: kept while its dataflow is, before the compactions.
@@ -169,7 +169,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class AllowWrites:
-    """Allow a dataflow to write its collection. After its `CreateDataflow`; there is no way back.
+    """Allow a dataflow to write its collection, irrevocably. Sent after its `CreateDataflow`.
 
     A replica may not change collections before it. History: kept while its dataflow is, after the
     compactions.
@@ -180,7 +180,7 @@ class AllowWrites:
 
 @dataclass(frozen=True, slots=True)
 class AllowCompaction:
-    """Allow an export to merge times before `frontier`; END drops it. After its `CreateDataflow`.
+    """Allow an export to merge times before `frontier`; END drops it. Sent after its `CreateDataflow`.
 
     Frontiers of one export only rise. The replica keeps the export right at times from the frontier on,
     and protects its own readers itself. Dropped: it owes END for each kind of frontier not yet reported as
@@ -225,7 +225,7 @@ class Finishing:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """Read an index or a collection at a time. After the `CreateDataflow` of the index.
+    """Read an index or a collection at a time. Sent after the index's `CreateDataflow`.
 
     The replica owes exactly one `PeekResponse`: when the upper has passed `time`. A time before the since
     is answered with an error. What it may be compacted to later does not matter to a peek that was
@@ -246,7 +246,7 @@ class Peek:
 
 @dataclass(frozen=True, slots=True)
 class CancelPeek:
-    """Cancel a peek. After its `Peek`.
+    """Cancel a peek. Sent after its `Peek`.
 
     A replica that has answered does nothing; one that has not answers `Canceled`, or at last what it has
     found: one answer in all. History: takes its `Peek` away, and goes with it.

@@ -11,9 +11,8 @@ from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.field_types import Name
 
 Id: TypeAlias = Name
-"""Names something with frontiers: "s1" a collection, "u1" an index or a materialization of a view, "t1" what
-is transient (a subscription, a copy). Unique for ever: an id is never used twice in the life of a
-controller's state."""
+"""Id of an object with frontiers: "s1" for a collection, "u1" for a view's index or materialization, "t1" for
+a transient export (a subscription or copy). Ids are never reused within the life of a controller's state."""
 
 
 def is_transient(id: Id) -> bool:
@@ -149,5 +148,5 @@ class Dataflow:
         return frozenset(i.id for i in (*self.collections, *self.indexes))
 
     def at(self, as_of: Frontier) -> Dataflow:
-        """The same dataflow with another as-of."""
+        """Return a copy with another as-of."""
         return replace(self, as_of=as_of)

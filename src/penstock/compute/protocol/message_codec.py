@@ -41,7 +41,7 @@ T = TypeVar("T")
 Decode: TypeAlias = Callable[[Any], Any]
 Encode: TypeAlias = Callable[[Any], Any]
 Arguments: TypeAlias = dict[str, Any]
-"""What a message is made of: values by field, those of sub-messages in their turn."""
+"""Contents of a message by field, with nested dicts for sub-messages."""
 Write: TypeAlias = Callable[[Any, Arguments], None]
 
 
@@ -199,7 +199,7 @@ class MessageCodecs:
         return _Part(write, read)
 
     def _member(self, wanted: type[Any], member: Any) -> _Value:
-        """Codec of a dataclass in a oneof: a message, or its only field."""
+        """Derive the codec of a dataclass in a oneof: a message, or its only field."""
         if member.message_type is not None:
             return self._value(wanted, member)
         ((name, hint, _),) = _fields(wanted)
@@ -210,7 +210,7 @@ class MessageCodecs:
     # --- values in one field -------------------------------------------------------------
 
     def _field(self, hint: Any, default: object, field: Any) -> _Value:
-        """Codec of a field, like `_value`, but decoding from the message."""
+        """Derive the codec of a field, like `_value`, but decoding from the message."""
         name, get = field.name, attrgetter(field.name)
         if not _is_optional(field):
             value = self._value(hint, field)
@@ -296,7 +296,7 @@ def _each(value: _Value) -> _Value:
 
 
 def _record(names: Sequence[str]) -> _Value:
-    """Codec of a tuple as a message, by position."""
+    """Create the codec of a tuple as a message, by position."""
 
     def encode(values: Sequence[Any]) -> Arguments:
         return dict(zip(names, values, strict=True))
@@ -305,13 +305,13 @@ def _record(names: Sequence[str]) -> _Value:
 
 
 def _wrapped(value: _Value, name: str) -> _Value:
-    """Codec of a value as a message with one field."""
+    """Create the codec of a value as a message with one field."""
     encode, decode, get = value.encode, value.decode, attrgetter(name)
     return _Value(lambda inner: {name: encode(inner)}, lambda found: decode(get(found)))
 
 
 def _not_none(hint: Any) -> Any:
-    """Type A of `A | None`."""
+    """Return the type A of `A | None`."""
     found, *others = (arg for arg in typing.get_args(hint) if arg is not types.NoneType)
     for other in others:
         found = found | other
@@ -319,7 +319,7 @@ def _not_none(hint: Any) -> Any:
 
 
 def _fields(wanted: type[Any]) -> list[tuple[str, Any, object]]:
-    """Fields of a dataclass: names, types, defaults."""
+    """Return a dataclass's fields: names, types, defaults."""
     hints = typing.get_type_hints(wanted, include_extras=True)
     return [(field.name, hints[field.name], field.default) for field in dataclasses.fields(wanted)]
 
@@ -338,7 +338,7 @@ def _stands_for(member: Any, wanted: type[Any]) -> bool:
 
 
 def _name(described: Any) -> str:
-    """Name of a message or field for errors, such as `Peek.keys`."""
+    """Format the name of a message or field for errors, such as `Peek.keys`."""
     return described.full_name.removeprefix(f"{described.file.package}.")
 
 

@@ -29,7 +29,7 @@ from penstock.errors import Origin
 
 
 def _shown(text: str) -> str:
-    """Text for display, with characters that UTF-8 cannot encode (lone surrogates) escaped."""
+    """Escape the characters of a text that UTF-8 cannot encode (lone surrogates), for display."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -74,7 +74,7 @@ _CODECS = MessageCodecs(
     },
 )
 Alone = Frontiers | PeekResponse | CopyToResponse | Status
-"""Responses but those of subscriptions, which come in parts (`batch_parts`)."""
+"""Responses sent in one piece: all except subscriptions' batches, which are divided (`batch_parts`)."""
 COMMAND: MessageCodec[Command, pb.Command] = _CODECS.derive(Command, pb.Command)
 RESPONSE: MessageCodec[Alone, pb.Response] = _CODECS.derive(Alone, pb.Response)
 PROBLEM: MessageCodec[Problem, pb.Problem] = _CODECS.derive(Problem, pb.Problem)

@@ -17,9 +17,9 @@ from penstock.errors import Origin, Step
 
 Row: TypeAlias = tuple[Any, ...]
 Counted: TypeAlias = tuple[Row, int]
-"""A row and how often it is there."""
+"""Row with its multiplicity."""
 Update: TypeAlias = tuple[Row, int, int]
-"""A row, the time of its change, and its weight: above zero it comes, below it goes."""
+"""Row with the time and weight of its change: positive for insertions, negative for deletions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Frontiers:
-    """Frontiers of an index or a collection export. None: unchanged; at least one is set.
+    """Frontiers of an index or collection export. None means unchanged; at least one is set.
 
     write:  its contents are settled before it. END: they never change again.
     input:  its inputs have been read before it and will not be read there again. END: never again.
@@ -80,7 +80,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Stashed:
-    """Rows of a peek too large for one message, kept on the replica to be fetched in chunks.
+    """Peek result too large for one message, kept on the replica to be fetched in chunks.
 
     token: names them; 16 bytes. The replica keeps them until they were fetched or ten minutes have passed.
     rows, size: how many distinct rows, and their bytes.
@@ -102,7 +102,7 @@ class StashToken:
 
 @dataclass(frozen=True, slots=True)
 class Canceled:
-    """A peek cancelled before it was answered. Only after a `CancelPeek`."""
+    """Response to a peek cancelled before it was answered. Sent only after a `CancelPeek`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DroppedAt:
-    """A dropped subscription; `frontier` is the upper of its last batch. The last word of it."""
+    """Final response of a dropped subscription; `frontier` is the upper of its last batch."""
 
     frontier: Frontier
 
@@ -152,12 +152,12 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A copy dropped before it was complete."""
+    """Response of a copy dropped before it was complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyToResponse:
-    """The only answer of a copy."""
+    """The only answer to a copy."""
 
     id: Id
     result: RowCount | Problem | Dropped

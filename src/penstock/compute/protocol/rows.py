@@ -19,12 +19,12 @@ from penstock.errors import CheckpointDamaged
 from penstock.state import codec
 
 MOST = 10_000_000
-"""Rows that one message may hold: a header that claims more is not believed."""
+"""Limit on the rows of one message; a header that declares more is refused."""
 _OVERHEAD = 8
-"""Of a row: its count."""
+"""Assumed bytes per row for its count."""
 _FIXED: dict[type, int] = {bool: 1, int: 8, float: 8, type(None): 1, Decimal: 16, date: 8}
 _VARIABLE = 4
-"""Of a value of no fixed size: its length."""
+"""Assumed bytes for the length of a variable-size value."""
 
 
 class _Encoders(threading.local):
@@ -46,7 +46,7 @@ def encode(rows: Sequence[Row] | Sequence[Counted] | Sequence[Update] | Mapping[
 
 
 def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
-    """Decode rows. Raises `BadMessage` for bytes that are none; `field` is what it names."""
+    """Decode rows. Raises `BadMessage`, naming `field`, for invalid bytes."""
     rows = _sequence(data, field)
     if not all(type(row) is tuple for row in rows):
         raise _bad(field, "not all of it are rows")
@@ -100,7 +100,7 @@ def decode_values(data: bytes, field: str = "values") -> dict[str, Any]:
 
 
 def declared_row_count(data: bytes) -> int:
-    """Row count declared in encoded bytes, without decoding them; 0 if they are invalid."""
+    """Return the row count declared in encoded bytes, without decoding them; 0 if they are invalid."""
     if not data:
         return 0
     if 0x90 <= data[0] <= 0x9F:
@@ -135,7 +135,7 @@ def _bad(field: str, why: str) -> BadMessage:
 
 
 def row_size(row: Row) -> int:
-    """Approximate size of a row with its count in a message: for limits, the same on all replicas."""
+    """Estimate the bytes of a row and its count in a message. All replicas estimate alike, for equal limits."""
     size = _OVERHEAD
     for value in row:
         size += _FIXED.get(value.__class__) or _size(value)
@@ -143,7 +143,7 @@ def row_size(row: Row) -> int:
 
 
 def rows_size(rows: Iterable[Counted]) -> int:
-    """Size of rows, each counted once."""
+    """Estimate the bytes of rows in a message; a row's count makes no difference."""
     return sum(row_size(row) for row, _ in rows)
 
 

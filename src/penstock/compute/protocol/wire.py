@@ -23,8 +23,7 @@ from penstock.compute.protocol.responses import (
 from penstock.errors import PenstockError
 
 TOGETHER = 1_000_000
-"""Bytes above which no further command or response is put into the same message; parts of batches are as
-large."""
+"""Size in bytes above which a message takes no further command or response; also the size of batch parts."""
 
 # --- one at a time -----------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def _predicate(data: bytes, schema: Schema) -> Predicate:
 
 
 class Import(Protocol):
-    """The input of a source: a collection or an index. failed: its failure, if any."""
+    """Input of a source: a collection or an index. failed: its failure, if any."""
 
     source: str
 
@@ -105,7 +105,7 @@ def check_imports(flow: Flow, imports: Sequence[Import]) -> None:
 
 
 def export_schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
-    """Schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
+    """Return the schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
     schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
     for export in dataflow.exports:
         if export.sink not in schemas:

@@ -29,9 +29,9 @@ from penstock.io.requirements import require_arrow
 from penstock.private_files import make_private_file, make_private_folder
 
 PART = 1000
-"""How many rows are written at a time."""
+"""Number of rows written at a time."""
 _LONGEST = 200
-"""The longest name of a file."""
+"""Limit on the length of a file name."""
 
 
 class CopyWriter(ExportWriter):

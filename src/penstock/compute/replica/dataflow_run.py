@@ -14,11 +14,11 @@ from penstock.compute.replica.exports import ExportWriter, Failed, failed
 from penstock.errors import BadInput
 
 RETRY = 0.1
-"""Seconds after which a store that could not be reached is tried again."""
+"""Seconds before an unreachable store is retried."""
 
 
 class DataflowRun(ABC):
-    """One dataflow. It does nothing before it is started.
+    """Running dataflow, idle until it is started.
 
     upper:   it is computed before it.
     failed:  where it has met an error.

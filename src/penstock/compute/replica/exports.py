@@ -19,7 +19,7 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Failure of a dataflow: the error given as the answer, by it and its readers, from `time` on."""
+    """Failure of a dataflow: the error that replaces its contents, and its readers', from `time` on."""
 
     time: int
     error: DataflowFailed
@@ -56,7 +56,7 @@ _SEE_TO = "see to the replica; it builds the dataflow anew when it is connected 
 
 
 class ExportWriter(ABC):
-    """An export of a dataflow. It receives the changes of its sink, time by time, and their upper.
+    """Export of a dataflow, which receives its sink's changes time by time, and their upper.
 
     Times come in order. Changes at times from the upper on must not be visible to anybody yet.
     once: it wants nothing after the as-of.
@@ -79,7 +79,7 @@ class ExportWriter(ABC):
         """Settle all times before `upper`: their changes have been added."""
 
     def finish(self) -> None:
-        """End because the dataflow has reached its until."""
+        """End the export because the dataflow has reached its until."""
         return
 
     @abstractmethod
@@ -88,7 +88,7 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Start over with the dataflow, which has not advanced yet."""
+        """Discard all changes because the dataflow, which has not advanced yet, starts over."""
 
     def flush(self) -> None:
         """Send the collected changes at the end of a slice."""
@@ -104,10 +104,10 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """End because the export was dropped."""
+        """End the export because it was dropped."""
 
     def reached(self, computed: Frontier, read: Frontier) -> Reached | None:
-        """Frontiers of the export, if it reports any. computed, read: progress of its dataflow."""
+        """Return the export's frontiers, if it reports any. computed, read: progress of its dataflow."""
         return None
 
 

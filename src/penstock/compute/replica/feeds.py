@@ -23,11 +23,11 @@ from penstock.compute.replica.in_process.arrangement import Version
 from penstock.expr.types import Schema
 
 CHUNK = 1000
-"""How many rows are read from a store at a time: a few milliseconds."""
+"""Number of rows read from a store at a time, which takes a few milliseconds."""
 BUFFERED = 100_000
-"""How many changes a feed keeps for those who are behind."""
+"""Number of changes that a feed buffers for cursors that are behind."""
 _AT_A_TIME = 0.5
-"""Seconds after which a watcher looks whether it is to stop."""
+"""Interval in seconds at which a watcher checks whether to stop."""
 
 
 class VersionAssembler:
@@ -105,7 +105,7 @@ class Feed:
         return risen
 
     def refresh(self) -> None:
-        """Read the upper of this collection. Raises what the store raises.
+        """Update the upper from the store. Raises what the store raises.
 
         The next `look` reports that to its readers, whoever has called this.
         """
@@ -146,7 +146,7 @@ class Feed:
         return True
 
     def versions(self, lower: Frontier) -> list[Version]:
-        """Buffered versions from a time on, not before `start`."""
+        """Return the buffered versions from a time on, which must not be before `start`."""
         found: list[Version] = []
         for version in reversed(self._buffer):
             if lower.passed(version.time):

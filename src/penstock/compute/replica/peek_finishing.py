@@ -16,7 +16,7 @@ from penstock.expr.sort_keys import order_key
 from penstock.expr.types import Field, Int32Type, Int64Type, Schema
 
 RUN = 4096
-"""How many rows are sorted at a time: a few milliseconds."""
+"""Number of rows sorted at a time, which takes a few milliseconds."""
 
 
 class Finish(ABC):
@@ -33,7 +33,7 @@ class Finish(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[list[Counted]]:
-        """Rows to send, in parts, each a short piece of work."""
+        """Yield the rows to send in parts, each a short piece of work."""
 
 
 def finish_of(finishing: Finishing, schema: Schema) -> Finish:
@@ -202,7 +202,7 @@ def _order(finishing: Finishing, schema: Schema) -> _Key:
 
 
 def _part(field: Field, at: int, down: bool, keys: dict[str, Any]) -> str:
-    """Source of a column's contribution to the sort key. Functions that it calls are put into `keys`."""
+    """Generate the code for a column's part of the sort key; functions that it calls are put into `keys`."""
     key = order_key(field.type, field.nullable, down)
     if key is None:
         return f"row[{at}]"

@@ -14,7 +14,7 @@ from penstock.compute.protocol.rows import rows_size
 from penstock.private_files import make_private_file, make_private_folder
 
 KEPT = 600_000
-"""Milliseconds for which a result can be fetched."""
+"""Milliseconds before an unfetched result expires."""
 INLINE = 100
 """Number of rows sent at once, for a preview."""
 _LENGTH = 8

@@ -1,4 +1,4 @@
-"""Peeks: reads of an index or a collection at a time. All checks and bookkeeping; a runtime does the reading.
+"""Peeks: one-time reads of an index or a collection. Checked and tracked here, executed by a runtime.
 
 A peek waits until its time is settled, and holds what it reads meanwhile. It has one answer at most.
 """
@@ -100,7 +100,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
                 self._end(pending, UnknownName(what, name=id))
 
     def _checked(self, peek: Peek) -> IndexT:
-        """Validate a peek and return its index. Raises what is wrong with the peek."""
+        """Validate a peek and return its index. Raises the error of an invalid peek."""
         id, time = peek.target.id, peek.time
         index = self._around.indexes.get(id)
         if index is None:
@@ -216,7 +216,7 @@ class PeekRun:
 
 
 def shown(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
-    """Rows that pass a peek's predicate, without negative counts, whose insertions may yet arrive."""
+    """Filter rows by a peek's predicate, dropping negative counts, whose insertions may yet arrive."""
     if predicate is None:
         return [counted for counted in rows if counted[1] > 0]
     return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
@@ -241,7 +241,7 @@ def check_not_failed(failed: Failed | None, time: int) -> None:
 
 
 def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """Candidate rows of a collection for a peek: those with its keys, or all."""
+    """Yield a collection's candidate rows for a peek: those with its keys, or all."""
     wanted = None if peek.keys is None else set(peek.keys)
     for part in store.snapshot(peek.target.id, peek.time, CHUNK):
         yield part if wanted is None else [counted for counted in part if counted[0] in wanted]

@@ -47,7 +47,7 @@ _SLACK = 1_000
 
 
 class Replica:
-    """A replica, driven by a controller's commands. Used by one thread.
+    """Replica driven by a controller's commands. Used by one thread.
 
     clock: milliseconds. wake: called, from any thread, when there is something to `step` for without a
         command. halt: called once, when the process has to end, to be started afresh.

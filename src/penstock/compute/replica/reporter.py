@@ -49,7 +49,7 @@ Guard: TypeAlias = NotReported | Reported
 
 
 class HasReached(Protocol):
-    """Frontiers of an export (`replica.runtime.Reached`)."""
+    """Object with an export's frontiers, such as `replica.runtime.Reached`."""
 
     @property
     def write(self) -> Frontier: ...

@@ -27,7 +27,7 @@ from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 
 GRACE = 0.5
-"""Seconds for clients to receive their last answers when the process ends."""
+"""Seconds that clients get to receive their last answers when the process ends."""
 
 PARAMETERS = Parameters(max_result_size=1024 * MEGABYTE, peek_stash_size=4 * MEGABYTE)
 """Default parameters of replicas."""

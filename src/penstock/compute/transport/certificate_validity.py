@@ -100,7 +100,7 @@ def _of(der: bytes) -> Validity:
 
 
 _Element = tuple[int, bytes]
-"""Tag and content."""
+"""DER element: its tag and content."""
 
 
 def _elements(data: bytes, count: int) -> Iterator[_Element]:

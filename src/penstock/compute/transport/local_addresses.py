@@ -1,4 +1,4 @@
-"""Addresses, and the test whether one is reachable from this machine only.
+"""Network addresses, and a test for those that only this machine can reach.
 
 An address is HOST:PORT with a name, an IPv4 address, or an IPv6 address in brackets; or `unix:PATH`.
 """

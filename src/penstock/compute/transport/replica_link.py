@@ -150,7 +150,7 @@ class Link:
             state = channel.get_state(try_to_connect=True)
 
     async def _ask_why(self, channel: Any) -> None:
-        """Raise the channel's failure, whose details only a call reveals."""
+        """Raise the channel's failure by making a call, since only a call reveals the details."""
         try:
             await channel.unary_unary(channels.FETCH)(b"")
         except _aio.AioRpcError as error:

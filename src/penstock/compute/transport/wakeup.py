@@ -1,4 +1,4 @@
-"""Wakeup of an event loop by a replica, its runtime and their threads."""
+"""Wakeup of an event loop, called by a replica, its runtime and their threads."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ from penstock.expr.types import Field, Schema
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
 _Key: TypeAlias = Hashable
 _There: TypeAlias = Row | dict[Row, int]
-"""What is there of a key: one row once, which is what most keys have; or any rows with counts."""
+"""Rows of a key: a single row with count one, as most keys have, or rows with their counts."""
 _GONE: dict[Row, int] = {}
-"""Nothing is there of a key, but was at a time that may be read. Never changed."""
+"""Rows of a key that has none now, but had some at a time that may still be read. Never modified."""
 
 SCANNED = 1024
-"""About how many rows a scan gives at a time."""
+"""Approximate number of rows that a scan returns at a time."""
 
 
 class Keying:
@@ -56,7 +56,7 @@ class Keying:
             self.of_row = _itself
 
     def of_values(self, values: tuple[Any, ...]) -> Any:
-        """Key with these values of the key columns."""
+        """Build the key with these values of the key columns."""
         return nested_key(values[0]) if self._single else nested_key(tuple(values))
 
 
@@ -200,7 +200,7 @@ class Arrangement:
     # -- read by many ---------------------------------------------------------------------------
 
     def rows_at(self, key: _Key, time: int) -> Iterable[Counted]:
-        """Rows of a key at a settled, held time, in no order. Counts may be below zero."""
+        """Return a key's rows at a settled, held time, unordered. Counts may be negative."""
         there = self._rows.get(key)
         if there is None:
             return ()
@@ -238,7 +238,7 @@ class Arrangement:
                 out.append((there, 1))  # type: ignore[arg-type]
 
     def changes_after(self, after: int) -> list[Version]:
-        """Changes of the settled times after `after`, which is held, ordered by time."""
+        """Return the changes at settled times after `after`, a held time, ordered by time."""
         found: list[Version] = []
         for version in reversed(self._log):
             if version.time <= after:
@@ -372,7 +372,7 @@ def _change(
 
 
 def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
-    """Rows of a key with the changes after `time` undone."""
+    """Return a key's rows with the changes after `time` undone."""
     counts = dict(there) if isinstance(there, dict) else {there: 1}
     at = len(entries) - 3
     while at >= 0 and entries[at] > time:
@@ -387,5 +387,5 @@ def _itself(row: tuple[Any, ...]) -> Any:
 
 
 def _has_spellings(field: Field) -> bool:
-    """Return whether equal values may differ in representation: NaN, and signed zeros."""
+    """Return whether equal values may have different representations, as NaNs and signed zeros do."""
     return key_of(field.type, field.nullable, "value", lambda source: (source, source)) != "value"

@@ -40,7 +40,7 @@ _LONG = 0.005
 _SHORT = 0.002
 
 EngineRows: TypeAlias = list[tuple[Any, ...]]
-"""Rows as an engine takes and gives them: with the weight last, or without where they are only added."""
+"""Rows in the form engines use: with the weight last, or without one for append-only inputs."""
 
 
 class Borders(Protocol):
@@ -96,7 +96,7 @@ class TickSizer:
 
 
 SLICE = 0.004
-"""Seconds of work after which others have their turn."""
+"""Seconds that a dataflow works before others get their turn."""
 
 
 class RunningDataflow(DataflowRun):
@@ -223,12 +223,12 @@ class RunningDataflow(DataflowRun):
         return self.upper < self._bound() or self._behind() is not None
 
     def _behind(self) -> Inlet | None:
-        """The slowest input, which holds up the others, if it can be read now."""
+        """Return the slowest input, which holds up the others, if it can be read now."""
         slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
         return slowest if slowest is not None and slowest.known < slowest.upper else None
 
     def _bound(self) -> Frontier:
-        """Upper to which the dataflow can be computed from its known input."""
+        """Return the upper to which the dataflow can be computed from its known input."""
         bound = min(meet(inlet.known for inlet in self._inlets), self.dataflow.until)
         failure = self._failed_input()
         return bound if failure is None else min(bound, Frontier(failure.time))

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 
 YOUNG = 20_000
-"""Allocations before young objects are collected: a millisecond or two."""
+"""Number of allocations before young objects are collected, which takes a millisecond or two."""
 OLD = 300.0
-"""Seconds after which all objects are collected, if the replica is idle."""
+"""Seconds between full collections, run when the replica is idle."""
 SOON = 10.0
-"""The same after a view was dropped: others may be dropped with it."""
+"""Seconds before a full collection after a view was dropped, since others may be dropped with it."""
 
 
 class GcPolicy:

@@ -1,4 +1,4 @@
-"""Dict in buckets of bounded size: every operation is short, however many entries there are.
+"""Dict in buckets of bounded size, so that every operation is short however many entries it has.
 
 A dict of millions of entries stops for tens of milliseconds when it grows, and as long to list its keys. Here
 one bucket at a time is split as entries are added (linear hashing), and a scan lists one bucket at a time.
@@ -39,13 +39,13 @@ class IncrementalDict(Generic[K, V]):
         self._scans = 0
 
     def bucket_number(self, key: K) -> int:
-        """Number of the bucket for a key, present or not."""
+        """Return the bucket number of a key, present or not."""
         h = hash(key) * _SPREAD >> 60
         at = h & self._small
         return at if at >= self._divided else h & self._large
 
     def bucket(self, key: K) -> dict[K, V]:
-        """Bucket for a key, present or not; for reading, and for changing existing entries."""
+        """Return a key's bucket, for reading and for changing existing entries."""
         return self.buckets[self.bucket_number(key)]
 
     def get(self, key: K) -> V | None:
@@ -60,7 +60,7 @@ class IncrementalDict(Generic[K, V]):
             self._divide_next()
 
     def keys_by_bucket(self) -> Iterator[list[K]]:
-        """Lists of keys per bucket, with all keys that stay present meanwhile; others may be missing.
+        """Yield the keys of each bucket; keys added or removed meanwhile may be missing.
 
         Entries may be added and removed meanwhile. No bucket is split until it is exhausted or closed.
         """

@@ -25,7 +25,7 @@ from penstock.flow.flow import Flow
 
 
 class Inlet(ABC):
-    """A source of a flow with its input.
+    """Source of a flow with its input.
 
     First `snapshot` is read, once it is `ready`; then versions, whole times in order: `next_time` is that of
     the next one, if it is known, and all times before `known` are.
@@ -144,7 +144,7 @@ class FromCollection(Inlet):
 
 
 class FromIndex(Inlet):
-    """Input from an index, read in place. It stays readable from the last time that was computed on."""
+    """Input from an index, read in place and kept readable from the last computed time on."""
 
     def __init__(self, source: str, index: Arrangement, at: int) -> None:
         self.source = source
@@ -283,7 +283,7 @@ def _arranged(index: Arrangement, side: JoinSide) -> bool:
 
 
 def _in_order(columns: Sequence[str], key: Sequence[str]) -> Callable[[Any], Any] | None:
-    """Function from a join's key to the index's; None if they are the same."""
+    """Return a function from a join's key to the index's key, or None if both are the same."""
     if tuple(columns) == tuple(key):
         return None
     return itemgetter(*(columns.index(column) for column in key))

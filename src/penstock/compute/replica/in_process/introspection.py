@@ -41,7 +41,7 @@ class Introspection:
         return [*self._news(running), Status(None, "replica", self._values(running, peeks))]
 
     def _news(self, running: list[RunningDataflow]) -> list[Status]:
-        """New states of the dataflows whose state has changed."""
+        """Return the new state of each dataflow whose state has changed."""
         found: list[Status] = []
         for each in running:
             text = _state(each)
@@ -77,7 +77,7 @@ def _state(running: RunningDataflow) -> str:
 
 
 def memory_of_process() -> int:
-    """Resident memory of this process in bytes; 0 if unknown."""
+    """Return this process's resident memory in bytes, or 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

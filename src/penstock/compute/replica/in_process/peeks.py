@@ -29,9 +29,9 @@ from penstock.compute.replica.peeks import (
 )
 
 AT_ONCE = 64
-"""How many keys a peek may ask for to be answered at once."""
+"""Maximum number of keys for a peek to be answered at once."""
 KEYS = 64
-"""How many keys are looked up at a time."""
+"""Number of keys looked up at a time."""
 _PLAIN = Finishing()
 
 
@@ -104,7 +104,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
             self._waiting.setdefault(peek.target.id, []).append(pending)
 
     def _read_now(self, peek: Peek, index: Arrangement) -> Rows | None:
-        """Answer at once, unless that may take long or the result must be stashed."""
+        """Answer a peek at once, unless that may take long or the result must be stashed."""
         assert peek.keys is not None
         rows: list[Counted] = []
         of_values = index.keying.of_values
@@ -169,7 +169,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
 
 
 def index_parts(index: Arrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
-    """Candidate rows of an index for a peek: those of its keys, or all. Holds the index meanwhile."""
+    """Yield an index's candidate rows for a peek: those of its keys, or all. Holds the index meanwhile."""
     if peek.keys is None:
         yield from index.scan(peek.time)
         return

@@ -33,7 +33,7 @@ from penstock.flow.flow import Flow
 from penstock.io.delivery.atomic_files import subfolder_for
 
 FORM = 1
-"""The version of what is in the folder of a dataflow."""
+"""Format version of a dataflow's folder."""
 
 
 @dataclass(slots=True)

@@ -24,18 +24,18 @@ from penstock.errors import SparkProcessDied
 from penstock.spark.external_ticks import Given, Session
 
 MOST_TIMES = 4096
-"""So many times a tick has at most."""
+"""Limit on the times of one tick."""
 _ATTEMPTS = 3
-"""How often a process of Spark may die within the same tick."""
+"""Number of times that Spark processes may die within one tick."""
 
 
 class SparkDataflow(DataflowRun):
-    """A dataflow on Spark.
+    """Dataflow that runs on Spark, tick by tick.
 
-    folder:   of its own.
-    versions: per sink its history; indexes are read from there, and other exports get the changes from there.
-    state:    None of one that could not be built, which is then made to fail.
-    close_store: called when it is closed.
+    folder:   the dataflow's own folder.
+    versions: history of each sink, from which indexes are read and other exports get their changes.
+    state:    None if the dataflow could not be built, and is about to fail.
+    close_store: called when the dataflow is closed.
     """
 
     def __init__(

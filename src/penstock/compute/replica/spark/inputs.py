@@ -21,7 +21,7 @@ from penstock.spark.external_ticks import Given
 
 _CHUNK = 10_000
 MOST_CHANGES = 200_000
-"""So many changes of an input a tick takes, but for those of one time."""
+"""Limit on an input's changes per tick, exceeded only by the changes of a single time."""
 
 
 class Seen(NamedTuple):
@@ -38,17 +38,17 @@ class Seen(NamedTuple):
 
 
 class GoesOn(Enum):
-    """Possibility of resuming to read at a time."""
+    """Whether reading an input can be resumed at a time."""
 
     YES = 1
     NOT_YET = 2
-    """When it has come as far as it was."""
+    """Not before the input has caught up with its earlier position."""
     NO = 3
-    """It is another one, or too much of it has been forgotten."""
+    """The input was replaced, or the needed changes have been compacted."""
 
 
 class Import(ABC):
-    """A source of a flow with its input. Used by one thread at a time."""
+    """Source of a flow with its input. Used by one thread at a time."""
 
     def __init__(self, source: str, schema: Schema) -> None:
         self.source = source
@@ -227,7 +227,7 @@ class Inputs:
     def given(
         self, news: Iterable[Version], times: Sequence[int], append: Mapping[str, bool]
     ) -> Iterator[Given]:
-        """Rows given to a tick that covers these times."""
+        """Yield the rows given to a tick that covers these times."""
         numbers = {time: number for number, time in enumerate(times)}
         for version in news:
             yield (

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW_CHANGES = 100_000
-"""An index of so many changes is read faster here than Spark begins."""
+"""Number of changes up to which an index is read here, faster than Spark could start a job."""
 _PART = 4096
 _RANGES = 8
-"""A task reads its hashes in so many ranges, so that it has few rows in memory at a time."""
+"""Number of hash ranges that a task reads one after another, to hold few rows in memory."""
 
 
 @dataclass(slots=True, eq=False)
@@ -241,7 +241,7 @@ class _ScanTask:
 
 
 def _within_a_part(finishing: Finishing) -> Finishing:
-    """Finishing for one part, keeping all rows needed to finish the whole."""
+    """Return the finishing of one part, which keeps all rows needed to finish the whole."""
     if finishing.limit is None:
         return Finishing()
     return replace(finishing, limit=finishing.limit + finishing.offset, offset=0, project=None)

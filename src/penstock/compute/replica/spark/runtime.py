@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADVANCING = 2
-"""Threads that advance dataflows: more would only wait for each other's jobs."""
+"""Number of threads that advance dataflows; more would only wait for each other's jobs."""
 PEEKING = 4
 LOOK_EVERY = 0.2
-"""Seconds between two looks at the collections where nothing is heard of them."""
+"""Interval in seconds at which collections are polled if no notification arrives."""
 
 
 class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
-    """Runtime on Spark; see the module's text.
+    """Runtime on Spark; see the module docstring.
 
     state:  a folder that outlives the process; no other replica has it.
     spark:  the session to use, which is then left as it is; without one a session is started, and ended.

@@ -29,7 +29,7 @@ from penstock.spark.versions.files import LAST_HASH, ChangeFiles
 
 
 class State:
-    """The folder of a dataflow. Used by one thread at a time.
+    """Stored state of a dataflow, in a folder. Used by one thread at a time.
 
     identity: what must be equal for it to be gone on with.
     is_open:  it can be run. upper: up to where it had come when it was opened; None where it is new.
@@ -62,7 +62,7 @@ class State:
         return self._driven.append
 
     def open(self, store: Collections, spark: Session) -> bool:
-        """Prepare to run. False: its inputs have not reached its own position yet.
+        """Prepare to run. Returns False if the inputs have not caught up with the state's position.
 
         What cannot be gone on with is removed at the first time. Raises `CheckpointDamaged` later on.
         """
@@ -80,7 +80,7 @@ class State:
         return self.is_open
 
     def run(self, spark: Session, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
-        """Run a tick up to `upper`. Raises what fails in it; then it is to be closed, and opened again."""
+        """Run a tick up to `upper`. After an exception, close the state and open it again."""
         driven = self._driven
         assert driven is not None
         for versions in self._versions.values():
@@ -149,7 +149,7 @@ class State:
 
 
 def passthrough_sources(flow: Flow) -> dict[str, str] | None:
-    """Source that each sink copies unchanged; None if the flow does anything else."""
+    """Map each sink to the source it copies unchanged; None if the flow does anything else."""
     graph = flow.graph()
     found: dict[str, str] = {}
     for sink, node in graph.sinks.items():
@@ -176,7 +176,7 @@ class PassedOn(Versions):
 
 
 class PassthroughState(State):
-    """State of pass-through dataflows, kept nowhere: their exports restart with each connection."""
+    """State of a pass-through dataflow, which stores nothing: its exports restart with each connection."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Collections
 
 Stores: TypeAlias = Callable[[], Collections]
-"""The thread's own connection to the collections, opened when it is first wanted."""
+"""Function that returns the thread's own connection to the collections, opened at first use."""
 Work: TypeAlias = Callable[[Stores], None]
 
 

@@ -1,4 +1,4 @@
-"""Content of a sink at all times that may still be read, as files of changes.
+"""Versions of a sink: its contents at all times that may still be read, as files of changes.
 
 The rows at a time are the sum of the changes up to it. Every tick adds a file, so some are merged from time
 to time: their changes at times that no reader distinguishes count as being at the last of these. Who
@@ -26,11 +26,11 @@ from penstock.spark.versions.partitioned_job import in_parts
 from penstock.state.codec import decode
 
 _FILES = 8
-"""So many files there are at most before the youngest of them are merged."""
+"""Number of files above which the youngest are merged."""
 MERGED_HERE = 50_000
-"""So many changes are merged in this process, more of them in a task."""
+"""Number of changes up to which files are merged in this process rather than in a task."""
 _GROWTH = 4
-"""A file is merged with younger ones that together have this part of its changes."""
+"""A file joins a merge unless it has more than this multiple of the younger files' changes."""
 
 
 class Hold:
@@ -113,7 +113,7 @@ class Versions:
         self._remove_unwanted()
 
     def merge(self, spark: Session, tick: int) -> None:
-        """Merge some files if there are many. They are there until `add` says that this was committed."""
+        """Merge some files if there are many. The originals stay until `add` confirms the commit."""
         files = self._files
         if len(files) <= _FILES:
             return
@@ -144,7 +144,7 @@ class Versions:
     # -- read by many ---------------------------------------------------------------------------
 
     def rows_at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
-        """Rows of a key at a settled, held time. Counts may be below zero."""
+        """Return a key's rows at a settled, held time. Counts may be negative."""
         filing = Filing(self.key)
         wanted = filing.of_values(values)
         hashed = hash_of(wanted)
@@ -152,12 +152,12 @@ class Versions:
         return [(row, count) for row, count in found if filing.of_row(row) == wanted]
 
     def scan(self, time: int, low: int = 0, high: int = LAST_HASH) -> list[Counted]:
-        """Rows at a settled, held time, with hashes from `low` to `high`."""
+        """Return the rows at a settled, held time with hashes from `low` to `high`."""
         return summed(self._files, low, high, time)
 
     @contextmanager
     def reading(self) -> Generator[list[str]]:
-        """Paths of the current files, for other processes, kept in place meanwhile."""
+        """Yield the paths of the current files for other processes, keeping the files in place meanwhile."""
         with self._lock:
             files = self._files
             self._pinned.update(file.name for file in files)
@@ -213,7 +213,7 @@ class Versions:
 
 
 def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
-    """Rows at a time with hashes from `low` to `high` and non-zero counts."""
+    """Sum the changes up to a time, for hashes from `low` to `high`. Returns rows with non-zero counts."""
     total: Counter[bytes] = Counter()
     for file in files:
         if file.first <= time:

@@ -69,7 +69,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send the rows of a stashed result. number: of the request."""
+    """Request the rows of a stashed result. number: number of the request."""
 
     number: int
     token: bytes
@@ -117,14 +117,14 @@ FromWorker: TypeAlias = WorkerResponse | Fetched
 
 
 _LAST_WORDS = 5.0
-"""Seconds for a worker to end by itself."""
+"""Seconds for a worker to exit on its own before it is killed."""
 
 
 class WorkerLink:
-    """A started worker process. Used by one thread, unless stated otherwise.
+    """Started worker process. Used by one thread, unless stated otherwise.
 
-    wake: called, from another thread, when something has come or the worker has ended.
-    sent: number of messages sent to it. heard: number it had received at its last response.
+    wake: called from another thread when a response has arrived or the worker has ended.
+    sent: number of messages sent to the worker. heard: number it had received at its last response.
     frontiers, broken: of all its exports, by its last responses.
     """
 

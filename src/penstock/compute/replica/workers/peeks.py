@@ -14,7 +14,7 @@ from penstock.compute.replica.workers.responses import MergedStash, Partitioned
 from penstock.expr.types import Schema
 
 _STASHES = 100
-"""How many large results may wait to be fetched; of more the oldest are gone."""
+"""Limit on large results waiting to be fetched; beyond it, the oldest are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +121,12 @@ def _ends_together(finishing: Finishing) -> bool:
 
 
 def _of_a_part(finishing: Finishing) -> Finishing:
-    """Finishing for each worker, keeping enough rows to order and cut the whole."""
+    """Return the finishing for each worker, which keeps enough rows to order and cut the whole."""
     limit = None if finishing.limit is None else finishing.limit + finishing.offset
     project = None if finishing.order_by else finishing.project
     return Finishing(finishing.order_by, limit, 0, project)
 
 
 def _of_the_whole(finishing: Finishing) -> Finishing:
-    """Finishing left for the combined rows of the workers."""
+    """Return the finishing that remains for the workers' combined rows."""
     return finishing if finishing.order_by else replace(finishing, project=None)

@@ -44,15 +44,15 @@ from penstock.compute.replica.workers.shard import WorkerShard, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005
-"""Seconds of work between two looks for messages."""
+"""Seconds of work between checks for messages."""
 IDLE = 0.1
-"""Seconds after which it looks for work without a signal, such as a store to be retried."""
+"""Seconds after which an idle worker checks for unsignalled work, such as a store to retry."""
 
 
 class Worker:
-    """A worker.
+    """Body of a worker process: handles messages, works, and sends responses.
 
-    begin: its configuration. connection: to the replica. bell: becomes readable when collections have
+    begin: the configuration. connection: to the replica. bell: becomes readable when collections have
     changed.
     """
 
@@ -76,7 +76,7 @@ class Worker:
         self._here.watch(Watcher(begin.config.collections, self._here.noticed))
 
     def hear(self, message: ToWorker) -> None:
-        """Apply a message from the replica."""
+        """Handle a message from the replica."""
         self._heard += 1
         self._do(message)
 
@@ -96,7 +96,7 @@ class Worker:
         self._here.close()
 
     def _share(self, dataflow: Dataflow, flow: Flow) -> MakeTickExecutor | None:
-        """Engine factory for a divided dataflow; None for an undivided one."""
+        """Return the engine factory for a divided dataflow, or None for an undivided one."""
         if dataflow.export_ids not in self._divided:
             return None
         division = division_of(flow, self._begin.workers)

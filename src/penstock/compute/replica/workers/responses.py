@@ -250,7 +250,7 @@ class Partitioned:
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
-        """Problem to answer with: too large results first, then those that every replica would have.
+        """Choose the problem to answer with: too large results first, then those any replica would have.
 
         So the answer does not depend on the progress of workers.
         """

@@ -73,7 +73,7 @@ class _Speaker:
 
 
 class Workers(Runtime):
-    """Runtime on worker processes, started with it and ended by `close`.
+    """Runtime on worker processes, which start with the runtime and end at `close`.
 
     number: of workers. folder: for copies (`copies/`), and for what each keeps to itself (`worker-0/`, ...).
     """
@@ -283,7 +283,7 @@ class Workers(Runtime):
         return found
 
     def _reached(self, worker: int, id: Id, export: _Export) -> Reached | None:
-        """Progress of an export on a worker; None if the worker has not heard of this export yet."""
+        """Return an export's progress on a worker, or None if the worker does not know the export yet."""
         link = self._links[worker]
         return link.frontiers.get(id) if link.heard >= export.since_heard[worker] else None
 

@@ -122,7 +122,7 @@ class WorkerShard:
 
 
 class _Part:
-    """A part of the flow, with its state."""
+    """Part of the flow, with its state."""
 
     def __init__(self, graph: FlowGraph, *, owns_unkeyed: bool) -> None:
         program = compile_program(graph)
@@ -194,7 +194,7 @@ def _divides(dataflow: Dataflow, flow: Flow, workers: int, imported: list[Hosted
 
 
 def _spread(dataflow: Dataflow, workers: int) -> int:
-    """Worker for a dataflow that could run on any."""
+    """Choose the worker for a dataflow that could run on any."""
     return zlib.crc32(" ".join(sorted(dataflow.export_ids)).encode()) % workers
 
 
