@@ -45,7 +45,7 @@ class ValidFrom:
 
 
 class ReadPolicy(Protocol):
-    """Read policy: the since that it allows at an upper."""
+    """Read policy, which determines the since that an upper allows."""
 
     def since(self, upper: Frontier) -> Frontier: ...
 

@@ -1,4 +1,4 @@
-"""The command log: one shared log for all connections of a controller, each with a position in it.
+"""Command log: shared by a controller's connections, each of which reads it from its own position.
 
 A new connection starts with the reduced history of that moment, then reads the commands pushed since.
 Commands that all connections have read are discarded. A connection that stays too far behind is cut, and its

@@ -1,4 +1,4 @@
-"""Readiness: whether new replicas can take over from the current ones without a loss of freshness.
+"""Readiness of new replicas to take over from the current ones without losing freshness.
 
 A replica is ready once it is hydrated and about as far as the best current one. It must stay so for a while,
 because a replica that crashes repeatedly looks ready in between.

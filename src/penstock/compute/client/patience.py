@@ -35,7 +35,7 @@ def seconds_of(patience: timedelta | str | None) -> float | None:
 
 @dataclass(slots=True)
 class Wait:
-    """The wait of one read.
+    """Wait for the answer to one read.
 
     seconds: its patience; None: forever.
     stood:   whether there was a connection since the last failure: time spent connected does not count.
@@ -56,7 +56,7 @@ class Wait:
         return self._until
 
     def milliseconds(self) -> int | None:
-        """Return the time to grant the controller, slightly less than is left: it can say what is missing."""
+        """Return the controller's time limit: slightly less than is left, so that it can respond first."""
         if self._until is None:
             return None
         left = max(self._until - asyncio.get_running_loop().time(), 0.0)

@@ -68,7 +68,7 @@ class _Record:
 
 
 class DeltaCollections(Collections):
-    """A store in a Delta table, created if missing: in a folder, or anywhere `deltalake` supports.
+    """Store in a Delta table, created if missing, in a folder or anywhere else `deltalake` supports.
 
     An append costs some ten milliseconds, since it makes files; meant for large and seldom ones. What it
     writes is safe from the end of processes; when it reaches the disk is the file system's matter.

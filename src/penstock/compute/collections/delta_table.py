@@ -56,7 +56,7 @@ _DAMAGE: tuple[type[Exception], ...] = (DeltaError, pa.ArrowException, ValueErro
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a collection, with times from `first` to `last`."""
+    """File of a collection, with times from `first` to `last`."""
 
     path: str
     first: int
@@ -128,16 +128,16 @@ class Table:
         return Frontier(None if time == _END else time)
 
     def last_number(self) -> int:
-        """Highest number ever assigned to a collection."""
+        """Return the highest number ever assigned to a collection."""
         with self.translated_errors():
             return self._table.transaction_version(LAST_NUMBER) or 0
 
     def numbers(self) -> list[int]:
-        """Numbers of the collections that have files."""
+        """Return the numbers of the collections that have files."""
         return sorted(self._by_number())
 
     def files(self, number: int) -> list[File]:
-        """Files of a collection, ordered by time; consecutive files overlap in at most one time."""
+        """List a collection's files, ordered by time; consecutive files overlap in at most one time."""
         return self._by_number().get(number, [])
 
     def _by_number(self) -> dict[int, list[File]]:

@@ -37,7 +37,7 @@ from penstock.expr.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class PlanSchema:
-    """Sources and sink of a checked plan. locations: the user's line of each source, by name."""
+    """Sources and sink of a checked plan. locations: the user's source line of each source, by name."""
 
     sources: tuple[FlowSource, ...]
     sink: FlowSink

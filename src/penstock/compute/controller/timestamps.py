@@ -1,4 +1,4 @@
-"""Timestamps of writes and reads.
+"""Timestamp selection for writes and reads.
 
 Writes get increasing times, the clock's milliseconds if that is ahead. A read is at the time of the last
 acknowledged write, so it sees every write acknowledged before it, and successive reads never go back in time

@@ -144,7 +144,7 @@ class _PlanContext(FlowContext):
 
 
 class _Building:
-    """A flow under construction from a plan."""
+    """Flow under construction from a plan."""
 
     def __init__(self, body: pb.Body, locations: SourceLocations, reader: Reader, limits: PlanLimits) -> None:
         if len(body.nodes) > limits.nodes:

@@ -170,7 +170,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "zip_longest": ZipLongest,
     }
 )
-"""The operators that a flow can have, as users write them: `LatticeGrowth` is made of others by the graph."""
+"""Operators that users can write in a flow; `LatticeGrowth` is missing because the graph derives it."""
 
 _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     ewm.EwmMean,

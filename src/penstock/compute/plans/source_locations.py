@@ -75,7 +75,7 @@ class SourceLocations:
         return _printable(self._message.flow) or "plan"
 
     def location(self, node: int) -> SourceLocation:
-        """Source location of an operator."""
+        """Return an operator's source location."""
         if node >= self._count:
             return SourceLocation("<plan>", node)
         found = self._message.places[node]
@@ -84,5 +84,5 @@ class SourceLocations:
         return SourceLocation(elsewhere(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
-        """User-given name of an operator, if there is one."""
+        """Return an operator's user-given name, if there is one."""
         return (_printable(self._message.places[node].name) or None) if node < self._count else None

@@ -196,14 +196,14 @@ class AllowCompaction:
 
 @dataclass(frozen=True, slots=True)
 class IndexTarget:
-    """An index of the replica."""
+    """Index of the replica, as the target of a peek."""
 
     id: Id
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionTarget:
-    """A durable collection, read from its store."""
+    """Durable collection, read from its store, as the target of a peek."""
 
     id: Id
 

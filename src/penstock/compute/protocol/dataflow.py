@@ -26,7 +26,7 @@ def is_transient(id: Id) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """A flow in portable form (`penstock.compute.plans`), not decoded.
+    """Flow in portable form (`penstock.compute.plans`), not decoded.
 
     body:   the operators, expressions, schemas, and how they hang together. Equal flows have equal bodies.
     places: the user's lines, for errors; no part of what the flow is.
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class CollectionImport:
-    """A source of the flow that reads a collection.
+    """Source of the flow that reads a collection.
 
     source: the name of the source in the plan.
     id:     of the collection.
@@ -57,7 +57,7 @@ class CollectionImport:
 
 @dataclass(frozen=True, slots=True)
 class IndexImport:
-    """A source of the flow that reads an index created earlier on the same replica.
+    """Source of the flow that reads an index created earlier on the same replica.
 
     The arrangement is shared: it is read where it stands, not built again.
     """
@@ -68,7 +68,7 @@ class IndexImport:
 
 @dataclass(frozen=True, slots=True)
 class IndexExport:
-    """A sink kept in memory by key, for peeks and other dataflows.
+    """Sink kept in memory by key, for peeks and other dataflows.
 
     key: names of the columns that it is arranged by; empty: by the whole row.
     """
@@ -80,7 +80,7 @@ class IndexExport:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeExport:
-    """A sink whose changes are sent to the controller as `Batch`es.
+    """Sink whose changes are sent to the controller as `Batch`es.
 
     snapshot: whether what is there at the as-of comes first, as changes at that time; else only what comes
         after it.
@@ -93,7 +93,7 @@ class SubscribeExport:
 
 @dataclass(frozen=True, slots=True)
 class CollectionExport:
-    """A sink written to a collection, at the times of its inputs, once writes are allowed.
+    """Sink written to a collection, at its inputs' times, once writes are allowed.
 
     collection: the id of the collection ("s7"). All replicas write; an append that comes second changes
         nothing.
@@ -106,7 +106,7 @@ class CollectionExport:
 
 @dataclass(frozen=True, slots=True)
 class CopyToExport:
-    """A sink whose rows at the as-of are written once, to a file in the replica's folder for copies.
+    """Sink whose rows at the as-of are written once, to a file in the replica's copy folder.
 
     file: a plain name, without folders. The format follows its ending: .jsonl or .parquet.
     """

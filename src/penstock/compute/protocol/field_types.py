@@ -14,7 +14,7 @@ from penstock.compute.frontier import LAST_TIME
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A condition on values from the network. why: one sentence, for violations."""
+    """Condition on values from the network. why: the sentence with which violations are reported."""
 
     holds: Callable[[Any], bool]
     why: str
@@ -27,5 +27,5 @@ Name: TypeAlias = Annotated[str, NOT_EMPTY]
 Key: TypeAlias = Annotated[
     bytes, Constraint(lambda value: len(value) == KEY_BYTES, f"It does not have {KEY_BYTES} bytes.")
 ]
-"""A uuid, nonce or token."""
+"""Random identifier: a uuid, nonce or token."""
 Time: TypeAlias = Annotated[int, Constraint(lambda value: value <= LAST_TIME, "It is no time.")]

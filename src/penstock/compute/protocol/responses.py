@@ -24,7 +24,7 @@ Update: TypeAlias = tuple[Row, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error in structured form, so that programs need not parse text.
+    """Error in structured form, so that programs need not parse text.
 
     As an answer it counts by its origin. DATA: every replica would say the same, so it is the answer.
     PROCESS: it is about the health of the replica; others may answer, and the problem is the answer only
@@ -95,7 +95,7 @@ class Stashed:
 
 @dataclass(frozen=True, slots=True)
 class StashToken:
-    """A controller's request for the rows of a `Stashed`, in a separate call."""
+    """Request of a controller for the rows of a `Stashed`, sent in a separate call."""
 
     token: Key
 
@@ -137,7 +137,7 @@ class DroppedAt:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeResponse:
-    """An event of a subscription, ended by either a batch up to END or `DroppedAt`."""
+    """Subscription event; the last one is either a batch up to END or `DroppedAt`."""
 
     id: Id
     event: Batch | DroppedAt
@@ -165,7 +165,7 @@ class CopyToResponse:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of a replica, for users. Nothing may depend on it.
+    """Replica status shown to users. No behaviour may depend on it.
 
     id:     an export, None: the whole process.
     text:   a state, such as "hydrated".

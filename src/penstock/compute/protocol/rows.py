@@ -135,7 +135,7 @@ def _bad(field: str, why: str) -> BadMessage:
 
 
 def row_size(row: Row) -> int:
-    """Estimate the bytes of a row and its count in a message. All replicas estimate alike, for equal limits."""
+    """Estimate the bytes of a row and its count in a message, identically on all replicas."""
     size = _OVERHEAD
     for value in row:
         size += _FIXED.get(value.__class__) or _size(value)

@@ -76,7 +76,7 @@ class Peeks:
 
 
 class Stage(Enum):
-    """The stage of a connection."""
+    """Stage of a connection: creation, initialization or computation."""
 
     CREATION = "creation"
     INITIALIZATION = "initialization"

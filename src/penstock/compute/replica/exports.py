@@ -84,7 +84,7 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def fail(self, failed: Failed) -> None:
-        """Replace the contents by an error from a time on, not before the last upper."""
+        """Replace the contents by an error from a time on, which must not be before the last upper."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -112,14 +112,14 @@ class ExportWriter(ABC):
 
 
 class IndexHold(Protocol):
-    """A read hold: keeps an index readable from a time on, until moved or released."""
+    """Read hold that keeps an index readable from a time on, until moved or released."""
 
     def move(self, time: int) -> None: ...
     def release(self) -> None: ...
 
 
 class Index(Protocol):
-    """An index in its store, as the replica serves it.
+    """Index as served by a replica.
 
     upper:  times before it are settled; of one that `failed` at a time, the next time.
     since:  nobody may ask for times before it, whatever is still there. END: dropped.

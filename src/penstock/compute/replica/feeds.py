@@ -161,7 +161,7 @@ class Feed:
 
 
 class Cursor:
-    """A reader of a feed. known: all versions before this time have been returned."""
+    """Reader of a feed. known: frontier before which all versions have been returned."""
 
     def __init__(self, feed: Feed, lower: Frontier) -> None:
         self.known = lower
@@ -176,7 +176,7 @@ class Cursor:
         return merged and (self.known < feed.start or feed.known <= feed.since)
 
     def read(self) -> list[Version]:
-        """Read more versions, perhaps none, at the cost of one chunk.
+        """Read up to one chunk, and return the versions it completes, perhaps none.
 
         To be called while `known` is before the upper of the feed. Raises what the store raises; then it may
         be called again.

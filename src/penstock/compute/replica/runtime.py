@@ -102,7 +102,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def frontiers(self) -> Mapping[Id, Reached]:
-        """Frontiers of all indexes and collection exports."""
+        """Return the frontiers of all index and collection exports."""
 
     @abstractmethod
     def take_answers(self) -> list[Answer]:
@@ -113,7 +113,7 @@ class Runtime(ABC):
         return True
 
     def broken(self) -> Sequence[Id]:
-        """Exports that have failed or will fail where a fresh replica may succeed.
+        """Return the exports that have failed or will fail, though a fresh replica may succeed.
 
         The cause is outside of the dataflow, such as a collection that was written by another process.
         """

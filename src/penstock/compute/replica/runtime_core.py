@@ -30,7 +30,7 @@ _DROPPED = Reached(END, END, END, END)
 
 
 def wall_clock_milliseconds() -> int:
-    """Wall-clock time in milliseconds."""
+    """Return the wall-clock time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 

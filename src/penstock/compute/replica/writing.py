@@ -138,7 +138,7 @@ class CollectionWriter(ExportWriter):
         self._difference = {}
 
     def _before(self, upper: Frontier) -> list[Update]:
-        """Take out the pending changes before an upper, which the collection already has."""
+        """Remove and return the pending changes before an upper, which the collection already contains."""
         earlier = [update for update in self._pending if upper.passed(update[1])]
         if earlier:
             self._pending = [update for update in self._pending if not upper.passed(update[1])]

@@ -106,7 +106,7 @@ class ClientSession:
         self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, give_up)
 
     def _in_time(self, number: int) -> None:
-        """Stop the timer of an answered request."""
+        """Stop an answered request's timer."""
         timer = self._timers.pop(number, None)
         if timer is not None:
             timer.cancel()

@@ -61,14 +61,14 @@ class Keying:
 
 
 class Version(NamedTuple):
-    """All changes of one time, each row once."""
+    """All changes at one time, with each row once."""
 
     time: int
     changes: Sequence[Counted]
 
 
 class Hold:
-    """A read hold: keeps an arrangement readable from `time` on. Move it forward, or release it."""
+    """Read hold that keeps an arrangement readable from `time` on, until moved forward or released."""
 
     __slots__ = ("_arrangement", "time")
 

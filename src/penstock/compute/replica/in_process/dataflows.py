@@ -80,7 +80,7 @@ class TickSizer:
         self.most = 512
 
     def split(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Split rows into parts of `most`, as it is when each part is requested."""
+        """Split rows into parts of at most `most`, re-read for each part."""
         at = 0
         while at < len(rows):
             part = rows[at : at + self.most]
@@ -100,7 +100,7 @@ SLICE = 0.004
 
 
 class RunningDataflow(DataflowRun):
-    """A dataflow on the in-process engine. alive: not closed yet."""
+    """Dataflow on the in-process engine. alive: whether it has not been closed yet."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 
 
 class IncrementalDict(Generic[K, V]):
-    """A dict of `K` to `V`, without None as a value.
+    """Dict from `K` to `V`, without None as a value.
 
     buckets: all of them. The bucket of a key is `buckets[bucket_number(key)]`, until an entry is added.
 

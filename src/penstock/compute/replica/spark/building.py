@@ -38,7 +38,7 @@ FORM = 1
 
 @dataclass(slots=True)
 class SparkIndex:
-    """An index in files. key: positions of its key columns. own: the controller's hold."""
+    """Index stored in files. key: positions of its key columns. own: the controller's hold."""
 
     schema: Schema
     versions: Versions

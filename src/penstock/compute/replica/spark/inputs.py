@@ -56,7 +56,7 @@ class Import(ABC):
 
     @abstractmethod
     def upper(self, store: Collections) -> Frontier:
-        """Upper of the input."""
+        """Return the input's upper."""
 
     @abstractmethod
     def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
@@ -68,7 +68,7 @@ class Import(ABC):
 
     @abstractmethod
     def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
-        """Return whether a later process that has read to `upper` can resume there. seen: its last read."""
+        """Return whether a later process can resume reading at `upper`. seen: the last read before that."""
 
     @property
     def failed(self) -> Failed | None:
@@ -182,12 +182,12 @@ class Inputs:
         return all(one.upper(store).passed(at) for one in self.imports)
 
     def bound(self, store: Collections) -> Frontier:
-        """Common upper of all inputs."""
+        """Return the earliest upper of all inputs."""
         return meet(one.upper(store) for one in self.imports)
 
     @property
     def failed(self) -> Failed | None:
-        """Earliest failure of an input, if any."""
+        """Earliest failure among the inputs, if any."""
         failures = [one.failed for one in self.imports if one.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
 
@@ -203,7 +203,7 @@ class Inputs:
     # -- for ticks ------------------------------------------------------------------------------
 
     def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[Given]:
-        """Read all rows at a time. `seen` is right when all have been taken. append: see `Driven`."""
+        """Read all rows at a time. `seen` is valid once all have been taken. append: see `Driven`."""
         for one in self.imports:
             count = weight = 0
             for part in one.snapshot(store, at):

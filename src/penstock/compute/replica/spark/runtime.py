@@ -214,7 +214,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
 
 
 class _Session:
-    """The Spark session: a given one, or one started in the background by the runtime."""
+    """Spark session that is either given or started in the background by the runtime."""
 
     def __init__(self, given: SparkSession | None) -> None:
         self._given = given

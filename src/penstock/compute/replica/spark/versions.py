@@ -34,7 +34,7 @@ _GROWTH = 4
 
 
 class Hold:
-    """A read hold: keeps versions readable from `time` on. Move it forward, or release it."""
+    """Read hold that keeps versions readable from `time` on, until moved forward or released."""
 
     def __init__(self, versions: Versions, time: int) -> None:
         self._versions = versions
@@ -176,7 +176,7 @@ class Versions:
             path.unlink(missing_ok=True)
 
     def changes(self, lower: int, upper: Frontier) -> list[Update]:
-        """Changes with times from `lower` to before `upper`, ordered by time.
+        """Yield the changes with times from `lower` to before `upper`, ordered by time.
 
         `lower` is above what is held.
         """

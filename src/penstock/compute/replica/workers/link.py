@@ -37,7 +37,7 @@ from penstock.compute.replica.runtime import Answer, Reached
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message: the worker's number and configuration."""
+    """First message to a worker: its number and configuration."""
 
     number: int
     workers: int
@@ -92,10 +92,10 @@ ToWorker: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerResponse:
-    """A response of a worker.
+    """Response of a worker.
 
-    heard:     number of messages it had received.
-    frontiers: of all its exports; None: as before. broken: exports that are to be built anew.
+    heard:     number of messages that the worker had received.
+    frontiers: frontiers of all its exports, or None if unchanged. broken: exports that must be rebuilt.
     """
 
     heard: int
