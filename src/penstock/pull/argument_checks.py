@@ -60,7 +60,7 @@ _WHY = "The function is called without await, so the body of a coroutine functio
 
 @dataclass(frozen=True, slots=True)
 class Synchronous:
-    """Check that results of a user's function need no await. A call with a result returns the result.
+    """Check on a user function's results, which must not need an await. Called with a result, returns it.
 
     called: the function, for the error. fix: the suggested alternative. location: where the function was
     given.

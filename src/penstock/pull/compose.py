@@ -144,7 +144,7 @@ _WANTED: dict[type[Any], tuple[str, str]] = {
 
 
 def only(kind: type[K], constructor: str, given: Iterable[object]) -> tuple[K, ...]:
-    """Return the given modules, all of one kind. Raises `NotComposable` unless all of it is of this kind.
+    """Return the given modules if all are of one kind. Raises `NotComposable` otherwise.
 
     constructor: the function that it was given to.
     """

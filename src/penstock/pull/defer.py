@@ -34,7 +34,7 @@ P = TypeVar("P", Source, Transformer, Sink, Duplex)
 
 
 class Later(Generic[P]):
-    """Module of one kind, resolved once. Running pipelines are connected then, later runs at their start."""
+    """Module to be resolved once. Resolving connects running pipelines; later runs connect at their start."""
 
     def __init__(self, kind: type[P], location: SourceLocation) -> None:
         self._kind = kind
@@ -228,7 +228,7 @@ class DeferredSink(Sink):
 
 
 def _become(module: Module, edge: Edge, sink: Sink) -> None:
-    """Turn the waiting module into the sink's module, under the sink's name."""
+    """Turn the waiting module into the resolved sink's module, under that sink's name."""
     for pipeline in sink.beside:
         pipeline.open_in(module.run)
     module.inputs.pop(edge, None)

@@ -85,7 +85,7 @@ class EdgeModule(NamedModule, Protocol):
 
 
 class Edge:
-    """Connection from one module to the module downstream. Called as `read(abort, answer)`; `batch` asks for
+    """Connection from a module to its downstream neighbour. Called as `read(abort, answer)`; `batch` asks for
     several values at once.
 
     upper, lower: the modules it connects.
@@ -174,7 +174,7 @@ class Edge:
 
     @property
     def stopped(self) -> bool:
-        """Whether downstream stopped the stream; its end does not imply completeness then."""
+        """Whether downstream stopped the stream, so that an end does not imply completeness."""
         return self._stopped_below
 
     @property
@@ -316,7 +316,7 @@ class Edge:
                 self._runtime.post(self, self._tell_next)
 
     def _tell_next(self) -> None:
-        """Pass on the ask that waited for a linear module's previous answer."""
+        """Pass on the ask that was held back until a linear module's previous answer."""
         if self._asked is not None and self._stop is None and self._end is None:
             self._tell(self._asked)
 
@@ -335,7 +335,7 @@ class Edge:
                 self.upper.crash(error)
 
     def finish(self, end: End) -> None:
-        """Answer all open requests with the end. For the module upstream and its failures."""
+        """Answer all open requests with the end. Called by the module upstream, also when it fails."""
         if self._end is not None:
             return
         pending, self._pending = self._pending, deque()

@@ -23,7 +23,7 @@ class PendingRequest:
         self.index = index
         self.state = OPEN
         self.held: Any = None
-        """End and value of an answer that arrived before those of earlier requests."""
+        """Answer (end and value) that arrived before those to earlier requests."""
 
 
 OPEN, SETTLED, HELD, FLUSHED = range(4)

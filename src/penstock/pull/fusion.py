@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 Kernel = Callable[[Iterable[Any]], Iterable[Any]]
-"""Lazy function from the values of a batch to the output values, in order, which may keep state."""
+"""Lazy, possibly stateful function from a batch's values to the output values, in order."""
 
 
 class OpensKernel(Protocol):
@@ -50,7 +50,7 @@ def _chained(kernels: Sequence[Kernel]) -> Kernel:
 
 
 class Expansion:
-    """Module that expands each value to none, one or many.
+    """Module that expands each value to any number of values.
 
     feed: lazily yields the output for a batch of input. An exception fails the module after the values before
           it.

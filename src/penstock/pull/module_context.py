@@ -91,7 +91,7 @@ class Module:
                 self.crash(error)
 
     def drop(self, returned: object) -> None:
-        """Ignore the return value of one of its functions. Raises `NotAwaited` for a coroutine."""
+        """Discard the return value of one of the module's functions. Raises `NotAwaited` for a coroutine."""
         if is_unawaited(returned):
             Synchronous(f"a function of {self.name!r}", SPAWN, self.location)(returned)
 

@@ -1,4 +1,4 @@
-"""Opening of modules: an error while opening fails the module's stream."""
+"""Module opening, where an error fails the module's stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_module(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
-    """Return the `read` of a new module, or one that fails with the error of opening it."""
+    """Open a module and return its `read` function, or one that fails with the error raised while opening."""
     try:
         found = open(*of)
         if callable(found):  # pyright: ignore[reportUnnecessaryComparison]

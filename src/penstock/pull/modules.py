@@ -74,7 +74,7 @@ class KernelPart(Primitive):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MarkPart(Primitive):
-    """Action on the edge at its position; returns the edge to continue with. Not a running module."""
+    """Marker without a module of its own: acts on the edge at its position, and returns the next edge."""
 
     mark: Callable[[Edge], object]
 
@@ -127,7 +127,7 @@ class Source:
         return cls(SourcePart(name, SourceLocation.of_caller(), open, batches, linear, width, layer))
 
     def open_in(self, run: Run) -> Edge:
-        """Open its modules in a run, and return the edge to read from."""
+        """Open the modules in a run, and return the edge to read from."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.location)
@@ -192,7 +192,7 @@ class Sink:
         return cls(SinkPart(name, SourceLocation.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
-        """Open its modules in a run, reading from an edge, and return the one with the result."""
+        """Open the modules in a run, reading from an edge, and return the one with the result."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         edge = open_through(run, edge, self.before)

@@ -86,7 +86,7 @@ class Run:
             self._main = module
 
     def built(self) -> None:
-        """Mark everything as connected."""
+        """Record that all modules are connected."""
         self._building = False
         self._look()
 
@@ -294,7 +294,7 @@ class Run:
     # -- unfinished runs ------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Set a timer for the module that was told to stop first."""
+        """Start the timer of the module whose stop has been pending longest."""
         if self._timer is None and self._stopping and self._confirm_within is not None and not self.finished:
             since = next(iter(self._stopping.values())).since
             left = max(since + self._confirm_within - self.runtime.now(), 0)

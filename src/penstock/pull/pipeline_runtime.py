@@ -119,7 +119,7 @@ class Runtime:
         self._busy = False
 
     def at_rest(self, call: Callable[..., object], *args: Any) -> None:
-        """Queue `call(*args)` for when only outside events remain to wait for."""
+        """Queue `call(*args)` until only outside events are left to wait for."""
         self._last.append((call, args))
         if not self._busy:
             self.work()
@@ -159,7 +159,7 @@ class Runtime:
         return self._own_loop and not self.outstanding and not self._queue
 
     def check_idle(self) -> None:
-        """Check for idleness after a pending event is gone."""
+        """Check for idleness once an event is no longer pending."""
         if self.when_idle is not None and self.idle:
             self.when_idle()
 
@@ -176,14 +176,14 @@ class Runtime:
             self.in_loop(self.work)
 
     def in_loop(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a call made by the event loop; an escaping exception is raised to whoever waits for the run."""
+        """Run a callback of the event loop. An escaping exception is raised to the run's waiter."""
         try:
             call(*args)
         except BaseException as error:
             self.escape(error)
 
     def escape(self, error: BaseException) -> None:
-        """Record an exception to raise to whoever waits for the run."""
+        """Record an exception, to be raised to the run's waiter."""
         self.escaped = self.escaped if self.escaped is not None else error
         if self.when_idle is not None:
             self.when_idle()
@@ -220,7 +220,7 @@ class Runtime:
             )
 
     def adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Continue in this event loop. Raises `LoopRunsAlready` for a pipeline that waits in another one."""
+        """Continue in the given event loop. Raises `LoopRunsAlready` if the pipeline waits in another one."""
         if self._loop is None:
             self._loop, self._own_loop = loop, False
         elif self._loop is not loop:
@@ -232,7 +232,7 @@ class Runtime:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the event loop belongs to somebody else."""
+        """Whether the event loop belongs to other code."""
         return not self._own_loop
 
     @property
@@ -264,7 +264,7 @@ class Runtime:
         self._tasks.pop(task, None)
 
     async def tasks_over(self, seconds: float | None) -> None:
-        """Wait until cancelled tasks have cleaned up, for a limited number of seconds."""
+        """Wait for cancelled tasks to clean up, for a limited time."""
         import asyncio
 
         tasks = [task.task for task in self._tasks if task.cancelled]
@@ -376,7 +376,7 @@ def _ended_by(error: BaseException) -> CallCancelled:
 
 
 def cancelled_elsewhere() -> CallCancelled:
-    """Build the error for a task cancelled by somebody other than the pipeline."""
+    """Build the error for a task that was not cancelled by the pipeline."""
     return CallCancelled(
         "a task of the pipeline was cancelled by somebody else",
         why="Nobody but the pipeline knows what waits for it; asyncio.run() cancels all tasks that are left.",

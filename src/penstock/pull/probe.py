@@ -38,7 +38,7 @@ class Recorder:
 
 
 def breach(recorder: Recorder, module: NamedModule, rule: str, index: int) -> ProtocolBroken | None:
-    """Build the failure of a module that broke a rule; None if the rule is only recorded."""
+    """Build the failure of a module that broke a rule, or None if the violation is only recorded."""
     if not recorder.stop_at_once:
         return None
     from penstock.pull.rules.checker import check
@@ -106,7 +106,7 @@ def _kind(call: PendingRequest) -> tuple[RequestKind, str | None]:
 
 
 class _Above(_Watcher):
-    """Observer at the upper end of an edge, seeing the events of the module upstream."""
+    """Observer at an edge's upper end, which sees the upstream module's events."""
 
     def _is_list(self, call: PendingRequest) -> bool:
         return self._edge.in_batches

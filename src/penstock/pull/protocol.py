@@ -57,5 +57,5 @@ def attach_close_error(first: Exception, later: Exception) -> Exception:
 
 
 def failure(cause: Exception, end: End) -> Exception:
-    """Combine the cause that failed a stream with an error of ending it, attached to the cause."""
+    """Combine a stream's failure with an error raised while ending it, which is attached as a note."""
     return attach_close_error(cause, end) if isinstance(end, Exception) else cause

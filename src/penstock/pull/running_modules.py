@@ -1,4 +1,4 @@
-"""Registry of a user handle's running modules across all runs, and the handle that aborts them."""
+"""Registry of the running modules behind a user's handle, across runs, and the handle that aborts them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """One item per running module, removed when the module ends or its run is abandoned."""
+    """Registry with an item per running module, removed when the module ends or its run is abandoned."""
 
     def __init__(self) -> None:
         self._items: dict[_Entry[T], T] = {}

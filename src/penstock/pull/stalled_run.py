@@ -14,7 +14,7 @@ _OUTSIDE = (
 
 
 def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
-    """Build the error for unconfirmed stops, naming modules that do not wait for another of them.
+    """Build the error for unconfirmed stops, naming the modules that wait for none of the others.
 
     stopping: stopped modules by edge, and closing sinks.
 

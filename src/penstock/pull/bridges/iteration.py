@@ -17,7 +17,7 @@ from penstock.pull.protocol import End
 
 
 class Reading:
-    """Requests and answers of one iteration: lists in `arrived` plus open requests are at most a window.
+    """Requests and answers of one iteration. Lists in `arrived` and open requests fill at most one window.
 
     woken: called when a list or the end arrives.
     """

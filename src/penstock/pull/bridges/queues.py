@@ -22,7 +22,7 @@ ForThreads = queue.Queue[Any]
 
 
 class QueueAdapter(Protocol):
-    """Common interface of both kinds of queue."""
+    """Interface common to thread queues and asyncio queues."""
 
     def take(self) -> list[Any]:
         """Return the next item, if there is one."""
@@ -60,7 +60,7 @@ def queue_adapter(constructor: str, found: object) -> QueueAdapter:
 
 
 class _OfTasks:
-    """Adapter of an `asyncio.Queue`, used only in the thread of its event loop."""
+    """Adapter of an `asyncio.Queue`, used only in its event loop's thread."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue
@@ -228,7 +228,7 @@ class _Taking:
 
 
 def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sink:
-    """Put the values into a `queue.Queue` or an `asyncio.Queue`; the result is their number.
+    """Put the values into a `queue.Queue` or an `asyncio.Queue`; the result is the number of values.
 
     end: item to put after the last value, even if the stream failed; by default none.
 
@@ -248,7 +248,7 @@ def to_queue(queue: ForThreads | asyncio.Queue[Any], *, end: Any = _NONE) -> Sin
 
 
 class _Putting:
-    """State of the sink: waiting values plus open requests are at most a window."""
+    """State of the sink. Waiting values and open requests together fill at most one window."""
 
     def __init__(self, module: Module, edge: Edge, items: QueueAdapter, last: Any) -> None:
         self._module = module

@@ -102,7 +102,7 @@ class _Calls:
     async def _call(
         self, request: Ask, result: Variable[Any], before: Variable[None], answered: Variable[None]
     ) -> None:
-        """Answer with the result, after everything before it is answered."""
+        """Answer with the result once all earlier asks are answered."""
         over: Variable[None] = Variable()
         self._running.append(over)
         failure: Exception | None = None
@@ -133,7 +133,7 @@ class _Calls:
             request.answer.bind(answer)
 
     def _note(self, error: Exception) -> None:
-        """Attach the error of an unwanted value to that of the stream, if there is one."""
+        """Attach an unwanted value's error, if any, to the stream's error."""
         if isinstance(self._closing, Failed):
             attach_close_error(self._closing.error, error)
 

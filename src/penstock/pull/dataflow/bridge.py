@@ -147,7 +147,7 @@ def _open_sink(original: Sink, module: callback_module.Module, edge: callback_ed
             module.fail(error, result)
 
     def close(error: Exception | None, closed: Callable[..., object]) -> None:
-        """Stop the sink of a stopped run, which may have resources to close."""
+        """Stop the sink when its run is stopped, so that it can close resources."""
         nonlocal stopped
         if over:
             closed()

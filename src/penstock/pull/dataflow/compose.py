@@ -1,4 +1,4 @@
-"""Composition of modules of dataflow threads: `pull(source, *transformers, sink)`."""
+"""Composition of dataflow-thread modules: `pull(source, *transformers, sink)`."""
 
 from __future__ import annotations
 

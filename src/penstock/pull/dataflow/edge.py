@@ -47,7 +47,7 @@ _ANSWERS = (Value, Done, Failed)
 _ANSWER = "bind answers to Value(value), DONE or Failed(error)"
 
 Requests = Stream[UpperRequest]
-"""Message read by the module upstream."""
+"""Stream of messages that the module upstream reads."""
 
 
 class EdgeObserver(Protocol):
@@ -260,7 +260,7 @@ class Edge:
             self._runtime.post(self, self._hand, first, first.held)
 
     def _show(self, pending: _Pending, answer: Answer) -> None:
-        """Record the answer to an indication, which stays between the edge and the module upstream."""
+        """Record an answer to an indication, which is not passed downstream."""
         if self.seen_above is not None and not isinstance(pending.request, Done | FailIndication):
             self.seen_above.answer(pending.index, answer)
 
@@ -271,7 +271,7 @@ class Edge:
                 self.upper.crash(error)
 
     def finish(self, end: End) -> None:
-        """Answer all waiting requests with the end. Called for a failing module upstream."""
+        """Answer all waiting requests with the end, because the module upstream fails."""
         if self._end is not None:
             return
         waiting, self._pending = self._pending, deque()
@@ -329,7 +329,7 @@ def _cause(request: Request) -> Ending:
 
 
 def tracked(edge: Edge) -> CallbackEdge:
-    """Return the edge under the type by which runs track edges.
+    """Cast an edge to the type that runs track.
 
     A run only uses their common members: `upper`, `lower`, `ended`, `asked`, `undelivered_failure`, `finish`.
     """

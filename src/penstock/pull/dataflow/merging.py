@@ -139,7 +139,7 @@ _Came = tuple["_Reader", Value | Done]
 
 
 class _Reader:
-    """Reader of one source: `ask` is called by the consumer, `read` sends values and the end to a port."""
+    """Reader of one source: the consumer calls `ask`, and `read` sends values and the end to a port."""
 
     def __init__(self, edge: Edge, port: Port[_Came]) -> None:
         self._edge = edge

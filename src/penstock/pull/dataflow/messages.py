@@ -18,7 +18,7 @@ def _unbound() -> Variable[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[T]):
-    """Element of a list and the variable of the rest."""
+    """List cell: an element, and a variable for the rest of the list."""
 
     head: T
     tail: Variable[Cell[T]] = field(default_factory=_unbound)
@@ -29,7 +29,7 @@ class Cell(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Answer: a value of the stream."""
+    """Answer with a value of the stream."""
 
     value: Any
 
@@ -37,7 +37,7 @@ class Value:
 @final
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Answer: the stream is completed. As an indication: no more values are wanted, without an answer."""
+    """Answer that the stream is completed; as an indication, notice that no more values are wanted."""
 
 
 DONE: Final = Done()
@@ -45,7 +45,7 @@ DONE: Final = Done()
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Answer: the stream has failed with this error. Raises `WrongValue` unless it is an exception."""
+    """Answer that the stream has failed with this error. Raises `WrongValue` for a non-exception."""
 
     error: Exception
 

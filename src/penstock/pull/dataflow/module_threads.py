@@ -1,4 +1,4 @@
-"""Module of dataflow threads: its threads, inputs and outputs in a running pipeline."""
+"""Dataflow-thread module in a running pipeline: its threads, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Module(module_context.Module):
     # -- threads --------------------------------------------------------------------------------
 
     def begin(self, thread: Callable[..., Coroutine[Variable[Any], Any, Any]], *of: Any) -> None:
-        """Start its first thread, `thread(*of)`. An exception, also in the call itself, fails the module."""
+        """Start the module's first thread, `thread(*of)`. Exceptions, even in the call, fail the module."""
         self.guard(lambda: self.thread(thread(*of)))
 
     def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
@@ -78,7 +78,7 @@ class Module(module_context.Module):
         return result
 
     def after(self, seconds: float) -> Variable[None]:
-        """Return a variable that is bound to None after so many seconds."""
+        """Return a variable that is bound to None after the given seconds."""
         passed: Variable[None] = Variable()
         self.later(seconds, passed.bind, None)
         return passed
@@ -114,7 +114,7 @@ class Module(module_context.Module):
 
     @property
     def reading(self) -> list[Edge]:
-        """Inputs of this form whose end was not delivered, in the order of opening."""
+        """Open inputs of this form, whose end has not been delivered yet, in the order of opening."""
         inputs: Any = self.inputs
         return [edge for edge in inputs if isinstance(edge, Edge) and not edge.end_delivered]
 

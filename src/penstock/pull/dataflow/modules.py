@@ -1,4 +1,4 @@
-"""Modules of dataflow threads as values: sources, transformers and sinks.
+"""Dataflow-thread modules as values: sources, transformers and sinks.
 
 Nothing runs before `Pipeline.run`.
 """
@@ -54,13 +54,13 @@ class Source:
         return cls(name, location, open)
 
     def open_in(self, run: Run) -> Edge:
-        """Open its modules in a run, and return the edge to read from."""
+        """Open the modules in a run, and return the edge to read from."""
         return open_steps(run, self.open(run), self.then)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transformer:
-    """Transformer module, or several in sequence. width: of all together."""
+    """Transformer module, or several in sequence. width: their combined width."""
 
     name: str
     location: SourceLocation
@@ -121,7 +121,7 @@ class Sink:
         return cls(name, location, open)
 
     def open_in(self, run: Run, edge: Edge, on_result: ResultListener | None = None) -> CallbackModule:
-        """Open its modules in a run, reading from an edge, and return the sink's own.
+        """Open the modules in a run, reading from an edge, and return the sink's own.
 
         on_result: receiver of its result; by default the run.
         """

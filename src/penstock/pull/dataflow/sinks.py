@@ -78,7 +78,7 @@ def for_each(function: Callable[[Any], object]) -> Sink:
 
 
 class _ForEach:
-    """State of the reading thread and the working thread, so that an end is noticed during a call.
+    """State of a reading and a working thread, separate so that an end is noticed during a call.
 
     over: bound when no call is running, to the error of the last call.
     """
@@ -147,7 +147,7 @@ def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
 
 
 def collect() -> Sink:
-    """Collect all values in a list. If the stream fails, `Run.partial` holds those before.
+    """Collect all values in a list. If the stream fails, `Run.partial` holds the values before the error.
 
     >>> from penstock.pull.dataflow import pull, values
     >>> pull(values("abc"), collect()).run()

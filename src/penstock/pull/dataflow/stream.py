@@ -34,7 +34,7 @@ class Stream(Generic[T]):
 
 
 class Port(Generic[T]):
-    """Writer of a list: `send` binds its tail. Anyone who knows the port may send, in any order.
+    """Writer of a list: `send` binds its tail. Any holder of the port may send, in any order.
 
     >>> port = Port()
     >>> port.tail.when_bound(lambda cell: print(cell.head))

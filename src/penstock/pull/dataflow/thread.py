@@ -11,7 +11,7 @@ from penstock.pull.dataflow.variable import Variable
 
 
 class Thread:
-    """Run a coroutine until it awaits an unbound variable, and resume it when the variable is bound.
+    """Coroutine that is suspended when it awaits an unbound variable, and resumed once it is bound.
 
     failed: called with an exception of the coroutine. over: called with the thread when it has returned.
     """
@@ -36,7 +36,7 @@ class Thread:
         self._wake(None)
 
     def cancel(self) -> None:
-        """End the thread without resuming it; its `finally` blocks run."""
+        """End the thread without resuming it; the `finally` blocks still run."""
         self._stopped = True
         if not self._runs:
             self._coroutine.close()

@@ -18,7 +18,7 @@ from penstock.pull.transformers.unique import unique as unique_values
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
-    """Apply `function(value)` to each value, in order. What it raises fails upstream, then downstream.
+    """Apply `function(value)` to each value, in order. Its exceptions fail upstream, then downstream.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
@@ -43,7 +43,7 @@ def unique(key: Callable[[Any], Hashable] | None = None) -> Transformer:
 
 
 def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
-    """Drive the kernel of a synchronous transformer of the callback form by the requests of this form."""
+    """Drive the kernel of a synchronous callback-form transformer by requests of this form."""
     (part,) = transformer.then
     assert isinstance(part, callback.KernelPart)
 
@@ -61,7 +61,7 @@ def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
 
 
 class _Relay:
-    """Pending asks from downstream, or values ready for the next ones."""
+    """Relay between pending asks from downstream and values ready for the next asks."""
 
     def __init__(self, module: Module, upstream: Edge, kernel: Kernel) -> None:
         self._module = module
@@ -109,7 +109,7 @@ class _Relay:
 
 
 def take(count: int) -> Transformer:
-    """Keep the first `count` values (0 or less: none). It asks upstream for no more than these.
+    """Keep the first `count` values (0 or less: none), and ask upstream for no more.
 
     The ask after the last value aborts upstream, once; any error of closing is its answer.
 

@@ -1,4 +1,4 @@
-"""Dataflow variables: names for values that are not known yet.
+"""Dataflow variables: placeholders for values that are not known yet.
 
 A variable is bound once and keeps that value forever. Readers wait until it is bound; the binder need not
 know who is waiting. So threads that share a variable agree on its value under every schedule, without locks.
@@ -99,7 +99,7 @@ class Variable(Generic[T]):
     def when_bound(
         self, then: Callable[[T], object], failed: Callable[[Exception], object] | None = None
     ) -> None:
-        """Call `then(value)` once the variable is bound, or `failed(error)` once it fails; now, if it has."""
+        """Call `then(value)` once the variable is bound, or `failed(error)` once it fails; now if it has."""
         if self._value is not _UNBOUND:
             _drop(then(self._value))
         elif self._failure is not None:
@@ -135,7 +135,7 @@ _Waiting = tuple[Callable[[Any], object], Callable[[Exception], object] | None]
 
 
 class _Waking(threading.local):
-    """Wake readers on the stack while it is shallow, else in order when the outermost binding returns."""
+    """Waker of readers: on the stack while it is shallow, else in order after the outermost binding."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -162,7 +162,7 @@ _WAKING = _Waking()
 
 
 def _drop(returned: object) -> None:
-    """Ignore the return value of a waiting function. Raises `NotAwaited` for a coroutine."""
+    """Discard a waiting function's return value. Raises `NotAwaited` for a coroutine."""
     if returned is not None and is_unawaited(returned):
         fix = "await the variable in a dataflow thread: module.thread(coroutine)"
         Synchronous("a function given to when_bound()", fix, SourceLocation.of_caller())(returned)

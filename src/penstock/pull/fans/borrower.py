@@ -51,7 +51,7 @@ class LenderState(Protocol):
 
 
 class Borrower:
-    """Running borrower. window: requests to keep it busy with; None for the depth of its modules."""
+    """Running borrower. window: number of requests to keep in flight; None for its modules' depth."""
 
     def __init__(
         self, lending: LenderState, worker: Transformer | Duplex, loan: Loan, window: int | None
@@ -64,7 +64,7 @@ class Borrower:
         loan.borrower = self
 
     def start(self) -> None:
-        """Open its modules, which start reading."""
+        """Open the borrower's modules, which start reading."""
         location = self._lending.module.location
         lent = Source(SourcePart("lent", location, self._open))
         returned = Sink(SinkPart("returned", location, self._receive))

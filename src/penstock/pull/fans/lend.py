@@ -22,7 +22,7 @@ from penstock.pull.transformers.take import take
 
 
 class Lending:
-    """Running lender. It asks upstream once per borrower that wants a value while downstream wants a result.
+    """Running lender. It asks upstream once per idle borrower while downstream wants a result.
 
     The stream ends when upstream has ended, all values are answered and all borrowers have closed. If
     downstream stops it, the stream ends when upstream and all borrowers have closed.

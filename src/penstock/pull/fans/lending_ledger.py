@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Ledger:
-    """Accounts of values read, lent and answered. Values of a failed borrower are lent again.
+    """Ledger of values read, lent and answered. A failed borrower's values are lent again.
 
     Invariant: `read - answered == lent + pending`, and results are returned in the order of the values.
     `check` verifies it.
@@ -64,7 +64,7 @@ class Ledger:
         self.answered += 1
 
     def take_back(self, borrower: Hashable) -> None:
-        """Make a borrower's unanswered values pending again."""
+        """Mark a borrower's unanswered values as pending again."""
         for numbered in self._lent.pop(borrower, ()):
             heapq.heappush(self._pending, numbered)
 

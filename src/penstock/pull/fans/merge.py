@@ -17,7 +17,7 @@ from penstock.pull.running_modules import Registry
 
 
 class MergeState:
-    """Running merge. It reads every input ahead, from the first request on.
+    """Running merge, which reads ahead on every input from the first request on.
 
     capped:  end when the inputs have ended.
 

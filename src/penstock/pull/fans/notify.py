@@ -36,7 +36,7 @@ def notify(*, bound: int | None = 1024) -> Notify:
 
 
 class Notify:
-    """Broadcast handle; see `notify`. To be used in the thread of the listening pipelines."""
+    """Broadcast handle; see `notify`. Use it only in the listening pipelines' thread."""
 
     def __init__(self, bound: int | None, location: SourceLocation) -> None:
         self._bound = bound
@@ -80,7 +80,7 @@ class Notify:
         return listener.read
 
     def too_slow(self, waiting: int) -> QueueFull | None:
-        """Build the failure of a listener with so many waiting values; None if they are within the bound."""
+        """Build the failure of a listener with too many waiting values; None if they are within the bound."""
         if self._bound is None or waiting <= self._bound:
             return None
         return QueueFull(

@@ -52,7 +52,7 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
 
 
 def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
-    """Create two connected duplexes, like the two ends of a line: one's sink feeds the other's source.
+    """Create two connected duplexes, like the ends of a line: each one's sink feeds the other's source.
 
     The two directions end independently.
 

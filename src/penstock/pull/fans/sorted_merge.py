@@ -63,7 +63,7 @@ _NOTHING = object()
 
 
 class _Input:
-    """State of one source: values not in the heap; `last` is the key of its last value there."""
+    """State of one source: its values not yet in the heap. last: key of its last value in the heap."""
 
     def __init__(self, edge: Edge, rank: int) -> None:
         self.edge = edge
@@ -140,7 +140,7 @@ class _Sorted:
         self._go_on()
 
     def _show_next(self, each: _Input) -> None:
-        """Move the next value of a missing input into the heap, if known."""
+        """Move a missing input's next value into the heap, if it is known."""
         if each.values:
             value = each.values.popleft()
             key = self._key(value)
@@ -154,7 +154,7 @@ class _Sorted:
         self._missing -= 1
 
     def _give(self) -> None:
-        """Answer the first request, unless all known values are left out."""
+        """Answer the first request, unless all known values are dropped."""
         answer, most = self._asks[0]
         found: list[Any] = []
         try:

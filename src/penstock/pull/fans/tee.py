@@ -1,4 +1,4 @@
-"""`tee`, `fork`: one stream read by several branches, which all get every value or their share."""
+"""`tee`, `fork`: split one stream into branches that each get every value, or their share of the values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.pull.pipeline_run import Run
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 Choose = Callable[[Any], Iterable[int]]
-"""Maps a value to the numbers (from 0) of its branches."""
+"""Function from a value to the numbers (from 0) of its branches."""
 
 
 class Branch(Buffer):
@@ -31,7 +31,7 @@ class Branch(Buffer):
         self.left = False
 
     def room(self, in_flight: deque[int], ahead: int | None) -> float:
-        """Number of values one more request may bring, assuming those in flight bring their maximum."""
+        """Return how many values one more request may ask for, if those in flight bring their maximum."""
         if len(self.asks) > len(in_flight):
             return self.asks[len(in_flight)][1]
         if ahead is None:

@@ -29,7 +29,7 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
 
 
 def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
-    """Write bytes to an asyncio stream; the result is their number.
+    """Write bytes to an asyncio stream; the result is the number of bytes.
 
     The sink asks for the next value when the stream's buffer is below its limit. At the end it flushes and
     closes the stream. If it fails or is stopped, it resets the connection, so that the other side doesn't

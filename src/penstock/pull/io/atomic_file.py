@@ -14,7 +14,7 @@ from penstock.errors import UnwritableFile
 from penstock.pull.module_context import Module
 
 _BESIDE = 50
-"""Characters of a file name used in that of its temporary file, because systems limit the length of names."""
+"""Number of characters that a temporary file takes from the target's name, since name length is limited."""
 
 
 class Target:

@@ -1,4 +1,4 @@
-"""Source module that awaits its values: bytes of a connection, or accepted connections."""
+"""Source module that awaits its values, such as a connection's bytes or accepted connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reader(Protocol):
         """
 
     async def close(self, cause: End) -> None:
-        """Stop, and wait until all its resources are closed. Not called after an end."""
+        """Stop reading, and wait until all resources are closed. Not called after an end."""
 
     def cancel(self) -> None:
         """Release everything still open, without waiting. Always called last, even after an end."""
@@ -49,7 +49,7 @@ class _Reading:
         self._reader = reader
         self._step: Cancellable | None = None
         self._ends: asyncio.Event | None = None
-        """Set when the pending read is over, which must come before `close`."""
+        """Event set when the pending read is over, which `close` waits for."""
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:

@@ -30,7 +30,7 @@ class Connection(ABC):
         "A connection that was accepted is one stream of bytes each way.",
         "use each half in one pipeline, once; tee() gives its values to several",
     )
-    """Parts of the error for a half that is taken twice: how often, why, and the fix."""
+    """Texts of the error for taking a half twice: the occasion, the reason, and the fix."""
 
     def __init__(self, name: str, called: str, location: SourceLocation, chunk: int = CHUNK) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Connection(ABC):
         self.location = location
         self.chunk = chunk
         self.failure: Exception | None = None
-        """Error with which it broke or was stopped."""
+        """Error with which the connection broke or was stopped."""
         self.stopped = False
         """Whether one half closed the whole connection before both had ended."""
         self._taken: set[Half] = set()
@@ -76,7 +76,7 @@ class Connection(ABC):
         return None
 
     def stop(self, cause: End) -> None:
-        """Close the connection immediately; for an error, such that the other side sees it break."""
+        """Close the connection immediately; with an error, reset it so that the other side notices."""
         if self.failure is None and isinstance(cause, Exception):
             self.failure = cause
         if not self.stopped:
@@ -130,7 +130,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def left(self, half: Half) -> None:
-        """End a half, and wait until everything is closed that ends with it; raise if that failed."""
+        """End a half, and wait until everything that ends with it is closed. Raises if that failed."""
 
     @abstractmethod
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
@@ -138,11 +138,11 @@ class Connection(ABC):
 
     @abstractmethod
     async def gone(self) -> None:
-        """Wait until the other side wants no more input; raise if it is lost."""
+        """Wait until the other side wants no more input. Raises if the connection is lost."""
 
     @abstractmethod
     async def wait_closed(self) -> None:
-        """Wait until everything is closed that ends with the half that has ended."""
+        """Wait until everything that ends with the ended half is closed."""
 
 
 async def wait_settled(task: asyncio.Task[object] | None) -> None:

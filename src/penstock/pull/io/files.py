@@ -153,7 +153,7 @@ def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
 
 
 def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sink:
-    """Write bytes to a file; the result is their number. The file is opened when the run begins.
+    """Write bytes to a file, opened when the run begins; the result is the number of bytes.
 
     append: add to the existing contents instead of replacing them.
     atomic: all or nothing. The bytes go to a temporary file, whose name ends in `.tmp`; when the stream is
@@ -196,7 +196,7 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
 
 
 def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:
-    """Write lines of text to a file, each followed by a newline; the result is their number.
+    """Write lines of text to a file, each followed by a newline; the result is the number of lines.
 
     A file named `.gz` is compressed. A value that is not text, or cannot be encoded, fails the stream with
     `WrongValue`. Otherwise it works like `to_file`.

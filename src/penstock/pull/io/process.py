@@ -77,7 +77,7 @@ def process(
 
 
 class _ExitProtocol(SubprocessStreamProtocol):
-    """Protocol that sets `exited` at the exit, while `Process.wait` would also wait for open pipes."""
+    """Protocol that sets `exited` at the exit, whereas `Process.wait` also waits for open pipes."""
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=limit, loop=loop)

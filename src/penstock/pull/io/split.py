@@ -25,7 +25,7 @@ _FEW = 256
 
 
 class Divider(Generic[T]):
-    """Incremental split at a separator, in time proportional to the input however it is cut into chunks."""
+    """Incremental splitter at a separator, linear in the input however it is cut into chunks."""
 
     def __init__(self, module: Module, separator: T, longest: int) -> None:
         self._module = module
@@ -35,7 +35,7 @@ class Divider(Generic[T]):
         self._parts: list[Any] = []  # the incomplete last piece
         self._size = 0
         self.count = 0
-        """Pieces completed so far."""
+        """Number of pieces completed so far."""
 
     def feed(self, chunk: T) -> Iterator[T]:
         """Yield the pieces that a chunk completes; raise `LineTooLong` at the first piece too long."""
@@ -60,7 +60,7 @@ class Divider(Generic[T]):
         return self._bounded([rest] if rest else [])
 
     def _last(self, count: int) -> Any:
-        """Return at least the last `count` bytes or characters held, or all of them."""
+        """Return at least the last `count` buffered bytes or characters, or all of them."""
         parts = self._parts
         at, found = len(parts), 0
         while at and found < count:

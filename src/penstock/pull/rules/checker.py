@@ -16,7 +16,7 @@ from penstock.pull.rules.traced_edge import Fault, Faults, Placed, TracedEdge
 from penstock.pull.rules.transformer_rules import TRANSFORMER, Transformer
 
 Profile = Literal["spec", "docs", "strict"]
-"""spec: the specification. docs: rules in use. strict: invariants of an existing checker."""
+"""Set of rules. spec: the specification. docs: rules in use. strict: invariants of an existing checker."""
 
 EdgeRule = Callable[[TracedEdge], Faults]
 
@@ -83,7 +83,7 @@ def check(
 
 
 def rules(profile: Profile) -> dict[str, str]:
-    """Map the numbers of a profile's rules to their sentences."""
+    """Map the number of each rule in a profile to its sentence."""
     functions: list[Callable[..., Faults]] = [*EDGE_RULES[profile]]
     if profile == "spec":
         functions += TRANSFORMER

@@ -37,7 +37,7 @@ AnswerPort = Literal["U", "TO"]
 Layer = Literal[1, 2, 3]
 
 LARGEST_INDEX = 999_999_999
-"""Greatest number of a request."""
+"""Largest number that a request can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 
 
 def _events(text: str) -> Iterator[tuple[Event, bool]]:
-    """Parse the events of a text, each with whether it is written as an answer to a transformer."""
+    """Parse the events of a text. Yields each with whether it is written as an answer to a transformer."""
     at = _skip(text, 0)
     while at < len(text):
         event, end = _event(text, at)

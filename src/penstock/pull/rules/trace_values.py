@@ -1,4 +1,4 @@
-"""Text of the values and messages in a trace: values as Python literals where possible.
+"""Text form of values and messages in a trace; values are Python literals where possible.
 
 Both are written in brackets in a trace, so their text must have balanced brackets and fit on one line. Other
 texts are written as Python strings instead.
@@ -15,7 +15,7 @@ _QUOTES = "'\""
 
 
 class Shown(str):
-    """Text of a value without a literal, in a trace that was parsed.
+    """Value without a literal form, known only by its text in a parsed trace.
 
     Equal to the same text as a string, but written without quotes.
     """

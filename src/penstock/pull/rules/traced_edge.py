@@ -16,11 +16,11 @@ class Unasked(Enum):
     """Reason why an answer belongs to no request."""
 
     NO_REQUEST = auto()
-    """No earlier request has that number."""
+    """No earlier request has the answer's number."""
     AGAIN = auto()
     """The request is already answered."""
     INDICATION = auto()
-    """The message with that number expects no answer."""
+    """The message with the answer's number expects no answer."""
 
 
 @dataclass(slots=True, eq=False)

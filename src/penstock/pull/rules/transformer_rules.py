@@ -33,7 +33,7 @@ class Transformer:
         return tuple(sorted(placed, key=lambda place: place.at))
 
     def held(self, at: int) -> int:
-        """Number of values that have come in before an index and have not gone out."""
+        """Return the number of values that came in before an index and have not gone out."""
         received = sum(reply.event.carried for reply in self.input.replies if reply.at < at)
         return received - sum(reply.event.carried for reply in self.output.replies if reply.at < at)
 
@@ -89,7 +89,7 @@ def t3_asks_when_asked(both: Transformer) -> Faults:
 
 
 def _demand(place: Placed) -> int:
-    """Return by how much an event changes the number of requested values; a batch answer tells its size."""
+    """Return how much an event changes the number of requested values; a batch answer settles its size."""
     if isinstance(place, Asked):
         return (place.event.most or 1) if place.event.kind == "ask" else 0
     if isinstance(place, Reply) and place.event.kind == "value" and place.request.event.kind == "ask":
@@ -136,7 +136,7 @@ def t6_no_value_is_lost(both: Transformer) -> Faults:
 
 
 def _lost_with_the_end(both: Transformer) -> int:
-    """Number of values of pending asks that may be lost. Asks without an answer are covered by P9."""
+    """Return how many values of pending asks may be lost. Unanswered asks are covered by P9."""
     stops = [stop.at for stop in (both.input.first_stop, both.output.first_stop) if stop is not None]
     end = both.output.first_end
     if end is not None and _failed_by_itself(both, end):

@@ -15,11 +15,11 @@ from penstock.pull.protocol import End
 from penstock.pull.sinks.read_loops import ReadLoop
 
 Taking = tuple[Callable[[list[Any]], object], Callable[[], Any]]
-"""`take(values)` is called with each batch, in order; `result()` once, at the end."""
+"""Pair of functions: `take(values)` receives each batch in order, `result()` is called once at the end."""
 
 
 def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
-    """Create a sink with fresh state per run. If the stream fails, the partial result is `Run.partial`."""
+    """Create a sink with fresh state per run. If the stream fails, `Run.partial` has the partial result."""
 
     def open(module: Module, edge: Edge) -> None:
         take, result = begin(module)
@@ -36,7 +36,7 @@ def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
 
 
 def drop(_values: list[Any]) -> None:
-    """Ignore values."""
+    """Discard values."""
 
 
 def nothing() -> None:

@@ -1,4 +1,4 @@
-"""Read loops of sinks: as fast as values arrive, or as fast as they can be processed."""
+"""Read loops of sinks, paced by the arrival or by the processing of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.pull.protocol import End
 
 
 class ReadLoop:
-    """Read an edge until it ends or `stop` is called, and pass on its values in order.
+    """Loop that reads an edge until it ends or `stop` is called, and passes on its values in order.
 
     take: called with each list of 1 to `batch` values. over: called once, with the end.
     batch: number of values per request. More than one is faster, but all modules upstream work that many
@@ -57,7 +57,7 @@ class ReadLoop:
 
 
 class WorkerLoop:
-    """Read an edge, and process up to `width` values at once, started in order.
+    """Loop that reads an edge and processes up to `width` values at once, started in order.
 
     begin: `begin(value, finished)` starts processing, and arranges for a call of `finished()`.
     over:  called once: with done when all work is finished, or immediately with an error; values waiting to

@@ -42,7 +42,7 @@ def values(
 
 
 def keys(mapping: Mapping[Any, Any]) -> Source:
-    """Emit the keys of a mapping, in its order. Otherwise as `values`.
+    """Emit a mapping's keys in order. In other respects like `values`.
 
     >>> from penstock.pull import collect, pull
     >>> pull(keys({"a": 1, "b": 2}), collect()).run()

@@ -34,7 +34,7 @@ def drawn(
     *,
     on_stop: Callable[[Exception | None], object] | None = None,
 ) -> Source:
-    """Create a source of the iterator that `begin` makes at the first ask of a run.
+    """Create a source of an iterator, which `begin` makes at a run's first ask.
 
     on_stop: called once the stop is confirmed, with the error or None.
 
@@ -139,7 +139,7 @@ def awaited(items: AsyncIterable[Any]) -> Source:
 
 
 class _Awaited:
-    """Running source with one task per value, and one that closes after the cancelled value task."""
+    """Running source with a task per value, and one that closes the iterator after a cancelled value task."""
 
     def __init__(self, module: Module, begin: Callable[[], AsyncIterator[Any]]) -> None:
         self._module = module
@@ -148,7 +148,7 @@ class _Awaited:
         self._step: Cancellable | None = None
         self._works = False
         self._left: asyncio.Event | None = None
-        """Set once a cancelled step has left the iterator."""
+        """Event set once a cancelled step has left the iterator."""
         self._failure: Exception | None = None
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:

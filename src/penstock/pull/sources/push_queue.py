@@ -10,11 +10,11 @@ from typing import Any
 from penstock.pull.protocol import End
 
 Admitted = Callable[[bool], object]
-"""Callback for a value that waited for room: added (True), or the stream ended before (False)."""
+"""Callback for a value that waited for room: True if it was added, False if the stream ended first."""
 
 
 class PushQueue:
-    """Queue of at most `bound` values, with the further values waiting for room, in order.
+    """Queue of at most `bound` values; further values wait for room, in order.
 
     Invariant: values wait for room only while the queue is full; `_ring` is set only while it is empty.
     """
@@ -43,7 +43,7 @@ class PushQueue:
         return self.bound is not None and len(self._values) >= self.bound
 
     def push(self, value: Any, admitted: Admitted | None = None) -> bool | None:
-        """Add a value. True: added. False: the queue has ended. None: there is no room.
+        """Add a value. Returns True if added, False if the queue has ended, None if there is no room.
 
         admitted: wait for room, and call this once the value is added or refused.
         """
@@ -82,7 +82,7 @@ class PushQueue:
     # -- for the module -------------------------------------------------------------------------
 
     def take(self, most: int, expect: Callable[[], Callable[[], object]]) -> list[Any] | End | None:
-        """Take 1 to `most` values; the end after the last one; None if there is nothing yet.
+        """Take 1 to `most` values. Returns the end after the last one, or None if nothing is available yet.
 
         expect: creates a function that the pushing thread calls once when a value arrives.
         """

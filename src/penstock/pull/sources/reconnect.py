@@ -22,7 +22,7 @@ Wait = Callable[[int], float]
 
 
 def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], float] = random.random) -> Wait:
-    """Create waits that double from `first` to `most` seconds, each randomly shortened by up to a half.
+    """Create waits that double from `first` to `most` seconds, each randomly shortened by up to half.
 
     jitter: returns a number from 0 to below 1, random by default, so that many clients that lost the same
             peer do not reconnect at the same time.
@@ -92,7 +92,7 @@ def _always(seconds: float) -> Wait:
 
 
 Opens = Callable[[int, Any], Source]
-"""Function from the number of values so far and the last one to the source that continues after them."""
+"""Function from the number of values so far, and the last of them, to the source that continues."""
 
 
 def _told(make: Callable[..., Source], position: Callable[[int, Any], Any] | None) -> Opens:

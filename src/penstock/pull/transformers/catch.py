@@ -70,7 +70,7 @@ def _catch(edge: Edge, handler: Handler | None) -> BatchRead:
 
 
 def _outcome(handler: Handler | None, error: Exception) -> tuple[End, list[Any]]:
-    """Return the end of the stream, and a value before it, if any."""
+    """Return the stream's end, and a value to emit before it, if any."""
     if handler is None:
         return True, []
     try:

@@ -1,4 +1,4 @@
-"""Concurrent calls: shared part of transformers that make an external call per value, several at once."""
+"""Concurrent calls: common base of transformers that make several external calls at once, one per value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Call:
 
 
 class Calls:
-    """Running transformer. Each ask asks upstream once, at once; values wait while `width` calls are running.
+    """Running transformer. Each ask is passed upstream at once; values wait while `width` calls are running.
 
     ordered: emit results in the order of the values; otherwise in order of completion.
     cancel:  cancel running calls when the stream stops; otherwise they are awaited. The module confirms only
@@ -112,7 +112,7 @@ class Calls:
             asks.popleft()(self._end)
 
     def _note(self, error: Exception | None) -> None:
-        """Attach the error of an unwanted value to that of the stream, if there is one."""
+        """Attach an unwanted value's error, if any, to the stream's error."""
         if error is not None and isinstance(self._cause, Exception):
             attach_close_error(self._cause, error)
 

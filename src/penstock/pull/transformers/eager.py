@@ -74,7 +74,7 @@ class _Ahead:
             self.fill()
 
     def fill(self) -> None:
-        """Answer with available values; fetch up to the upper bound if at most the lower one are left."""
+        """Answer with available values, then refill to the upper bound if the lower bound is reached."""
         self._buffer.give()
         ahead = len(self._buffer.values) + self._fetching.outstanding - len(self._buffer.asks)
         if ahead <= self._low:

@@ -49,7 +49,7 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
-    """Keep the values for which `test(value)` is false, in order; otherwise as `filter`.
+    """Keep the values for which `test(value)` is false, in order. In other respects like `filter`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()

@@ -1,4 +1,4 @@
-"""Fetching: request a number of values from upstream, with enough requests to keep it busy."""
+"""Fetching: request any number of values, with enough requests in flight to keep upstream busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Fetching:
-    """Request loop for modules that fetch other numbers of values than downstream asks for.
+    """Request loop for modules that fetch more or fewer values than downstream asks for.
 
     take: called with each list of values, in order; at the end, which is then in the buffer, with an empty
           list. Not called after `stop`.

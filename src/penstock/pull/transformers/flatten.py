@@ -40,7 +40,7 @@ def flatten(*, width: int = 0) -> Transformer:
 
 
 def open_flat(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
-    """Open a flattening module. `inner_of` maps each value of the edge to its contents."""
+    """Open a flattening module. `inner_of` maps each of the edge's values to its contents."""
     return _Flat(module, edge, inner_of).read
 
 
@@ -150,7 +150,7 @@ class _Flat:
                 answer(None, found)
 
     def _pass_whole(self, found: list[Any], most: int) -> None:
-        """Append whole collections while they fit; start the first value that is none or does not fit."""
+        """Append whole lists and tuples while they fit, then start the first value that does not."""
         while self._queue and len(found) < most:
             inner = self._inner_of(self._queue.popleft())
             if type(inner) in (list, tuple) and len(inner) <= most - len(found):
@@ -181,7 +181,7 @@ class _Flat:
     # -- the end --------------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
-        """Fail with an error of a value's contents. Upstream is only aborted, since it is not at fault."""
+        """Fail because a value's contents failed. Upstream is only aborted, since it is not at fault."""
         self._closing = True
         self._failure = error
         self._end = None  # an earlier end of upstream no longer counts
@@ -193,7 +193,7 @@ class _Flat:
         self._stop_outer(True, confirmed)
 
     def _abort(self, cause: End, answer: AnswerTo) -> None:
-        """Abort the inner stream first, since it may need resources of the outer one."""
+        """Abort the inner stream before the outer one, whose resources it may need."""
         self._closing = True
         self._asks.clear()
         self._queue.clear()
@@ -215,7 +215,7 @@ class _Flat:
         self._stop_outer(cause, lambda end, _value=None, /: answer(self._first_of(end)))
 
     def _first_of(self, end: End | None) -> End | None:
-        """Combine the failure of an inner stream, if any, with the end of closing upstream."""
+        """Combine an inner stream's failure, if any, with the end that closing upstream returned."""
         if self._failure is None:
             return end
         return attach_close_error(self._failure, end) if isinstance(end, Exception) else self._failure

@@ -57,7 +57,7 @@ class _Gates:
         self._gate = _Gate(room)
 
     def of(self, half: str) -> _Gate:
-        """Return the most recently opened gate, or a new one if that already has this half."""
+        """Return the most recently opened gate, or a new one if that gate already has this half."""
         if half in self._halves:
             self._halves.clear()
             self._gate = _Gate(self._room)
@@ -66,7 +66,7 @@ class _Gates:
 
 
 class _Gate:
-    """Count of values that may still enter. Waiting entrances are notified of free room."""
+    """Gate that counts the values that may still enter, and notifies waiting entrances of free room."""
 
     def __init__(self, room: int) -> None:
         self.room = room

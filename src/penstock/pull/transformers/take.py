@@ -13,7 +13,7 @@ from penstock.pull.stop_once import StopOnce
 
 
 def take(count: int) -> Transformer:
-    """Keep the first `count` values (0 or less: none). It asks upstream for no more than these.
+    """Keep the first `count` values (0 or less: none), and ask upstream for no more.
 
     The ask after the last value aborts upstream, once; any error of closing is its answer.
 

@@ -28,7 +28,7 @@ def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
-    """Keep the values whose key was seen before: every repetition, but not the first. Otherwise as `unique`.
+    """Keep the values whose key was seen before, that is, repetitions only. In other respects like `unique`.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()
