@@ -43,12 +43,12 @@ _KINDS: tuple[Pool, ...] = (
     tuple(map(frozenset, ((), (0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2, 3)))),
     tuple(map(frozenset, ((), [("a", 1)], [("a", 2)], [("b", 1)], [("a", 3), ("b", 0)]))),
 )
-"""Values for columns of type any, by kind: a function usually accepts one kind and fails on the others."""
+"""Values for `any` columns by kind, since a function usually accepts one kind and fails on the others."""
 _ROWS = 50
 
 
 def pools(schema: Schema) -> Sequence[Pool]:
-    """Group example rows, as users see them, into pools that one function can accept."""
+    """Group example rows, in user form, into pools that one function can accept."""
     kinds = _KINDS if any(_holds_any(f.type) for f in schema.fields) else _KINDS[:1]
     return [rows(schema, kind) for kind in kinds]
 
@@ -156,7 +156,7 @@ EXAMPLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a call: a value, or the exception it raised.
+    """Outcome of a function call: a value or the exception raised.
 
     Values compare as in the engine: NaN equals itself.
     """
@@ -201,7 +201,7 @@ def find_list(
 
 
 def _lists(pool: Sequence[T], least: int, most: int, count: int) -> Iterator[list[T]]:
-    """Generate lists from simple to complex, drawn from a growing part of the pool, and of growing length."""
+    """Generate lists from simple to complex, with growing lengths and a growing choice of pool members."""
     random = Random(0)
     for at in range(count):
         reach = min(len(pool), 2 + at * len(pool) // count)

@@ -132,7 +132,7 @@ class Site:
 
 @singledispatch
 def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
-    """Test the claims of an operator; most make none."""
+    """Test an operator's claims, if it makes any."""
     yield from ()
 
 
@@ -141,7 +141,7 @@ def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """Folding function with its initial value, applied to lists of items.
+    """Folding function with its initial value, to apply to lists of items.
 
     first: creates the initial value; None if that is the first item.
     inside: converts the accumulated value to its form in rows.

@@ -11,13 +11,13 @@ from penstock.lattice import Lattice
 from penstock.testing.claim_examples import EXAMPLES, Outcome, find_list
 
 Sides: TypeAlias = tuple[tuple[str, Outcome], tuple[str, Outcome]]
-"""Two calls whose results must be equal, each as text with its result."""
+"""Two calls whose results must be equal, each as its text and its result."""
 _MERGES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Law of a lattice.
+    """Law that every lattice must satisfy.
 
     broken: its description in an error.
     values: number of values it relates.

@@ -1,4 +1,4 @@
-"""Oracle of aggregate functions, from all values of a group at once."""
+"""Oracle for aggregate functions, computed from all values of a group at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracle of folds, lattices and thresholds, from scratch.
+"""Oracle for folds, lattices and thresholds, recomputed from scratch.
 
 A bag does not determine the result of a fold without `commutative=True`.
 """

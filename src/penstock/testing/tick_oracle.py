@@ -37,7 +37,7 @@ from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of,
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Input of an operator.
+    """Input that an operator reads.
 
     changes: rows with counts, negative for retractions, of each tick so far, this one last.
     """
@@ -56,7 +56,7 @@ class Read:
         return self.changes[-1]
 
     def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
-        """Return the rows that an operator with this lifetime reads."""
+        """Return the rows to read for a lifetime."""
         return self.schema, bag_of(self.came) if lifetime is Lifetime.TICK else self.now
 
 

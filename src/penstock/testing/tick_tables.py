@@ -126,7 +126,7 @@ def check_consolidated(where: str, changes: Sequence[tuple[Row, int]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableTick:
-    """Tick of a table: its input, and the expected changes per sink."""
+    """Tick in a table: its input, and the expected changes per sink."""
 
     inputs: dict[str, list[Any]]
     outputs: dict[str, Bag]

@@ -54,7 +54,7 @@ def _cut(world: Simulation) -> None:
 
 
 def _notice(world: Simulation) -> None:
-    """Let an end of a link notice that the other end is gone."""
+    """Let one end of a link notice that the other is gone."""
     for link in list(world.links):
         if not link.replica_side_open and world.random.random() < 0.5:
             link.tell_controller()

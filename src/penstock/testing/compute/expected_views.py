@@ -13,7 +13,7 @@ from penstock.testing.tick_oracle import TickOracle
 
 
 class Truth:
-    """Durable writes, and the contents that follow from them."""
+    """Ground truth: all durable writes, and the view contents that follow from them."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload

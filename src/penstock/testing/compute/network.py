@@ -23,7 +23,7 @@ IN_FLIGHT = 8
 
 
 class Process:
-    """Process of a replica. `link`: the connection it serves, or None."""
+    """Replica process. `link`: the connection that it serves, or None."""
 
     def __init__(self, name: str, make: Callable[[Process], Replica]) -> None:
         self.name = name

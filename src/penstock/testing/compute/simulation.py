@@ -27,7 +27,7 @@ from penstock.testing.compute.users import Users
 from penstock.testing.compute.workload import Recipe, Workload
 
 SETTLING_ROUNDS = 2000
-"""Limit on the steps until a world without failures has nothing left to do."""
+"""Limit on the steps for a world without failures to run out of work."""
 _databases = itertools.count()
 
 
@@ -164,7 +164,7 @@ class Simulation:
         self.start_controller()
 
     def kill_controller(self) -> None:
-        """Kill the controller, losing its memory. The other ends of its links do not know yet."""
+        """Kill the controller, losing its memory. The replicas do not know yet."""
         if self.controller is None:
             return
         for link in self.links:
@@ -268,7 +268,7 @@ class Simulation:
             self.note(f"  {link} {'takes' if down else 'gives'}", message)
 
     def work(self, process: Process) -> None:
-        """Do one step of work on a replica."""
+        """Let a replica do one step of work."""
         busy = process.replica.step(0.0)
         self.note(f"  {process.name} works{', and has more to do' if busy else ''}")
 
@@ -344,7 +344,7 @@ class Simulation:
         return [name for name in self.processes if name not in connected]
 
     def everything_moves(self) -> None:
-        """Deliver every message, and do one step of work on each process."""
+        """Deliver every message, and let each process do one step of work."""
         assert self.controller is not None
         self.now += 50
         self.note(f"at {self.now}")

@@ -26,7 +26,7 @@ from penstock.testing.compute.workload import Workload, kept
 
 @dataclass
 class Pending:
-    """Group of writes between its start and its end."""
+    """Group of writes in progress."""
 
     write: Write
     rows: dict[str, list[Counted]]
@@ -207,7 +207,7 @@ class Users:
         return tell
 
     def _known(self, staleness: int | None) -> int:
-        """Return the last write an answer must reflect, by time of acknowledgement."""
+        """Return the last acknowledged write that an answer must reflect."""
         if staleness is None:
             return self.acknowledged
         # The contents at exactly that age are sufficient.

@@ -40,12 +40,12 @@ from penstock.flow.flow import Flow
 from penstock.graph.node import FlowGraph
 
 DrawRow: TypeAlias = Callable[[random.Random], Any]
-"""Generator of a row as written by users. Its only randomness is its argument, so that seeds reproduce it."""
+"""Function that draws a row in user form from a random generator, reproducibly for a seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """View to simulate.
+    """Recipe for a view to simulate.
 
     flow: with one sink; or its plan, or a function that builds it. Its sources are other views of the
         simulation, or collections, by name.

@@ -1,4 +1,4 @@
-"""Format of conformance cases: kinds of cases, and field-by-field reading of their JSON.
+"""Conformance case format: kinds of cases, and field-by-field reading of their JSON.
 
 A kind is a module beside this one that creates a `Kind` from two functions:
 
@@ -25,7 +25,7 @@ _MISSING = object()
 
 
 class Fields:
-    """Fields of a JSON object. case: the name of the case. path: location of the object within it.
+    """Fields of a JSON object. case: the case's name. path: location of the object within the case.
 
     Every method raises `BadCase` for a missing field (unless it has a default), or one of another type.
     """
@@ -121,7 +121,7 @@ def _never(_case: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[C]):
-    """Kind of cases. read: reads a case from its JSON object. run: returns the problem, "" if none.
+    """Kind of case. read: reads a case from its JSON object. run: returns the problem, "" if none.
 
     in_words: whether a case is only described in words, and not run.
     """

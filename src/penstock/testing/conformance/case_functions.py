@@ -1,4 +1,4 @@
-"""Functions of cases, looked up by their text, which is never run.
+"""Functions used in cases, looked up by their source text, which is never executed.
 
 Cases write functions as Python lambdas, so that their files can be read on their own.
 """
@@ -251,4 +251,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lambda: set()": lambda: set(),
     "lambda: {}": lambda: {},  # noqa: PIE807
 }
-"""Functions by their text. Add those used by your own cases."""
+"""Functions by source text. Add the functions that your own cases use."""

@@ -1,4 +1,4 @@
-"""Values of cases: converted from JSON to rows, and back for comparison.
+"""Conversion of case values from JSON to rows, and back for comparison.
 
 JSON arrays stand for tuples. Sets and maps, which JSON lacks, are sorted arrays.
 """
@@ -129,7 +129,7 @@ def _set(values: Sequence[Any]) -> Any:
 
 
 ORDERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {"exact": _exact, "multiset": _multiset, "set": _set}
-"""Normalizations of both sides before outputs of a tick are compared."""
+"""Normalizations applied to both sides before a tick's outputs are compared."""
 
 
 def differences(order: str, expected: Sequence[Any], found: Sequence[Any]) -> bool:

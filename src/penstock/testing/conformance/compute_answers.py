@@ -1,4 +1,4 @@
-"""Compute cases about frontiers and rows reported by a replica, its workers, or several replicas."""
+"""Compute cases about the frontiers and rows that replicas and their workers report."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch
 
 
 def _problem(case: Fields, text: object) -> Problem:
-    """Build an error from its text. A text on an exceeded size maps to our class."""
+    """Build an error from its text. Texts about an exceeded size map to our error class."""
     if not isinstance(text, str):
         raise case.build_error(f"the text of an error is {shown(text)}")
     size = _SIZE.fullmatch(text)
@@ -215,7 +215,7 @@ def _size_code(size: re.Match[str]) -> str:
 
 
 def _emitted(expected: list[Any], found: list[Response | None]) -> str:
-    """Compare the output with the case. An error text stands for its class and limit."""
+    """Compare the output with the case. An error text is compared by class and limit."""
     return differs("emitted", [_expected(e) for e in expected], [_shown(response) for response in found])
 
 

@@ -1,4 +1,4 @@
-"""Cases of the compute protocol, of many kinds: `given`, `when`, `then`.
+"""Compute protocol cases of many kinds, in the form `given`, `when`, `then`.
 
 Cases whose three parts are data run against the pure logic of Penstock. The others describe the behaviour of
 processes in words; they are counted separately and not run.
@@ -24,7 +24,7 @@ from penstock.testing.conformance.compute_times import (
 
 @dataclass(frozen=True, slots=True)
 class ComputeCase:
-    """Case of the compute protocol. run: returns the problem, empty if none; None for a case in words."""
+    """Compute protocol case. run: returns the problem, empty if none; None for a case in words."""
 
     run: Run | None
 

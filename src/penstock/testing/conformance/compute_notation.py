@@ -161,11 +161,11 @@ class Notation:
                 return type(command).__name__
 
     def _given(self, name: str, value: int) -> str:
-        """Return the value of a setting in the notation of the case."""
+        """Return a setting's value in the notation of the case."""
         return str(value) if name in _SETTINGS else self._values[value]
 
     def fields(self, value: object, name: str, *only: str) -> Fields:
-        """Read the fields of a command, with these names if given."""
+        """Read a command's fields, which must have these names if any are given."""
         found = Fields(value, self.case.case, name)
         if only:
             found.only(*only)

@@ -1,4 +1,4 @@
-"""Builder of flows from the graph of a case, using the public API.
+"""Builder of a flow from a case's graph, using the public API.
 
 A stream of a case becomes a stream of `object` in a flow with given ticks. A cycle is closed by a feedback
 that keeps duplicates: each copy of a row goes round.
@@ -41,7 +41,7 @@ def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Build order of the nodes, and the edges against that order."""
+    """Build order of the nodes, and the back edges that run against it."""
 
     order: tuple[str, ...]
     back_edges: frozenset[int]

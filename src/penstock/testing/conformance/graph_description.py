@@ -1,4 +1,4 @@
-"""Graph of a case as written, unchecked: nodes with operators, edges with ports."""
+"""Unchecked description of a case's graph: nodes with operators, edges with ports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EdgeDescription:
 
 @dataclass(frozen=True, slots=True)
 class GraphDescription:
-    """Graph of a case. nodes: by id, as written. edges: as written."""
+    """Graph of a case, as written. nodes: by id. edges: in order."""
 
     nodes: Mapping[str, NodeDescription]
     edges: tuple[EdgeDescription, ...]

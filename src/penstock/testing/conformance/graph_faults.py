@@ -1,4 +1,4 @@
-"""Faults in the graph of a case, by the names used in error cases.
+"""Faults in a case's graph, by the names used in error cases.
 
 A graph has to pass one group of checks before the next, since for instance the ports of an unknown operator
 cannot be checked. Within a group, the first kind of fault found is reported, with all its nodes.
@@ -143,7 +143,7 @@ def same_tick(graph: GraphDescription) -> list[EdgeDescription]:
 
 
 def is_blocking(graph: GraphDescription, edge: EdgeDescription) -> bool:
-    """Whether an edge enters a blocking input."""
+    """Whether an edge leads to a blocking input."""
     return edge.into in SIGNATURES[graph.nodes[edge.target].operator].blocking
 
 

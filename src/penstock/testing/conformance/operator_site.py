@@ -17,7 +17,7 @@ Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
 
 
 class Pair(NamedTuple):
-    """Pair of a case as columns. The key is wrapped in a tuple, so that null equals null."""
+    """Key-value pair as columns. The key is wrapped in a tuple, so that null equals null."""
 
     key: object
     value: object
@@ -104,12 +104,12 @@ def unpaired(stream: Rows) -> Rows:
 
 
 def in_order(stream: Rows) -> Rows:
-    """Declare the stream ordered: in a case the order of rows is given, like the ticks."""
+    """Declare a stream ordered, because cases give the order of rows as they give the ticks."""
     return stream.assume_ordered()
 
 
 _BEGIN, _END = object(), object()
-"""Markers before and after the rows that a tick begins with."""
+"""Markers around the rows with which a tick begins."""
 
 
 def grown(
@@ -119,7 +119,7 @@ def grown(
     function: Callable[[Any, Any], Any],
     lifetime: Any,
 ) -> Rows:
-    """Merge the values of pairs per key: at the start of a tick, then after each growth.
+    """Merge the values of pairs by key, at the start of a tick and after each growth.
 
     This is a lattice fold on a cycle, where it neither blocks nor retracts. A static one starts with its
     existing values.

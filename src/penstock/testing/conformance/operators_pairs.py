@@ -75,7 +75,7 @@ def _difference(site: Site) -> Outputs:
 
 
 def _without(site: Site, rows: Rows) -> Rows:
-    """Emit the pairs whose key is not excluded; if all so far are shown, in order of arrival."""
+    """Emit the pairs whose key is not excluded, in order of arrival if each tick shows all pairs so far."""
     held_back, on = keys(site.at("neg")), ps.left.key == ps.right.value
     if site.lifetimes != ("static", "static"):
         return rows.anti_join(held_back, on=on, lifetime=site.lifetimes)
@@ -144,7 +144,7 @@ def _joining(
 
 
 def _shown(side: Callable[[Site, str], Rows], site: Site, port: str) -> Rows:
-    """Emit the contents of an input in each tick, on a cycle."""
+    """Emit an input's contents in each tick, for an input on a cycle."""
     if side is not _merged:
         return site.shown(side(site, port), int(port))
     function = carrying_function(site.node.arguments[port]["fn"])

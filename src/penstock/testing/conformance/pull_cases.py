@@ -19,12 +19,12 @@ _LABELS: Mapping[Profile, tuple[str, str]] = {
     "spec": ("valid", "spec_violations"),
     "docs": ("valid_docs_spec", "docs_spec_violations"),
 }
-"""Fields of each profile that say whether a trace keeps its rules, and which it breaks."""
+"""Per profile, the fields for whether a trace conforms and for the rules it breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullCase:
-    """Case of a trace. trace: None for a case in words. broken: the expected broken rules by profile."""
+    """Trace case. trace: None for a case in words. broken: rules expected to be broken, by profile."""
 
     trace: Trace | None
     broken: Mapping[Profile, frozenset[str]] = field(default_factory=lambda: dict[Profile, frozenset[str]]())

@@ -28,7 +28,7 @@ Fired = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """Node of a signal graph. of: the nodes it reads. arguments: further fields."""
+    """Node of a signal graph. of: names of the nodes that it reads. arguments: further fields."""
 
     operator: str
     of: tuple[str, ...]
@@ -150,7 +150,7 @@ def build(case: PropagationCase) -> Flow:
 
 
 def add(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescription) -> None:
-    """Add a node to a flow and to the signals by name, which already contain its inputs."""
+    """Add a node to a flow and to `made`, which holds signals by name and already contains its inputs."""
     if node.operator == "source":
         made[name] = flow.signal(name, cast("type[Any]", object))
     else:
@@ -233,7 +233,7 @@ def _problems(
 
 
 def _shown(name: str, case: PropagationCase, value: Any) -> Any:
-    """Convert an output for comparison: a zip's list of completed values is one value."""
+    """Convert an output for comparison, counting a zip's list of completed values as one value."""
     return [value] if case.nodes[name].arguments.get("align") == ZIP else value
 
 

@@ -18,7 +18,7 @@ RowsByName = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TickCase:
-    """Case of ticks. ticks: input per source. expected: output per tick; omitted outputs are empty.
+    """Tick case. ticks: input per source. expected: output per tick; omitted outputs are empty.
 
     ends_at_tick: number of ticks after which no further tick starts; None if not specified.
     """

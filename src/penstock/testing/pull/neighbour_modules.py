@@ -206,7 +206,7 @@ class SinkCase:
 
 @dataclass(eq=False)
 class Seen:
-    """Everything received by a reference sink.
+    """Record of everything that a reference sink received.
 
     values: in order of arrival. end: the first end, or None.
     answers: by number of the request, from 1. order: the requests in the order of their answers.
@@ -219,7 +219,7 @@ class Seen:
     )
     order: list[int] = field(default_factory=list[int])
     stopped: bool = False
-    """Whether it has stopped the stream itself, before it saw an end."""
+    """Whether the sink stopped the stream before it received an end."""
 
 
 def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Sink:

@@ -72,7 +72,7 @@ def batching_cases(*, endless: bool = False) -> list[SinkCase]:
 
 
 def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
-    """List the profiles by which a module can be judged beside this sink.
+    """List the profiles that can be checked for a module next to this sink.
 
     The documentation allows one request at a time, one stop that waits for its confirmation, and no requests
     after an end. It does not cover a stop that may cross the end.

@@ -124,7 +124,7 @@ class RandomRuntime(VirtualRuntime):
 
 
 class _RandomTask:
-    """Coroutine that starts, and whose end is reported, at a random time."""
+    """Coroutine that starts, and is reported as done, at random times."""
 
     def __init__(
         self,

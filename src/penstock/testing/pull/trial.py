@@ -42,7 +42,7 @@ class ModuleFailed(AssertionError):
 
 @dataclass(eq=False)
 class Trial:
-    """Run of a pipeline around the module under test. left: timers and tasks after its end."""
+    """Run of a pipeline around the module under test. left: timers and tasks remaining after the run."""
 
     parameters: str
     seed: int | None
@@ -113,7 +113,7 @@ class Trial:
 def try_out(
     pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
 ) -> Trial:
-    """Run a pipeline until it is finished or stuck. seed: seed of the order; None for the usual order."""
+    """Run a pipeline until it is finished or stuck. seed: determines the order, or None for the usual one."""
     runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
     run = Run(runtime, window=window)
     trial = Trial(parameters, seed, recorder, run)

@@ -65,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
     def shut(self) -> None:
-        """Close the loop and its remaining tasks."""
+        """Cancel the remaining tasks, and close the loop."""
         self._watching.real_time = True
         left = asyncio.all_tasks(self)
         for task in left:
@@ -131,7 +131,7 @@ class VirtualRuntime(Runtime):
     # -- order of events ------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Process all events, and let time pass if it passes by itself."""
+        """Process all events, and let virtual time pass if it advances automatically."""
         self._drain()
         if self._turning:
             return  # Called by a task: the loop continues after it.
@@ -265,7 +265,7 @@ class VirtualRuntime(Runtime):
 
     @property
     def left(self) -> int:
-        """Number of remaining timers, tasks and threads, except those being cancelled."""
+        """Number of remaining timers, tasks and threads, without those being cancelled."""
         self._turn()
         return self.outstanding
 
