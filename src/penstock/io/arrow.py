@@ -108,7 +108,7 @@ Restore = Callable[[Any], Any]
 
 @singledispatch
 def restore(data_type: DataType) -> Restore | None:
-    """Build a converter from non-null Arrow values to internal ones, or return None if they are the same."""
+    """Build a converter from non-null Arrow values to internal ones, or return None if none is needed."""
     return None
 
 

@@ -41,7 +41,7 @@ class ChangeData(Source):
 
 @dataclass(frozen=True, init=False)
 class Operations(ChangeData):
-    """Flat records with an operation column: `Operations(CsvFiles("in"), "op", "I", "D")`.
+    """Change source of flat records with an operation column: `Operations(CsvFiles("in"), "op", "I", "D")`.
 
     column: name of the operation column, which holds text.
     insert: words for an insertion, one or several.
@@ -79,9 +79,9 @@ def _words(given: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, init=False)
 class DeltaChanges(Operations):
-    """Records of an exported Delta change data feed, with `_change_type`: `DeltaChanges(ParquetFiles("in"))`.
+    """Source of an exported Delta change data feed: `DeltaChanges(ParquetFiles("in"))`.
 
-    For an exported feed; `DeltaRows` reads the feed of a table itself.
+    Records have a `_change_type`. `DeltaRows` reads a table's own feed, without an export.
     """
 
     def __init__(self, records: Any) -> None:
@@ -92,10 +92,12 @@ class DeltaChanges(Operations):
 
 @dataclass(frozen=True, init=False)
 class Debezium(ChangeData):
-    """Debezium envelopes with `before`, `after` and `op`, also under `payload`: `Debezium(JsonFiles("in"))`.
+    """Source of Debezium envelopes: `Debezium(JsonFiles("in"))`.
+
+    Envelopes have the fields `before`, `after` and `op`, at the top level or under `payload`.
 
     epoch: unit of timestamps, "millis", "micros" or "nanos", if times are integers since 1970 (dates in
-           days), as set by the connector's `time.precision.mode`. None: as in other files of this kind.
+           days), as set by the connector's `time.precision.mode`. None: times as in other files of this kind.
 
     c, r and u insert the row `after`; u and d delete the row `before`; m (a message) and a tombstone
     (null) are skipped. t (truncate) names no rows, so it is unreadable. Decimals must be written as text
@@ -182,7 +184,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
     "d": (True, False),
     "m": (False, False),
 }
-"""For each operation of Debezium, whether it deletes `before`, and whether it inserts `after`."""
+"""Map from Debezium operations to whether each deletes `before` and whether it inserts `after`."""
 
 
 @decoder.register

@@ -1,4 +1,4 @@
-"""Times stored as integers since 1970: dates in days, timestamps in a given unit."""
+"""Epoch times, stored as integers since 1970: dates in days, timestamps in a given unit."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def _(data_type: StructType) -> DataType:
 
 @singledispatch
 def epoch_restore(data_type: DataType, unit: EpochUnit) -> Restore | None:
-    """Build a converter from non-null epoch values to internal ones, or return None if they are the same. It
-    raises `Unfit`.
+    """Build a converter from non-null epoch values to internal ones, or return None if none is needed.
+
+    The converter raises `Unfit`.
     """
     return None
 

@@ -131,7 +131,7 @@ class _Sum:
 
 @dataclass(frozen=True, eq=False)
 class Memory(SinkTarget):
-    """Sink that accumulates all changes in memory. No checkpoint keeps it: it is empty after a restart.
+    """Sink that accumulates all changes in memory. No checkpoint stores them, so a restart empties it.
 
     `changes` is the sum; `rows` is the table, which holds back rows with negative multiplicity.
     """

@@ -9,7 +9,7 @@ from penstock.expr.types import Schema, holds_any
 
 
 def require_package(what: str, package: str, extra: str) -> None:
-    """Raise `BadInput` if a package of an extra is missing. what: what needs it, "sink 'totals'"."""
+    """Raise `BadInput` if an extra's package is missing. what: who needs it, as in "sink 'totals'"."""
     try:
         import_module(package)
     except ImportError as error:

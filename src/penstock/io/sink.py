@@ -87,7 +87,7 @@ class PartsWriter(Writer):
 
     @abstractmethod
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        """Prepare a tick from exactly the parts of these names. Idempotent."""
+        """Prepare a tick from exactly the named parts. Idempotent."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def printable(path: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """Unreadable input row, with its location, the reason, and its beginning.
+    """Unreadable input row: its location, the reason, and the beginning of its text.
 
     row:  its number in the file, from 1, not counting header and blank lines.
     line: its line in the file, for formats with lines.

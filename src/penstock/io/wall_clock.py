@@ -15,7 +15,7 @@ from penstock.io.source import Batch, Feed, Reader, Source, open_source
 _LAST = "last"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 60.0
-"""Limit on the seconds between two polls, because clocks are set forward and machines sleep."""
+"""Limit on the seconds between polls, because clocks may be set forward and machines may sleep."""
 
 
 def _system_time() -> datetime:

@@ -36,7 +36,7 @@ class HeldBack:
 
 
 def consolidated(rows: Iterable[Row]) -> dict[Row, int]:
-    """Sum the weights (last field) of equal rows and drop zeros."""
+    """Sum the weights (last fields) of equal rows, and drop zeros."""
     sums: dict[Row, int] = {}
     for *values, weight in rows:
         row = tuple(values)

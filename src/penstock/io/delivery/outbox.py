@@ -40,7 +40,7 @@ from penstock.io.source import Row, Rows
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
 
 BATCH_ROWS = 8192
-"""Rows of an outbox that are in memory at once."""
+"""Number of an outbox's rows held in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Delivery(ABC):
     """Connection to a transactional system that applies each tick in one transaction. Single-threaded."""
 
     destination: str
-    """Where rows go, as text without secrets."""
+    """Text that names where rows go, without secrets."""
 
     @abstractmethod
     def last_tick(self) -> int | None:
-        """Return the last tick delivered: 0 before the first, None if the destination is missing."""
+        """Return the last delivered tick, 0 before the first, or None if the destination is missing."""
 
     @abstractmethod
     def begin(self) -> None:

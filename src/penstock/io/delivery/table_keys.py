@@ -93,7 +93,7 @@ def bucketing(sink: str, schema: Schema, key: tuple[str, ...] | None, buckets: i
 
 
 GOES, COMES, REPLACES = -1, 1, 2
-"""Last field of a row of a net change, in place of the weight of a change."""
+"""Markers that replace the weight as the last field of a row in a net change."""
 
 
 def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Key of a table, with the sink and row sources that errors name."""
+    """Key of a table, with the sink and the row sources to name in errors."""
 
     sink: str
     schema: Schema

@@ -28,7 +28,7 @@ _GUARANTEE = Guarantee(
 
 
 def require_deltalake(what: str) -> None:
-    """Raise `BadInput` if the package is missing. what: the source or sink that needs it, "sink 'totals'"."""
+    """Raise `BadInput` if the package is missing. what: who needs it, as in "sink 'totals'"."""
     require_package(what, "deltalake", "delta")
 
 

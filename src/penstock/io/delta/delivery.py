@@ -117,7 +117,7 @@ class DeltaDelivery(Delivery):
 
     @property
     def _adopted(self) -> str:
-        """Application id under which the log marks tables that had rows before their first tick."""
+        """Application id by which the log marks a table that had rows before its first tick."""
         return f"{self._app}/adopted"
 
     def _properties(self, tick: int, notes: Iterable[Transaction] = ()) -> CommitProperties:

@@ -1,4 +1,4 @@
-"""Reader of a file source: files one after another, in batches, from any position."""
+"""File reader of a source, which reads one file after another in batches, from any position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.io.files.file_source import Files, Listing
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
 
 Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
-"""Row, rows of a change data record, or the reason why it is unreadable."""
+"""Result of reading a record: a row, the rows of a change data record, or why it is unreadable."""
 
 
 class FileFormat(ABC):

@@ -92,7 +92,7 @@ class Listing:
         return [(name, Path(name)) for name in names]
 
     def _check_links(self, paths: list[str], folder: str) -> None:
-        """Refuse links out of a folder, so that its writers cannot choose other files to be read."""
+        """Refuse links that lead out of a folder, so that its writers cannot expose other files."""
         inside = os.path.join(os.path.realpath(folder), "") if paths else ""
         for path in paths:
             if not os.path.realpath(path).startswith(inside):

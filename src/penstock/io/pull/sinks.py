@@ -132,7 +132,7 @@ class Handover:
             self._spool.drop(self._tick)
 
     def some(self, most: int) -> list[Any]:
-        """Return up to `most` of the next changes, or none when all are delivered."""
+        """Return up to `most` of the next changes; empty once all are delivered."""
         ready = self._ready
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 

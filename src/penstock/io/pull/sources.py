@@ -98,7 +98,7 @@ class Reading:
 
 _ROWS = "rows"
 _AT_ONCE = 1000
-"""Limit on the rows of a request, if all belong to one tick or to none."""
+"""Limit on the rows per request, if all rows belong to one tick or to none."""
 
 
 @guarantee_of.register
@@ -107,7 +107,7 @@ def _(end: Source) -> Guarantee:
 
 
 def in_batches(feed: Feed, limit: int | None) -> Transformer:
-    """Group rows into batches: each request for `limit` rows, or all, makes one batch of upstream's answer.
+    """Group rows into batches: each request, for `limit` rows or all, makes upstream's answer one batch.
 
     The position is the number of rows taken. A later run skips as many, so upstream must produce the same
     rows again. Raises `BadRow` for a value that is not a row.
@@ -162,7 +162,7 @@ class _Parts:
 
 
 class _Whole(_Parts):
-    """Accumulates all rows into one batch."""
+    """Accumulator of all rows into one batch."""
 
     def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
         super().__init__(feed, edge, limit)
