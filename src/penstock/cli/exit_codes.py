@@ -47,7 +47,7 @@ _FAILURES_BY_CODE = frozenset(
         "P748",  # OutOfMemory
     }
 )
-"""Codes of compute protocol errors, so that unrelated commands need not import their classes."""
+"""Error codes of compute failures, so that unrelated commands need not import the error classes."""
 
 
 def exit_code(error: PenstockError) -> int:

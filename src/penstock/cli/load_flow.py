@@ -134,7 +134,7 @@ def _calling(function: object, where: str, attribute: str) -> object:
 
 
 def _failed(what: str, error: Exception) -> FlowNotFound:
-    """Build the error for user code that raised while loading, showing the code's own last line."""
+    """Build the error for user code that raised while loading, showing the last line within that code."""
     trace = error.__traceback__
     location: SourceLocation | None = None
     here = str(Path(__file__))

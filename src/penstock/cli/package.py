@@ -160,7 +160,7 @@ def refuse_to_overwrite(out: Path) -> None:
 
 
 def shipped_name(flow: str) -> str:
-    """Return the name of a flow after its modules are packed in a zip.
+    """Return the name by which a flow is loaded once its modules are packed in a zip.
 
     >>> shipped_name("flows/sales.py:totals"), shipped_name("sales.flows:totals"), shipped_name("sales.py")
     ('sales:totals', 'sales.flows:totals', 'sales')

@@ -31,7 +31,7 @@ class RunTotals:
         self.busy += done.seconds
 
     def line(self, done: Progress) -> str:
-        """Format tick, rows, rows per second of work, and duration of the last tick and on average."""
+        """Format the tick, rows, rows per second of work, and last and average tick durations."""
         speed = self.rows / self.busy if self.busy else 0
         mean = self.busy / self.ticks
         aside = f", {self.set_aside:,} set aside" if self.set_aside else ""

@@ -24,7 +24,7 @@ NEEDED = ("msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
 """Packages needed by drivers and workers. PySpark requires pandas before it exchanges Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""Timestamp of all files in a zip, so that equal code gives equal zips."""
+"""Timestamp given to all files in a zip, so that equal code gives equal zips."""
 
 # Headers, tests and tools are large, and workers do not need them.
 _LEFT_OUT = re.compile(r"(^|/)(__pycache__|tests|include)(/|$)|\.pyc$|\.pxd$|\.pyx$|^\.\.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.compute.client.subscription import Batch
 
 MOST_SHOWN = 40
-"""Rows of the table that changes."""
+"""Limit on the rows shown in the live table."""
 
 
 class SubscriptionFormat(Enum):

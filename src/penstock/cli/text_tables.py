@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 _UNCUT = 100_000
-"""Width of a line that is never cut."""
+"""Line width at which nothing is ever cut."""
 
 
 def table_of(*columns: str) -> Any:
