@@ -29,7 +29,7 @@ class BoxRole(Enum):
 
 
 class Kind(Enum):
-    """Kind of an arrow; the first that applies."""
+    """Kind of an arrow. The first one that applies is used."""
 
     DELAY = "next tick"
     BACK = "goes round"
