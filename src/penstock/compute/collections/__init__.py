@@ -1,5 +1,5 @@
 """Durable collections: timestamped changes that outlive every process.
 
-`store.Collections` is what a store must do, `opening.open_collections` opens one by its URI,
+`store.Collections` is the interface of a store, `opening.open_collections` opens one by URI,
 `listen.Listen` follows a collection.
 """

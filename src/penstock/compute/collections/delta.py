@@ -1,9 +1,8 @@
 """Collections in a Delta table, readable by other programs too.
 
-An append is one commit of the table, made at exactly the version that follows the one in which its
-expected uppers were found: if anybody else commits in between, it is looked at again. So
-appends are exclusive, and those to several collections are one, since all collections are in one
-table, partitioned by collection.
+An append is one commit of the table, at exactly the version after the one whose uppers were checked; if
+another process commits in between, the uppers are checked again. So appends are exclusive. All
+collections share one table, partitioned by collection, so an append to several collections is atomic.
 """
 
 from __future__ import annotations
@@ -70,10 +69,9 @@ class _Record:
 class DeltaCollections(Collections):
     """Store in a Delta table, created if missing, in a folder or anywhere else `deltalake` supports.
 
-    An append costs some ten milliseconds, since it makes files; meant for large and seldom ones. What it
-    writes is safe from the end of processes; when it reaches the disk is the file system's matter.
-    Files that compaction has replaced are removed an hour later: a snapshot that is read for longer may end
-    with `StoreUnavailable`.
+    An append takes some ten milliseconds, since it creates files, so appends should be large and infrequent.
+    It survives the end of the process, but is not synced to disk. Files replaced by compaction are deleted
+    an hour later, so a snapshot that is read for longer may fail with `StoreUnavailable`.
     """
 
     def __init__(self, path: str) -> None:

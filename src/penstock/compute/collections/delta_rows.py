@@ -119,8 +119,8 @@ FEW = 8
 def to_merge(files: Sequence[File], since: int) -> list[File]:
     """Choose the files to merge now.
 
-    They are the newest ones up to the since, back to one much larger than their total, so that each update is
-    merged a few times only, however long the history. Files that share a time stay together.
+    These are the newest files up to the since, back to one that is much larger than their total, so that each
+    update is merged only a few times, however long the history. Files that share a time stay together.
     """
     ready = [file for file in files if file.last <= since]
     run: list[File] = []

@@ -179,7 +179,7 @@ class Table:
     ) -> bool:
         """Commit the next version; return False, without writing, if another process has.
 
-        frontiers: new ones, by kind and number. instead_of: a condition on what the rows replace.
+        frontiers: new frontiers by kind and number. instead_of: condition on the rows to replace.
         """
         name = uuid.uuid4().hex
         transactions = [

@@ -16,8 +16,8 @@ from penstock.compute.protocol.responses import Update
 class ChangeBatch:
     """Next changes from `lower` on, ordered by time, completing all times before `upper`.
 
-    Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
-    time, and the next part, whose `lower` is this `upper`, goes on with them. Else all are before `upper`.
+    All updates are before `upper`, unless one time has too many for one batch. Then some are at `upper`
+    itself, and the next batch, whose `lower` is this `upper`, continues with the others of that time.
     """
 
     lower: Frontier
@@ -28,10 +28,10 @@ class ChangeBatch:
 class Listen:
     """Changes of a collection from `lower` on, in consecutive batches without gaps or overlaps.
 
-    chunk: how many updates a part has at most.
+    chunk: limit on the updates of one batch.
 
-    Nothing in the store is held for it: whoever listens sees to it that the since stays below `reached`, else
-    there is a `SinceViolation`. After a `StoreUnavailable` it goes on where it was.
+    The store holds nothing back for a listener: its owner must keep the since below `reached`, otherwise
+    `SinceViolation` is raised. After a `StoreUnavailable`, it continues where it left off.
 
     >>> from penstock.compute.collections.memory import MemoryCollections
     >>> from penstock.compute.collections.store import Append
@@ -58,7 +58,7 @@ class Listen:
     def next(self, upper: Frontier | None = None) -> ChangeBatch | None:
         """Read the next batch, up to `upper` at most; None if there is nothing new.
 
-        upper: of the collection, if the caller has just asked for it; it may be higher only at a new reading.
+        upper: the collection's upper, if the caller has just read it.
         Raises what `Collections.changes` raises.
         """
         if self._reading is None:

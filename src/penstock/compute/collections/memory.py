@@ -28,8 +28,8 @@ from penstock.state.codec import decode
 class _Contents:
     """Content of one collection.
 
-    changes: by time. The list only grows; a compaction puts another one in its place.
-    counts:  how often each row is there, by key, after all changes.
+    changes: ordered by time. The list only grows; a compaction replaces it by another one.
+    counts:  multiplicity of each row after all changes, by key.
     """
 
     description: bytes

@@ -36,7 +36,7 @@ def open_collections(uri: str) -> Collections:
 def check_collections(uri: str) -> None:
     """Validate a URI without accessing its store.
 
-    Raises `BadUri` where it names none, and `BadInput` where a package for it is missing.
+    Raises `BadUri` for an invalid URI, and `BadInput` if a required package is missing.
     """
     _opener(uri)
 

@@ -38,13 +38,12 @@ _DECISION_SECONDS = 20.0
 class PostgresCollections(SqlCollections):
     """Store in two PostgreSQL tables, created if missing.
 
-    url: postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA; the schema must exist; where it is not given it
-        is the first of the server's search path. The password is best given in PGPASSWORD, or in the file
-        that PGPASSFILE names.
+    url: postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA. The schema must exist; the default is the first
+        of the server's search path. Give the password in PGPASSWORD, or in the file that PGPASSFILE names.
 
-    A connection that is lost is `StoreUnavailable`; the next call connects again. What became of an append
-    whose answer was lost is asked of the server: an append that raises has changed nothing, unless the server
-    cannot be asked for 20 seconds; then `undecided` of the error is true, and the upper shows it.
+    A lost connection raises `StoreUnavailable`; the next call reconnects. If the reply to an append is lost,
+    the server is asked for the outcome, so an append that raises has changed nothing. Only if the server
+    cannot be reached for 20 seconds is the error's `undecided` true; then the upper shows the outcome.
     """
 
     def __init__(self, url: str) -> None:

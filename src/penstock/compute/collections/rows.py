@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Change(NamedTuple):
     """One update, ready to be stored.
 
-    key: the identity of the row: equal for equal rows, though one may show 1.0 and the other 1.00.
-    row: its bytes.
+    key: identity of the row, the same for equal rows such as 1.0 and 1.00.
+    row: encoded row.
     """
 
     time: int
@@ -59,7 +59,7 @@ class RowCodec:
     def changes(self, append: Append) -> list[Change]:
         """Return an append's changes, consolidated to one per row and time and ordered by time.
 
-        Raises ValueError for a frontier that goes back, a time outside, or a weight of more than 63 bits;
+        Raises ValueError for a regressing frontier, a time outside, or a weight of more than 63 bits;
         `NotPlainData` for a row that cannot be stored.
         """
         check_frontiers(append)
@@ -129,7 +129,7 @@ def check_chunk(most: int) -> int:
 def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
     """Return the rows if all their counts are positive.
 
-    Raises `StoreDamaged` if one of them is there zero times or less.
+    Raises `StoreDamaged` if a count is zero or negative.
     """
     for row, count in rows:
         if count <= 0:
@@ -156,7 +156,7 @@ def check_counts(
 ) -> None:
     """Raise `NegativeMultiplicity` if a row's multiplicity would drop below zero at some time.
 
-    counts: by key, the multiplicity of rows before the append.
+    counts: multiplicity of rows before the append, by key.
     """
     taken = {change.key for change in changes if change.weight < 0}
     if not taken:

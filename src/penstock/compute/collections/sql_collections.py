@@ -40,9 +40,9 @@ def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
 def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes], bytes]) -> None:
     """Merge the next slice of updates up to the since.
 
-    Each row is at one place at most among those before `merged`, so an update has at most one to be added
-    to. The earliest stays, where it is: times up to the since all count as the since.
-    key: the identity of a row, from its bytes.
+    Each row has at most one update before `merged`, so a new update is added to at most one other. The
+    earliest update keeps its place, since all times up to the since count as the since.
+    key: returns the identity of an encoded row.
     """
     begin = record.first + record.merged
     limit = place_of(tx, record, since if since.time is None else frontier_after(since.time))

@@ -39,7 +39,7 @@ class Transaction(ABC):
 class Database(ABC):
     """Database with the tables `penstock_collections` and `penstock_updates` (see `sql_tables`).
 
-    location: for errors; without secrets.
+    location: location to show in errors, without secrets.
     """
 
     location: str

@@ -3,11 +3,11 @@
     penstock_collections   number, id, description, since, upper, next, merged
     penstock_updates       place, time, weight, hash, row
 
-The place of an update is the number of its collection above its position there: so the updates of
-a collection lie together, and, since an append begins at the upper, they lie in the order of time.
-`hash` is the number of the collection above a hash of the row; an index on it finds the updates
-of a row. Positions before `merged` hold each row once at most. A frontier at its end is null. A
-collection that was dropped has no id until its updates are gone.
+A place combines the collection's number (high bits) with the update's position in the collection (low bits),
+so a collection's updates are contiguous and, since appends begin at the upper, ordered by time. `hash`
+combines the collection's number with a hash of the row; its index finds the updates of a row. Among the
+positions before `merged`, each row occurs at most once. The frontier END is null. A dropped collection has
+a null id until its updates are deleted.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def get(tx: Transaction, id: Id) -> Record:
 def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
     """Find the first update whose time the frontier has not passed, and return its place.
 
-    Looked for from the end, in steps that double: mostly what is asked for is new.
+    Searches from the end in doubling steps, because recent times are asked for most often.
     """
 
     def passed(place: int) -> bool:
@@ -124,7 +124,7 @@ def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
 class Pages:
     """Page size for reading updates: small at first, then limited by bytes.
 
-    chunk: never more than so many.
+    chunk: limit on the page size.
     """
 
     def __init__(self, chunk: int) -> None:

@@ -40,9 +40,9 @@ _TABLES = f"""
 class SqliteCollections(SqlCollections):
     """Store in one SQLite file, created if missing.
 
-    Writers are one at a time, and an append is on the disk when it returns (write-ahead log, fully
-    synchronous). Readers wait for nobody. The folder must be on a disk of this machine. Raises
-    `StoreUnavailable` where the file cannot be opened, `StoreDamaged` where it is something else.
+    There is one writer at a time, and an append is on disk when it returns (write-ahead log, fully
+    synchronous). Readers never wait. The folder must be on a local disk. Raises `StoreUnavailable` if the
+    file cannot be opened, and `StoreDamaged` if it is not a store.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -1,10 +1,10 @@
 """Durable collections: timestamped changes with a since and an upper. One interface, several stores.
 
-A collection is right at all times t with since <= t < upper: the rows there at t are the sum of the
-updates with times up to t, and this never changes (it is definite). Both frontiers only rise.
+A collection is readable at all times t with since <= t < upper: its rows at t are the sum of the updates
+with times up to t, and never change (they are definite). Both frontiers only advance.
 
-Equal rows are one row: 0.0 and -0.0 are equal, decimals 1.0 and 1.00, NaN and NaN; values of different types
-are not. A row comes back as one of the ways in which it was written.
+Equal rows count as one row: 0.0 equals -0.0, the decimal 1.0 equals 1.00, and NaN equals NaN; values of
+different types differ. A row is returned in one of the forms in which it was written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Bounds:
 class Append:
     """Updates that advance a collection from `expected`, its current upper, to `upper`.
 
-    updates: with times in [expected, upper), in any order; may be none.
+    updates: updates with times in [expected, upper), in any order; may be empty.
     """
 
     id: Id
@@ -42,11 +42,11 @@ class Append:
 class Collections(ABC):
     """Store of durable collections.
 
-    Other processes may use the same store at the same time. A handle on it is used by one thread, but for
-    `append`, which may run in another one meanwhile.
+    Other processes may use the same store at the same time. A handle is used by one thread, except that
+    `append` may run in another thread meanwhile.
 
-    Every method raises `StoreUnavailable` where the store cannot be reached, `StoreDamaged` where it holds
-    what was not written by this class, `UnknownName` where it has no such collection.
+    Every method raises `StoreUnavailable` if the store cannot be reached, `StoreDamaged` if its contents were
+    not written by this class, and `UnknownName` for an unknown collection.
     """
 
     @abstractmethod
@@ -54,15 +54,15 @@ class Collections(ABC):
         """Create an empty collection with since START. Does nothing if an equal one exists.
 
         id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
-        description: kept as it is: the schema and what else its makers need to know. Raises `AlreadyThere`
-            where there is one of that id with another description.
+        description: opaque bytes, such as the schema and other metadata of the creator. Raises
+            `AlreadyThere` if a collection with this id has another description.
         """
 
     @abstractmethod
     def drop(self, id: Id) -> None:
         """Drop a collection with all its rows.
 
-        Does nothing where there is none. The rows may leave the disk later, during a `drop` or `compact` of
+        Does nothing if there is none. Rows may be deleted from disk later, during a `drop` or `compact` of
         any collection.
         """
 
@@ -78,25 +78,24 @@ class Collections(ABC):
     def append(self, appends: Sequence[Append]) -> None:
         """Append to several collections atomically and durably.
 
-        Exclusive per collection. One that is named twice goes on where its first part ended.
+        Exclusive per collection. The second append to the same collection continues where the first ends.
 
-        Raises `UpperMismatch` where the upper of one is not the expected one; `NegativeMultiplicity` where
-        a row would be there less than zero times at some time; ValueError where a time is outside
-        [expected, upper) or upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`,
-        too, nothing was written, unless its fact `undecided` is there and true: then the upper shows it.
+        Raises `UpperMismatch` if an upper is not the expected one; `NegativeMultiplicity` if a row's
+        multiplicity would be negative at some time; ValueError if a time is outside [expected, upper), if
+        upper < expected, or if a weight has more than 63 bits. `StoreUnavailable` also means that nothing was
+        written, unless its fact `undecided` is true; then the upper shows the outcome.
         """
 
     @abstractmethod
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         """Read the rows at a time, each once with its count, in lists of 1 to `chunk`.
 
-        What is seen is of one moment, however slowly it is read, also while others append; a later
-        `compact` beyond `at` may end it with `SinceViolation`, never with wrong rows. Raises
-        `SinceViolation` below the since, `TimestampNotReady` from the upper on: at once, not with the first
-        list.
+        The snapshot is consistent, however slowly it is read and whatever others append; a later `compact`
+        beyond `at` may end it with `SinceViolation`, but never with wrong rows. Raises `SinceViolation` below
+        the since and `TimestampNotReady` from the upper on, immediately rather than with the first list.
 
-        A reading that is not read to its end ends when the iterator is closed or forgotten; until then stores
-        may have to keep what it would see.
+        A partly read snapshot ends when its iterator is closed or garbage-collected; until then, stores may
+        have to keep its data.
         """
 
     @abstractmethod
@@ -105,26 +104,26 @@ class Collections(ABC):
     ) -> Iterator[list[Update]]:
         """Read the updates with times in [lower, upper), ordered by time, in lists of 1 to `chunk`.
 
-        Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may
-        have been merged from earlier times (also when the next list is asked for after a `compact`);
-        `TimestampNotReady` where `upper` is above the collection's. Asked again, they come in the same order.
+        Raises `SinceViolation` if lower <= since, unless the since is START, because updates at the since may
+        have been merged from earlier times (also when the next list is requested after a `compact`), and
+        `TimestampNotReady` if `upper` is above the collection's. Repeated calls return the same order.
         """
 
     @abstractmethod
     def compact(self, id: Id, since: Frontier) -> None:
         """Advance the since: updates at earlier times count as being at `since`.
 
-        A frontier that is not above the current one leaves the since as it is; END forgets the rows, and
-        nothing can be read any more; it may be appended to still. A since may be above the upper.
+        A frontier that is not above the current since has no effect. END discards the rows: the collection
+        is no longer readable, but can still be appended to. A since may be above the upper.
 
-        What can be merged now is merged a bounded slice at a time, by each call: call it now and then."""
+        Each call merges a bounded slice of the updates that can be merged, so call it regularly."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
         """Wait until some upper in the store may have risen. Returns False on timeout.
 
-        May say True when nothing happened, but never misses what happened after the last call that said True
-        (or since the handle was opened); how soon it returns is the store's matter, mostly milliseconds.
+        May return True although nothing has happened, but never misses a change since the last call that
+        returned True (or since the handle was opened). The latency depends on the store, mostly milliseconds.
         """
 
     @abstractmethod

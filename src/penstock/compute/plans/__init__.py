@@ -1,7 +1,7 @@
 """Portable plans: flows as data, readable by any process and never executed as code.
 
-`encode` makes the plan of a flow, `decode` a flow of a plan; both check all that building a
-flow checks. `servable` refuses flows whose answers are no function of the rows at a time.
+`encode` converts a flow to a plan, `decode` a plan to a flow; both make all the checks that building a flow
+makes. `servable` refuses flows whose results are not a function of the input rows at a time.
 """
 
 from penstock.compute.plans.decoding import decode

@@ -30,7 +30,7 @@ def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> Cal
 def dumped(objects: Sequence[object]) -> bytes:
     """Pickle Python objects, by value if they are defined in the user's own modules.
 
-    Raises `CallableRefused` where what does that is not installed, or cannot.
+    Raises `CallableRefused` if the pickler is not installed, or fails.
     """
     if not objects:
         return b""
@@ -52,7 +52,7 @@ def dumped(objects: Sequence[object]) -> bytes:
 def loaded(data: bytes) -> list[object]:
     """Unpickle a plan's objects. This runs the sender's code, so it requires that callables are allowed.
 
-    Raises `BadPlan` for bytes that are no such objects.
+    Raises `BadPlan` for invalid bytes.
     """
     if not data:
         return []

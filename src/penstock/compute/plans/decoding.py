@@ -124,7 +124,7 @@ class _PlanContext(FlowContext):
     def agree(self, columns: Columns) -> None:
         """Raise `BadPlan` if the plan declares other columns than the operator's output has.
 
-        A row class may say that null may be where it cannot be; never that it cannot be where it may.
+        A row class may declare a column nullable that is not, but not the reverse.
         """
         if columns is None:
             return

@@ -19,12 +19,11 @@ from penstock.graph.node import Node
 def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Plan:
     """Encode a flow as a plan, byte-identical for equal flows in every process.
 
-    The user's lines, the flow's name and the names of operators are no part of its body.
-    Python functions are carried along only with `allow_callables`; a plan that has some is
-    equal to another only if their bytes are.
+    Source locations, the flow's name and operators' names are not part of the body. Python functions are
+    included only with `allow_callables`; plans with functions are equal only if the functions' bytes are.
 
     Raises `CallableRefused`; `MessageTooLarge` and `BadPlan` for a plan beyond the limits, which
-    nobody would read; and what `analyse` raises for a flow that cannot run.
+    no process would accept; and the errors of `analyse` for a flow that cannot run.
     """
     analyse(flow.graph())
     try:

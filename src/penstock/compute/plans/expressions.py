@@ -21,7 +21,7 @@ from penstock.expr.types import BOOL, Schema
 def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> bytes:
     """Encode an expression over rows of `schema`; equal expressions give equal bytes.
 
-    Raises what `penstock.expr.check.check` raises, and `MessageTooLarge`.
+    Raises the errors of `penstock.expr.check.check`, and `MessageTooLarge`.
     """
     check(expr, schema)
     data = Writer().expr(expr).SerializeToString(deterministic=True)
@@ -47,7 +47,7 @@ def predicate_of(
     """Compile an encoded condition to a predicate on rows of `schema`, with None for null.
 
     The function raises `EvaluationError` for a row on which the condition fails to evaluate.
-    Raises `BadPlan` for what is no condition over such rows, and `MessageTooLarge`.
+    Raises `BadPlan` for anything but a condition over such rows, and `MessageTooLarge`.
     """
     expr = decode_expr(data, schema, limits=limits)
     with _refused("the condition"):

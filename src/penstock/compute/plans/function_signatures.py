@@ -1,7 +1,7 @@
 """Signatures of expression functions: number of arguments, and options.
 
-The typing rules of the catalogue take that for granted: expressions are made by methods that
-cannot get it wrong. A plan can.
+The catalogue's typing rules take valid calls for granted, because expressions are built by methods that
+guarantee them. A plan may contain invalid calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CallSignature:
     """Valid calls of a function.
 
     least, most: number of arguments; `most` None: unlimited. step: increment above `least`.
-    options: a test for each.
+    options: test of each option's value.
     """
 
     least: int

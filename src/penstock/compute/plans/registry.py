@@ -1,8 +1,8 @@
 """Closed registries of plans: everything that a plan can refer to, by name.
 
-Nothing is looked up in any other way: what is not here cannot be in a plan. A name, once
-given, is never given to something else. Fields of records are those of the classes, by
-name; one that is added later must have a default, so that plans written before can be read.
+Plans are resolved only through these registries, so anything else cannot occur in a plan. A name is never
+reused for something else. Records have the fields of their classes, by name; a field that is added later
+must have a default, so that older plans remain readable.
 """
 
 from __future__ import annotations

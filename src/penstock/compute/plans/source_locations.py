@@ -54,7 +54,7 @@ def _text(text: str) -> str:
 class SourceLocations:
     """Best-effort source locations of a plan; malformed ones are ignored.
 
-    A file is shown in `<>`, and is not looked for here: who made the plan named it.
+    Files are shown in `<>` and never opened here, because the sender of the plan chose their names.
     """
 
     def __init__(self, data: bytes) -> None:

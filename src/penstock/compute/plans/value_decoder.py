@@ -79,7 +79,7 @@ one set could keep the decoder busy for minutes."""
 def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
     """Parse a protobuf message from bytes.
 
-    Raises `MessageTooLarge`, and `BadPlan` for bytes that are none such.
+    Raises `MessageTooLarge`, and `BadPlan` for invalid bytes.
     """
     check_size(what, len(data), limits.size)
     try:
@@ -96,7 +96,7 @@ def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
 class Reader:
     """Decoder of values. Raises `BadPlan` for what cannot be one, naming the part.
 
-    functions: the opaque objects that came along.
+    functions: the plan's opaque objects.
     """
 
     def __init__(self, limits: PlanLimits, functions: Sequence[object] = ()) -> None:

@@ -48,8 +48,8 @@ _CONSTANTS: tuple[type[Any], ...] = (bool, int, float, str, bytes, datetime, dat
 class Writer:
     """Encoder of values, which collects Python objects without a portable form.
 
-    functions:   these objects, in the order in which they were met; empty in what anybody may read.
-    row_classes: whether the classes that functions see rows as are among them.
+    functions:   these objects, in order of occurrence; empty in a portable plan.
+    row_classes: whether the row classes that functions receive are included.
     """
 
     def __init__(self, *, row_classes: bool = False) -> None:
