@@ -36,8 +36,8 @@ class Location:
     def of(cls, url: str) -> Location:
         """Parse `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA&sslmode=...`, as `Server.of` does.
 
-        A password that is neither in it nor in PGPASSWORD is looked for in the file that PGPASSFILE names,
-        else in ~/.pgpass. Raises `BadUri`, `BadInput` for a file that others may read.
+        A password that is in neither the URL nor PGPASSWORD is looked up in the file that PGPASSFILE names,
+        by default ~/.pgpass. Raises `BadUri`, `BadInput` for a file that others may read.
         """
         found = _SCHEMA.search(url)
         if found is not None:

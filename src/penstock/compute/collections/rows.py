@@ -43,7 +43,7 @@ class RowCodec:
     def key(self, row: Row) -> bytes:
         """Encode the identity of a row.
 
-        Equal are 0.0 and -0.0, the decimals 1.0 and 1.00, and all NaNs; values of different types differ.
+        0.0 equals -0.0, decimal 1.0 equals 1.00, and all NaNs are equal; values of different types differ.
         Raises `NotPlainData`.
         """
         return self._with_key(row)[0]

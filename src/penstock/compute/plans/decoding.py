@@ -60,9 +60,9 @@ def encode_node(node: Node, writer: Writer) -> pb.Node:
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
     """Decode a plan to a runnable flow, with all the checks of the flow API.
 
-    Raises `BadPlan` with the part that is wrong, `MessageTooLarge`, and `CallableRefused` for
-    one that carries functions where they are not allowed. Nothing of a plan is run, unless
-    functions are allowed: then loading them runs whatever their maker wants.
+    Raises `BadPlan` naming the invalid part, `MessageTooLarge`, and `CallableRefused` for functions in the
+    plan that are not allowed. No code of a plan runs unless functions are allowed; then loading them runs
+    arbitrary code of the sender.
     """
     body = pb.Body()
     parse(body, plan.body, "the plan", limits)

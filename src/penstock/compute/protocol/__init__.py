@@ -1,6 +1,6 @@
 """Compute protocol: the messages between a controller and its replicas.
 
-`commands` go from the controller to a replica, `responses` back, in order, over one stream. The duties
-of both sides stand with each message. `stages` enforces when what may be sent; `wire` is the form on
-the network (`compute.proto`), which `messages` derives from the classes.
+`commands` go from the controller to a replica and `responses` back, in order, over one stream. Each message
+documents the duties of both sides. `stages` enforces which messages are allowed when; `wire` is the network
+format (`compute.proto`), which `messages` derives from the classes.
 """

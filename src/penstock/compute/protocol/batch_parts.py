@@ -1,8 +1,8 @@
 """Division of large subscription batches into parts, and their reassembly.
 
 The parts of a batch come one after the other and share its bounds, so the receiver needs to hold one
-unfinished batch per subscription. Their messages are written and read by hand: through a derived codec a
-small batch takes a quarter more time.
+unfinished batch per subscription. Their codec is handwritten, because a derived one takes a quarter more
+time for a small batch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Unfinished:
 class BatchAssembler:
     """Assembler of batches from their parts.
 
-    limit: bytes that the updates of one batch may have; None: any.
+    limit: maximum bytes of updates in one batch, or None for no limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:

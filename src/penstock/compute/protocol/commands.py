@@ -1,11 +1,11 @@
 """Commands: messages from a controller to a replica.
 
 They are delivered in the order in which they were sent, and take effect eventually. A connection goes
-through three stages. Creation: `CreateTimely`, `CreateInstance`, nothing else, and the replica is
+through three stages. Creation: only `CreateTimely` and `CreateInstance`, and the replica is
 silent. Initialization: any computation commands, then `InitializationComplete`. Computation: any
 computation commands. A command comes after those that it depends on.
 
-Of each: when it may be sent, what the receiver owes, what becomes of it in the `History`.
+Each command documents when it may be sent, what the receiver owes, and how the `History` treats it.
 Source: the compute protocol of Materialize, its commands and their history.
 """
 
@@ -23,8 +23,8 @@ from penstock.compute.protocol.field_types import Constraint, Key, Time
 class Epoch:
     """Epoch of a connection, greater than those of all earlier connections.
 
-    controller: from the durable state of the controller, one more at each of its starts.
-    replica:    one more at each connection of that controller to the replica.
+    controller: counter in the controller's durable state, incremented at each start.
+    replica:    counter of the controller's connections to the replica.
     """
 
     controller: int
@@ -45,7 +45,7 @@ class TimelyConfig:
     """Configuration of a replica's runtime, fixed for the life of its process.
 
     runtime: "here", the in-process engine; or "spark".
-    workers: parts that the work is divided into.
+    workers: number of workers among which the work is divided.
     """
 
     runtime: RuntimeName = "here"
@@ -56,10 +56,10 @@ class TimelyConfig:
 class CreateTimely:
     """Start the runtime. Sent once, as a connection's first command.
 
-    The replica starts the runtime, or goes on with the one it has if `config` is equal; where it is not, it
-    ends its process, to be started afresh. It refuses an epoch that is not above all it has seen
-    (`StaleEpoch`). With several workers it is sent to all. History: at most one, kept, first; the epoch
-    and the nonce are those of the connection, put in when it is sent.
+    The replica starts the runtime, or keeps the existing one if `config` is equal; otherwise it exits, to be
+    restarted. It refuses an epoch that is not greater than all earlier ones (`StaleEpoch`). Sent to all
+    workers if there are several. History: at most one, kept first; the connection's epoch and nonce are
+    filled in on sending.
 
     nonce: 16 random bytes of the connection. Responses made for another nonce are not sent.
     """
@@ -73,9 +73,9 @@ class CreateTimely:
 class InstanceConfig:
     """Configuration shared by all dataflows of a replica, fixed for the life of its process.
 
-    collections:       where the durable collections are, a URI of `penstock.compute.collections`.
-    expiration_offset: milliseconds after which the process ends itself; None: never.
-    introspection:     milliseconds between two looks of a replica at itself (`Status`); 0: none.
+    collections:       URI of the store of durable collections (`penstock.compute.collections`).
+    expiration_offset: milliseconds after which the process exits; None: never.
+    introspection:     milliseconds between a replica's reports on itself (`Status`); 0: none.
     """
 
     collections: str
@@ -87,9 +87,8 @@ class InstanceConfig:
 class CreateInstance:
     """Create the dataflow instance and end the creation stage. Sent once, as a connection's second command.
 
-    On a replica that has an instance, the configuration must be compatible with the one that runs: all
-    equal, but the expiration may come sooner. Where it is not, the replica ends its process. History: at
-    most one, kept, second.
+    If the replica already has an instance, the configuration must be compatible with it: equal, except for a
+    possibly sooner expiration. Otherwise the replica's process exits. History: at most one, kept second.
     """
 
     config: InstanceConfig
@@ -99,11 +98,11 @@ class CreateInstance:
 class Parameters:
     """Settings that can be changed at any time; None leaves a setting unchanged.
 
-    max_result_size:        bytes of rows that one peek or one batch may have.
+    max_result_size:        maximum bytes of rows in one peek or one batch.
     peek_stash_size:        bytes above which the rows of a peek are stashed in a file instead of being
         sent at once.
-    maintenance_interval:   milliseconds between two reports of frontiers.
-    hydration_concurrency:  how many exports hydrate at a time.
+    maintenance_interval:   milliseconds between reports of frontiers.
+    hydration_concurrency:  number of exports that hydrate at a time.
     """
 
     max_result_size: int | None = None
@@ -125,9 +124,9 @@ class Parameters:
 class UpdateConfiguration:
     """Change settings. Allowed any number of times in the initialization and computation stages.
 
-    The replica applies it at once to everything, also to dataflows and peeks that it has. That is why it
-    may be moved to the front of a history. With several workers it is sent to all. History: merged into
-    one, third; gone if it sets nothing.
+    The replica applies the settings immediately, also to existing dataflows and peeks, so a history may move
+    the command to the front. Sent to all workers if there are several. History: merged into one, third;
+    removed if it sets nothing.
     """
 
     parameters: Parameters
@@ -137,8 +136,7 @@ class UpdateConfiguration:
 class InitializationComplete:
     """End the initialization stage. Sent once per connection.
 
-    The replica reconciles its state with the commands, and from now on
-    owes the responses. History: kept, last.
+    The replica reconciles its state with the commands, and owes responses from now on. History: kept last.
     """
 
 
@@ -146,11 +144,11 @@ class InitializationComplete:
 class CreateDataflow:
     """Build a dataflow. Allowed in the initialization and computation stages.
 
-    Its imports exist and can be read at its as-of; the ids of its exports are new. The replica owes
-    `Frontiers` for indexes and collections, `SubscribeResponse`s for subscriptions, one `CopyToResponse`
-    for a copy. It does not run before each export has been scheduled or dropped, and writes no collection
-    before `AllowWrites`. History: kept in order, from the time to which its exports have been compacted;
-    gone once all of them are dropped.
+    The imports must exist and be readable at the as-of, and the ids of the exports must be new. The replica
+    owes `Frontiers` for indexes and collections, `SubscribeResponse`s for subscriptions, and one
+    `CopyToResponse` for a copy. The dataflow does not run before each export is scheduled or dropped, and
+    writes no collection before `AllowWrites`. History: kept in order, with the as-of to which the exports are
+    compacted; removed once all exports are dropped.
     """
 
     dataflow: Dataflow
@@ -160,8 +158,8 @@ class CreateDataflow:
 class Schedule:
     """Start computing an export. Sent once, between its `CreateDataflow` and its drop.
 
-    A dataflow begins when all of its exports are scheduled; one that is dropped is not waited for, whichever
-    of the two comes first. History: kept while its dataflow is, before the compactions.
+    A dataflow starts when all of its exports are scheduled or dropped. History: kept as long as its dataflow,
+    before the compactions.
     """
 
     id: Id
@@ -171,7 +169,7 @@ class Schedule:
 class AllowWrites:
     """Allow a dataflow to write its collection, irrevocably. Sent after its `CreateDataflow`.
 
-    A replica may not change collections before it. History: kept while its dataflow is, after the
+    Until then, a replica must not change the collection. History: kept as long as its dataflow, after the
     compactions.
     """
 
@@ -182,12 +180,12 @@ class AllowWrites:
 class AllowCompaction:
     """Allow an export to merge times before `frontier`; END drops it. Sent after its `CreateDataflow`.
 
-    Frontiers of one export only rise. The replica keeps the export right at times from the frontier on,
-    and protects its own readers itself. Dropped: it owes END for each kind of frontier not yet reported as
-    END (indexes, collections), or `DroppedAt` (subscriptions that have not ended), or `Dropped` (copies
-    that have not answered), once, and nothing later.
-    History: of each id the last counts, in the order of the exports; it moves into the dataflow's as-of
-    where all its exports allow it.
+    An export's frontiers only advance. The replica keeps the export readable from the frontier on, and
+    protects its own readers itself. For a dropped export it owes one last response: END for each kind of
+    frontier not yet reported as END (indexes, collections), `DroppedAt` (subscriptions that have not ended),
+    or `Dropped` (copies that have not answered).
+    History: the last one of each id counts, in the order of the exports, and is merged into the dataflow's
+    as-of if all exports allow that.
     """
 
     id: Id
@@ -212,8 +210,8 @@ class CollectionTarget:
 class Finishing:
     """Order, limit, offset and projection of a peek's rows.
 
-    order_by: positions of columns, each with whether it goes down; empty: in no order.
-    limit:    how many rows at most, None: all; counted with their multiplicity, after `offset` rows.
+    order_by: positions of columns, each with whether it is descending; empty: unordered.
+    limit:    maximum number of rows, counted with their multiplicity, after `offset` rows; None: all.
     project:  positions of the columns to send, in order; None: all.
     """
 
@@ -227,13 +225,13 @@ class Finishing:
 class Peek:
     """Read an index or a collection at a time. Sent after the index's `CreateDataflow`.
 
-    The replica owes exactly one `PeekResponse`: when the upper has passed `time`. A time before the since
-    is answered with an error. What it may be compacted to later does not matter to a peek that was
-    accepted. History: kept until its `CancelPeek`.
+    The replica owes exactly one `PeekResponse`, once the upper has passed `time`. A time before the since
+    is answered with an error. Later compactions do not affect an accepted peek. History: kept until its
+    `CancelPeek`.
 
     uuid:      16 bytes, unique.
-    keys:      rows of the index's key columns that are wanted, at least one; None: all.
-    predicate: an encoded expression over the row, None: all rows.
+    keys:      keys to look up, at least one, as rows of the index's key columns; None: all.
+    predicate: encoded expression over the row; None: all rows.
     """
 
     uuid: Key
@@ -248,8 +246,8 @@ class Peek:
 class CancelPeek:
     """Cancel a peek. Sent after its `Peek`.
 
-    A replica that has answered does nothing; one that has not answers `Canceled`, or at last what it has
-    found: one answer in all. History: takes its `Peek` away, and goes with it.
+    A replica that has already answered does nothing; otherwise it answers `Canceled`, or with the result if
+    that is complete. History: removed together with its `Peek`.
     """
 
     uuid: Key

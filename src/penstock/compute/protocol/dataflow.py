@@ -28,8 +28,8 @@ def is_transient(id: Id) -> bool:
 class Plan:
     """Flow in portable form (`penstock.compute.plans`), not decoded.
 
-    body:   the operators, expressions, schemas, and how they hang together. Equal flows have equal bodies.
-    places: the user's lines, for errors; no part of what the flow is.
+    body:   operators, expressions, schemas, and their connections. Equal flows have equal bodies.
+    places: source locations for errors, not part of the flow's identity.
     """
 
     body: bytes
@@ -45,9 +45,9 @@ class Plan:
 class CollectionImport:
     """Source of the flow that reads a collection.
 
-    source: the name of the source in the plan.
-    id:     of the collection.
-    upper:  of the collection when the message was made; a hint, refreshed before each replay.
+    source: name of the source in the plan.
+    id:     id of the collection.
+    upper:  the collection's upper when the message was created; a hint, refreshed before each replay.
     """
 
     source: str
@@ -59,7 +59,7 @@ class CollectionImport:
 class IndexImport:
     """Source of the flow that reads an index created earlier on the same replica.
 
-    The arrangement is shared: it is read where it stands, not built again.
+    The arrangement is shared: it is read in place, not built again.
     """
 
     source: str
@@ -70,7 +70,7 @@ class IndexImport:
 class IndexExport:
     """Sink kept in memory by key, for peeks and other dataflows.
 
-    key: names of the columns that it is arranged by; empty: by the whole row.
+    key: names of the key columns; empty: the whole row.
     """
 
     id: Id
@@ -82,8 +82,8 @@ class IndexExport:
 class SubscribeExport:
     """Sink whose changes are sent to the controller as `Batch`es.
 
-    snapshot: whether what is there at the as-of comes first, as changes at that time; else only what comes
-        after it.
+    snapshot: whether to start with the contents at the as-of, as changes at that time, rather than only with
+        later changes.
     """
 
     id: Id
@@ -95,8 +95,8 @@ class SubscribeExport:
 class CollectionExport:
     """Sink written to a collection, at its inputs' times, once writes are allowed.
 
-    collection: the id of the collection ("s7"). All replicas write; an append that comes second changes
-        nothing.
+    collection: id of the collection ("s7"). All replicas write; only the first append of a change has an
+        effect.
     """
 
     id: Id
@@ -108,7 +108,7 @@ class CollectionExport:
 class CopyToExport:
     """Sink whose rows at the as-of are written once, to a file in the replica's copy folder.
 
-    file: a plain name, without folders. The format follows its ending: .jsonl or .parquet.
+    file: plain file name without folders. Its suffix selects the format: .jsonl or .parquet.
     """
 
     id: Id
@@ -123,12 +123,12 @@ Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExp
 class Dataflow:
     """Everything a replica must know to build and run a flow.
 
-    name:    for people.
-    plan:    the flow; its sources are the imports, its sinks the exports, by name.
-    as_of:   the first time at which its exports can be read. Every import must be readable at it.
-    until:   times at or after it need not be computed.
+    name:    name shown to users.
+    plan:    the flow; imports and exports match its sources and sinks by name.
+    as_of:   first time at which the exports can be read. Every import must be readable then.
+    until:   frontier from which times need not be computed.
 
-    Compared by all but `name`.
+    Comparison ignores `name`.
     """
 
     plan: Plan

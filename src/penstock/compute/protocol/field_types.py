@@ -1,6 +1,6 @@
 """Message field types with constraints beyond their plain types.
 
-A field says so in its type, `Annotated` with a constraint. The codec checks it when a message is read.
+The type of such a field is `Annotated` with a constraint, which the codec checks when a message is read.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ Fields are matched by name, and the type of the dataclass's field decides:
     Literal                  a string out of these
     Annotated[A, Constraint] as A, checked when it is read
 
-A sub-message that is not called optional must be there. An `optional` field of another type than `A | None`
-stays unset where it has its default. Values that travel in a form of their own have a `FieldCodec`, by their
-type or by the field of the message.
+A sub-message that is not declared optional is required. An `optional` field of another type than `A | None`
+is unset if it has its default. Values of custom form have a `FieldCodec`, chosen by their type or by the
+field of the message.
 
-Whatever is not as it must be raises `BadMessage` with the field's name when it is read.
+Reading invalid content raises `BadMessage` with the field's name.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Write: TypeAlias = Callable[[Any, Arguments], None]
 class FieldCodec:
     """Codec of a field with a custom form.
 
-    encode:  a value as what the field of a message takes.
-    decoder: of a field with that name, which goes into errors; the decoder raises `BadMessage`.
+    encode:  converts a value to the content of a message field.
+    decoder: returns the decoder for a field name, which errors mention; the decoder raises `BadMessage`.
     """
 
     encode: Encode
@@ -108,8 +108,8 @@ class MessageCodec(Generic[T, M]):
 class MessageCodecs:
     """Derivation of codecs.
 
-    by_type, by_field: fields that have a form of their own, by the type of the dataclass's, or as
-        `Message.field`, which is looked for first.
+    by_type, by_field: codecs of custom form, by the type of the dataclass's field, or by
+        `Message.field`, which takes precedence.
     whole: constraints on dataclasses.
     """
 

@@ -1,7 +1,7 @@
 """Responses: messages from a replica to its controller.
 
-None in the creation stage. They say what was true when they were sent; a controller must be able to take
-any that crossed its own commands on the way.
+There are none in the creation stage. A response describes the state when it was sent; a controller must
+accept any that crossed its own commands on the way.
 Source: the compute protocol of Materialize, its responses.
 """
 
@@ -26,18 +26,17 @@ Update: TypeAlias = tuple[Row, int, int]
 class Problem:
     """Error in structured form, so that programs need not parse text.
 
-    As an answer it counts by its origin. DATA: every replica would say the same, so it is the answer.
-    PROCESS: it is about the health of the replica; others may answer, and the problem is the answer only
-    where no other replica is left that could.
+    As an answer, it counts by its origin. DATA: every replica would report it, so it is the answer. PROCESS:
+    it concerns the replica's health, so it is the answer only if no other replica is left that could answer.
 
-    code:      of the error class (`penstock.compute.errors`).
+    code:      code of the error class (`penstock.compute.errors`).
     message:   one sentence.
     retryable: whether the same request may succeed later.
     why, fix:  as in `PenstockError`.
-    id, time:  what it is about, where that is known.
+    id, time:  object and time concerned, if known.
     facts:     the other facts of the error, by name, as plain values.
-    where:     the lines of the user's that caused it.
-    origin:    where it lies.
+    where:     the user's source lines that caused it.
+    origin:    whether the data or the process is the cause.
     """
 
     code: Name
@@ -56,13 +55,13 @@ class Problem:
 class Frontiers:
     """Frontiers of an index or collection export. None means unchanged; at least one is set.
 
-    write:  its contents are settled before it. END: they never change again.
-    input:  its inputs have been read before it and will not be read there again. END: never again.
-    output: it has been computed before it. At most `write`, behind it where another replica wrote first.
+    write:  frontier before which the contents are settled. END: they never change again.
+    input:  frontier before which inputs have been read and will not be read again. END: never again.
+    output: frontier before which contents are computed: at most `write`, less if another replica wrote first.
 
-    Never for subscriptions and copies, never before the `CreateDataflow`. Of each kind the first is not
-    below the as-of, each is above the one before, and after END there is none. After a drop END is owed
-    for each kind.
+    Not sent for subscriptions and copies, nor before the `CreateDataflow`. The first frontier of each kind is
+    not below the as-of, each is above the previous one, and none follows END. After a drop, END is owed for
+    each kind.
     """
 
     id: Id
@@ -82,9 +81,9 @@ class Rows:
 class Stashed:
     """Peek result too large for one message, kept on the replica to be fetched in chunks.
 
-    token: names them; 16 bytes. The replica keeps them until they were fetched or ten minutes have passed.
-    rows, size: how many distinct rows, and their bytes.
-    inline: the first of them, which are fetched with the others all the same.
+    token: id of the rows, 16 bytes. The replica keeps them until they are fetched, for up to ten minutes.
+    rows, size: number of distinct rows, and their bytes.
+    inline: the first rows, as a preview; fetching returns them again.
     """
 
     token: Key
@@ -118,9 +117,8 @@ class Batch:
     """All changes of a subscription with times from `lower` to before `upper`.
 
     The batches of a subscription cover all times from 0 on without gap or overlap; `lower < upper`.
-    Updates are consolidated, at times not below the as-of; the first upper is above the as-of. A problem
-    instead of updates ends the use of the
-    subscription: no later batch has updates. `upper` END ends it.
+    Updates are consolidated, at times not below the as-of; the first upper is above the as-of. After a
+    problem instead of updates, no later batch has updates. `upper` END ends the subscription.
     """
 
     lower: Frontier
@@ -167,9 +165,9 @@ class CopyToResponse:
 class Status:
     """Replica status shown to users. No behaviour may depend on it.
 
-    id:     an export, None: the whole process.
-    text:   a state, such as "hydrated".
-    values: numbers by name: "memory" in bytes, "rows", "peeks" that wait, "cancel_ms", ...
+    id:     an export, or None for the whole process.
+    text:   state such as "hydrated".
+    values: numbers by name: "memory" in bytes, "rows", pending "peeks", "cancel_ms", ...
     """
 
     id: str | None

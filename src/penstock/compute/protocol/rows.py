@@ -1,7 +1,7 @@
 """Encoding of rows, counted rows and updates, for messages and stashes.
 
-The bytes are those of `penstock.state.codec`: plain data of any size; lists come back as tuples. What comes
-from the network is checked to be of the shape asked for, so no receiver meets a row that is no tuple.
+The bytes are those of `penstock.state.codec`: plain data of any size; lists come back as tuples. Bytes from
+the network are checked for the requested shape, so that receivers only ever get rows that are tuples.
 """
 
 from __future__ import annotations

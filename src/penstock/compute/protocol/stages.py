@@ -2,9 +2,8 @@
 
 Each side passes in what it sends and what it receives, in order. A message that is not allowed raises
 `ProtocolViolation` and ends the connection. Because messages cross each other, each side judges by what it
-has seen
-itself: a replica by the commands it has received, a controller by the commands it has sent, which are those
-and perhaps more. Messages that the protocol leaves open are allowed: a `CancelPeek` for an answered peek,
+has seen itself: a replica by the commands it has received, a controller by those it has sent, which may be
+more. Messages that the protocol leaves open are allowed: a `CancelPeek` for an answered peek,
 rows for a cancelled peek, frontiers of a dropped export.
 
 A dropped export is forgotten once no more messages about it are allowed, so that memory is bounded by live

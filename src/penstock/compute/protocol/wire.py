@@ -1,7 +1,7 @@
 """Wire format of commands and responses, as in `compute.proto`, validated field by field on reading.
 
-What cannot be read raises `BadMessage` with the name of the field, what is above a limit
-`MessageTooLarge`; nothing that arrives is executed or believed.
+Unreadable content raises `BadMessage` with the field's name, and content above a limit `MessageTooLarge`.
+Nothing received is executed or trusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ problem_to_bytes, problem_from_bytes = PROBLEM.to_bytes, PROBLEM.from_bytes
 def response_to_bytes(response: Response) -> bytes:
     """Encode one response, with a batch in one part.
 
-    Raises `BadMessage`; `NotPlainData` where rows are not plain.
+    Raises `BadMessage`, and `NotPlainData` for rows that are not plain data.
     """
     (message,) = _response_messages(response, None)
     return message
@@ -65,8 +65,8 @@ def commands_from_message(data: bytes, limit: int | None = None) -> list[Command
 def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator[bytes]:
     """Encode responses as stream messages, several in one, with large batches in parts.
 
-    An answer or a batch that cannot travel (it is too large, or its rows are not plain) is replaced by the
-    problem, so that who waits for it learns why. Raises `BadMessage`, `MessageTooLarge` for others.
+    An answer or a batch that cannot be sent (too large, or with rows that are not plain data) is replaced by
+    the problem, so that its receiver learns why. Raises `BadMessage`, `MessageTooLarge` for others.
     """
     each = (data for response in responses for data in _travelling(response, limit))
     return grouped(each, limit, "Response")
@@ -75,7 +75,7 @@ def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator
 class ResponseReader:
     """Decoder of one stream's responses, in order; assembles batches from parts.
 
-    limit: bytes of one message; batch: bytes of one batch; None: any.
+    limit: maximum bytes of one message. batch: maximum bytes of one batch. None: no limit.
     """
 
     def __init__(self, limit: int | None = None, batch: int | None = None) -> None:

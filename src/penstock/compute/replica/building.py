@@ -1,7 +1,7 @@
 """Construction of a dataflow from its description: decode and check the plan, open inputs and exports.
 
-All checks are here, so that every runtime refuses the same. A runtime supplies what depends on its store:
-imports, indexes, and the dataflow that runs.
+All checks are made here, so that all runtimes refuse the same dataflows. A runtime supplies what depends on
+its store: imports, indexes, and the running dataflow.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ _NO_SCHEMA = Schema(())
 class Surroundings(Generic[IndexT]):
     """State of a runtime that its dataflows share.
 
-    copies: the folder for copies. respond: takes responses to the controller. timer: seconds.
+    copies: folder for copies. respond: sends responses to the controller. timer: seconds.
     """
 
     plans: Plans

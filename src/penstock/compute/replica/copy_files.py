@@ -1,7 +1,7 @@
 """Copies: the rows of a sink at the as-of, written to a file once.
 
-A file has its name only once it is whole; an older one of that name is replaced. Its values can be read again
-by a source of the same schema.
+A file gets its name only once it is complete, and replaces an older one of that name. A source of the same
+schema can read the values back.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class CopyFile(ABC):
 def copy_file(folder: Path, name: str, schema: Schema) -> CopyFile:
     """Create a file for rows.
 
-    Raises `BadPlan` for a name with folders or another ending, `BadInput` where pyarrow is needed and not
-    there.
+    Raises `BadPlan` for a name with folders or another suffix, and `BadInput` if pyarrow is required but
+    missing.
     """
     kind = _KINDS.get(Path(name).suffix)
     plain = name == Path(name).name and not name.startswith(".") and "\0" not in name and "\\" not in name

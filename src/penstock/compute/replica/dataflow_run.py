@@ -20,10 +20,10 @@ RETRY = 0.1
 class DataflowRun(ABC):
     """Running dataflow, idle until it is started.
 
-    upper:   it is computed before it.
-    failed:  where it has met an error.
-    exports: used while `exporting` is held, where there are several threads.
-    wanted:  the ids of exports that are not dropped.
+    upper:   frontier before which the dataflow is computed.
+    failed:  failure of the dataflow, if any.
+    exports: accessed while holding `exporting` if there are several threads.
+    wanted:  ids of exports that are not dropped.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DataflowRun(ABC):
 def weighted_rows(changes: Sequence[Counted], append: bool, source: str) -> list[tuple[Any, ...]]:
     """Convert changes to engine rows: with the weight last, or one copy per row.
 
-    append: the source takes no retractions: raises `BadInput` for one.
+    append: whether the source is append-only; raises `BadInput` for a retraction then.
     """
     if not append:
         return [(*row, weight) for row, weight in changes]

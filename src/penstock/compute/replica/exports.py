@@ -58,9 +58,9 @@ _SEE_TO = "see to the replica; it builds the dataflow anew when it is connected 
 class ExportWriter(ABC):
     """Export of a dataflow, which receives its sink's changes time by time, and their upper.
 
-    Times come in order. Changes at times from the upper on must not be visible to anybody yet.
-    once: it wants nothing after the as-of.
-    retry_at: by the timer; before it nothing is to be tried.
+    Times arrive in order. Changes at times from the upper on must not be visible yet.
+    once: whether nothing after the as-of is needed.
+    retry_at: timer reading before which nothing is retried.
     """
 
     once: ClassVar[bool] = False
@@ -121,9 +121,9 @@ class IndexHold(Protocol):
 class Index(Protocol):
     """Index as served by a replica.
 
-    upper:  times before it are settled; of one that `failed` at a time, the next time.
-    since:  nobody may ask for times before it, whatever is still there. END: dropped.
-    key_width: the number of values by which it is looked up.
+    upper:  frontier before which times are settled; just after the failure if it `failed`.
+    since:  frontier from which it may be read, whatever is still stored. END: dropped.
+    key_width: number of key columns.
     """
 
     @property
@@ -149,7 +149,7 @@ class Index(Protocol):
 class IndexWriter(ExportWriter):
     """Export to an index, which outlives its drop while it has readers.
 
-    By itself it writes nothing, for stores that the engine fills.
+    The base class writes nothing, for stores that the engine fills.
     """
 
     def __init__(self, id: Id, sink: str, index: Index) -> None:
@@ -182,7 +182,7 @@ class IndexWriter(ExportWriter):
 class MissingCollection(ExportWriter):
     """Export of a dataflow that could not be built because its collection is missing. It never advances.
 
-    report: called with the reason, for people.
+    report: called with the reason, to show to users.
     """
 
     def __init__(self, id: Id, sink: str, as_of: int, report: Callable[[Id, str], None]) -> None:

@@ -1,7 +1,7 @@
 """Feeds of durable collections: each change is read once, however many dataflows consume it.
 
-A `Feed` buffers the last changes of a collection. A dataflow that is farther behind, as one is that was
-just hydrated, reads its way up to the buffer by itself.
+A `Feed` buffers the latest changes of a collection. A dataflow that is further behind, for example just after
+hydration, reads on its own until it reaches the buffer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _AT_A_TIME = 0.5
 class VersionAssembler:
     """Assembler of chunked updates, ordered by time, into versions: all changes of a time together.
 
-    known:    the versions of times before it have been given.
-    finished: all have been given; `known` is the upper.
+    known:    frontier before which all versions have been returned.
+    finished: whether all versions have been returned, so that `known` is the upper.
     """
 
     def __init__(self, store: Collections, id: Id, lower: Frontier, upper: Frontier) -> None:
@@ -70,10 +70,10 @@ class VersionAssembler:
 class Feed:
     """Shared reader of one collection.
 
-    since, upper: of the collection, when it was last looked at.
-    lost: it is not there any more.
-    failed: a dataflow of this replica, which writes it, has failed: it goes no further.
-    start, known: the versions of the times between them are buffered.
+    since, upper: bounds of the collection at the last look.
+    lost: error if the collection no longer exists.
+    failed: failure of this replica's dataflow that writes the collection, which will not advance any more.
+    start, known: bounds of the times whose versions are buffered.
     """
 
     def __init__(self, store: Collections, id: Id, bounds: Bounds) -> None:
@@ -135,7 +135,7 @@ class Feed:
     def _skip(self) -> bool:
         """Skip to the since after a compaction beyond what was read; False if nothing is left to read.
 
-        Cursors that need the skipped changes read alone, and meet the error.
+        Cursors that need the skipped changes read on their own, and get the error.
         """
         self.refresh()
         if self.since.time is None or self.known > self.since:
@@ -178,8 +178,8 @@ class Cursor:
     def read(self) -> list[Version]:
         """Read up to one chunk, and return the versions it completes, perhaps none.
 
-        To be called while `known` is before the upper of the feed. Raises what the store raises; then it may
-        be called again.
+        Call it while `known` is before the feed's upper. Raises the errors of the store, after which the call
+        can be repeated.
         """
         feed = self._feed
         if feed.lost is not None:
@@ -230,7 +230,7 @@ class Feeds:
     def look(self) -> list[Id]:
         """Read the uppers of the collections.
 
-        Returns those that have risen, or are lost. Raises what the store raises.
+        Returns the ids of collections whose upper has risen, or that are lost. Raises what the store raises.
         """
         if not self._feeds:
             return []
@@ -257,8 +257,8 @@ class Feeds:
 class Watcher:
     """Thread that calls `noticed` whenever a collection of a store may have changed, until stopped.
 
-    It has a connection of its own to the store. It calls once that is open, too: changes before are unknown
-    to it.
+    It has its own connection to the store, and also calls once after opening it, since it cannot know of
+    earlier changes.
     """
 
     def __init__(self, uri: str, noticed: Callable[[], None]) -> None:

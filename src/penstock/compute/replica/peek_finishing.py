@@ -22,7 +22,7 @@ RUN = 4096
 class Finish(ABC):
     """Finishing of one peek: takes candidate rows and returns those to send.
 
-    held: the most rows that were kept at a time.
+    held: maximum number of rows held at a time.
     """
 
     held = 0
@@ -39,7 +39,7 @@ class Finish(ABC):
 def finish_of(finishing: Finishing, schema: Schema) -> Finish:
     """Create the finishing of a peek over rows of a schema.
 
-    Raises `BadMessage` for a column that is not there.
+    Raises `BadMessage` for a missing column.
     """
     for at in (*(at for at, _ in finishing.order_by), *(finishing.project or ())):
         if at >= len(schema.fields):

@@ -1,6 +1,6 @@
 """Peeks: one-time reads of an index or a collection. Checked and tracked here, executed by a runtime.
 
-A peek waits until its time is settled, and holds what it reads meanwhile. It has one answer at most.
+A peek waits until its time is settled, with a hold on what it reads. It gets at most one answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("penstock.replica")
 class PendingPeek:
     """A peek awaiting its answer.
 
-    hold: on the index that it reads. waiting: for its time to be settled. over: it is not pending any more.
+    hold: hold on the index read. waiting: whether its time is unsettled. over: whether it has ended.
     """
 
     peek: Peek
@@ -161,7 +161,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
 class PeekRun:
     """Execution of a peek at a settled time: each `next` of `slices` is a short piece of work.
 
-    answer: set when the slices are exhausted. Raises within a slice what becomes a `Problem`.
+    answer: set when the slices are exhausted. Errors raised within a slice become a `Problem`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Replica: connections, protocol stages, epochs, reconciliation, and frontier reporting.
 
-It has no sockets, threads or clocks of its own, and does not depend on the runtime of its dataflows.
+A replica has no sockets, threads or clocks of its own, and is independent of the runtime of its dataflows.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _SLACK = 1_000
 class Replica:
     """Replica driven by a controller's commands. Used by one thread.
 
-    clock: milliseconds. wake: called, from any thread, when there is something to `step` for without a
-        command. halt: called once, when the process has to end, to be started afresh.
-    greatest_epoch: of all connections so far; a later one has a greater one.
+    clock: milliseconds. wake: called from any thread when there is work for `step` without a command.
+    halt: called once, when the process must exit, to be restarted.
+    greatest_epoch: greatest epoch of all connections so far; a later connection must have a greater one.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Replica:
     def connected(self, nonce: bytes) -> None:
         """Begin a connection, replacing an earlier one. Its first command is `CreateTimely`.
 
-        nonce: of the connection. Responses that were made for another connection are discarded.
+        nonce: nonce of the connection. Responses created for another connection are discarded.
         """
         self.disconnected()
         self._nonce = nonce
@@ -101,8 +101,8 @@ class Replica:
     def receive(self, command: Command) -> None:
         """Take a command from the current connection.
 
-        Raises `ProtocolViolation`, `StaleEpoch`: then the connection is to be ended, and the command had no
-        effect.
+        Raises `ProtocolViolation`, `StaleEpoch`; then the command had no effect, and the connection must be
+        ended.
         """
         if self._halted:
             return
@@ -237,7 +237,7 @@ class Replica:
     def responses(self) -> list[Response]:
         """Take the responses for the current connection, in order.
 
-        Raises `ProtocolViolation` for a response that is not allowed, which is a bug of the replica.
+        Raises `ProtocolViolation` for a response that is not allowed, which is a bug in the replica.
         """
         found = self._reporter.take()
         if self._stages is not None:

@@ -1,7 +1,7 @@
 """Responses of a replica to its controller: answers at once, frontiers as they advance.
 
-Each frontier rises, starts at the as-of or above, and ends once: a controller releases read holds by what is
-reported, so a frontier that goes back, or one of an export that was dropped, is worse than none.
+Each frontier starts at the as-of or later, only advances, and ends once. Controllers release read holds based
+on reports, so a regressing frontier, or one of a dropped export, would be worse than none.
 Source: the compute protocol of Materialize, its reported frontiers (reference).
 """
 
@@ -136,7 +136,7 @@ class Reporter:
     def begin(self) -> list[Id]:
         """Begin reporting on a connection whose initial commands are complete.
 
-        Returns the exports that were dropped before it, whose end need not be reported.
+        Returns the exports that were dropped earlier, whose end need not be reported.
         """
         self.silent = False
         self._anew = True
@@ -166,7 +166,7 @@ class Reporter:
     def due(self, moved: bool, busy: bool, interval: int | None) -> bool:
         """Return whether frontiers are due: always when idle, periodically while there is other work.
 
-        moved: some may have risen. A new connection gets all of them.
+        moved: whether some frontiers may have risen. A new connection gets all of them.
         """
         wait = INTERVAL if interval is None else interval
         idle = not busy or self._clock() - self._reported_at >= wait

@@ -1,7 +1,7 @@
 """Interface of a replica's runtimes: in process, on workers, or on Spark.
 
 The replica has checked the stage and order of commands, has reconciled, and guards which frontiers are
-reported. A runtime receives commands and is stepped; it returns its present frontiers, and each other answer
+reported. A runtime receives commands and is stepped; it returns its current frontiers, and every other answer
 once.
 """
 
@@ -40,10 +40,10 @@ Answer = PeekResponse | SubscribeResponse | CopyToResponse | Status
 class Runtime(ABC):
     """Runtime of a replica: builds dataflows, maintains their exports, answers peeks. Used by one thread.
 
-    config: of the instance. wake: called, from any thread, when there is something to `step` for without a
-        command.
-    A method raises only for what is the replica's end (`ComputeError`); a dataflow that fails becomes answers
-    (`DataflowFailed`), and the others go on.
+    config: configuration of the instance. wake: called from any thread when there is work for `step`
+        without a command.
+    Methods raise `ComputeError` only for failures that end the replica. A failed dataflow is reported in
+    answers (`DataflowFailed`), and the others continue.
     """
 
     def __init__(self, config: InstanceConfig, wake: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Runtime(ABC):
     def create_dataflow(self, dataflow: Dataflow) -> None:
         """Create a dataflow. It does not run before each of its exports is scheduled or dropped.
 
-        A dataflow that cannot be built (a bad plan, a missing import) exists all the same, as a failed one.
+        A dataflow that cannot be built (a bad plan, a missing import) exists nevertheless, as a failed one.
         """
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Runtime(ABC):
         """Allow an export to merge times before `frontier`. END: drop it.
 
         A dropped export reports END of each kind in `frontiers`, until `forget`, and stays readable for the
-        dataflows that read it already.
+        dataflows that already read it.
         """
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Runtime(ABC):
     def broken(self) -> Sequence[Id]:
         """Return the exports that have failed or will fail, though a fresh replica may succeed.
 
-        The cause is outside of the dataflow, such as a collection that was written by another process.
+        The cause is outside the dataflow, such as a collection written by another process.
         """
         return ()
 

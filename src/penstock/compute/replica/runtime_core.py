@@ -1,6 +1,6 @@
 """Core of the runtimes that execute dataflows: commands, exports, frontiers, peeks, responses.
 
-A subclass has the store of indexes, and runs the dataflows: in the replica's thread, or on Spark.
+A subclass provides the store of indexes, and runs the dataflows in the replica's thread or on Spark.
 """
 
 from __future__ import annotations

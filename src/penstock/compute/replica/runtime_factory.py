@@ -35,8 +35,8 @@ def make_runtime(
 ) -> Runtime:
     """Create the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
 
-    state:       a folder of this replica alone.
-    collections: URI of the store, in place of the one of the controller.
+    state:       folder for this replica alone.
+    collections: URI of the store, instead of the controller's.
     allow_callables: whether plans may carry Python functions.
 
     Raises what opening the collections raises, and `BadInput` if the runtime is not installed.

@@ -23,7 +23,7 @@ from penstock.compute.replica.exports import ExportWriter, Failed, PendingChange
 class SubscribeWriter(ExportWriter):
     """Export to a subscription: batches cover all times from 0 on, the first one beyond the as-of.
 
-    limit: how many bytes a batch may have; None: any number.
+    limit: maximum bytes of a batch, or None for no limit.
     """
 
     def __init__(

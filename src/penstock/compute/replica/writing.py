@@ -1,9 +1,8 @@
 """Materializations: sinks written to durable collections.
 
-All replicas that run the dataflow write, and all write the same: whoever appends first from an upper has
-written for all, and the others see by the upper what they need not write any more. At the start the
-collection may hold what an earlier run has written, so what is written first is the difference: what should
-be there, less what is.
+All replicas that run the dataflow write the same changes: the first to append from an upper writes for all,
+and the others see from the upper what is already written. At the start, the collection may hold output of an
+earlier run, so the first append is the difference between the expected and the existing contents.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from penstock.errors import PenstockError
 class CollectionWriter(ExportWriter):
     """Export to a collection: appends the changes of settled times, once allowed.
 
-    Invariant: `_pending` has the changes of settled times from `_written` on, which is an upper that the
-    collection had. Of earlier times nothing is left to do where it `_agrees`; where it does not yet,
-    `_difference` has what should be there just before, and what is there is still to be taken off.
+    Invariant: `_pending` has the changes of settled times from `_written` on, an earlier upper of the
+    collection. If it `_agrees`, all earlier times are done. Otherwise `_difference` has the expected contents
+    just before, from which the existing contents must still be subtracted.
     """
 
     def __init__(

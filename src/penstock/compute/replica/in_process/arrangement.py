@@ -1,14 +1,14 @@
 """In-memory index: rows by key, readable at all times from `since` to before `upper`.
 
-What is kept is the latest state and a way back. `_rows` files every row under its key, as after the last
-change; `_undo` has per key what changed and when, so that a reader at an earlier time takes back what came
-later. Readers mostly read near the upper, so there is little to take back; and moving the since needs no
-merging: the way back is cut off at its far end, a slice at a time. `_log` has the same changes by time, for
-dataflows that read the index.
+An arrangement stores the latest state and an undo log. `_rows` maps each key to its rows after the last
+change; `_undo` has the changes per key with their times, so that a reader at an earlier time can undo later
+ones. Most reads are near the upper, so there is little to undo. Advancing the since needs no merging: the
+oldest undo entries are discarded, a slice at a time. `_log` has the same changes by time, for dataflows that
+read the index.
 
 Invariant: after the changes of a time are applied, and for every time t with least <= t < upper,
     rows at t  =  _rows  -  the changes in _undo with times after t
-where `least` is the least time that somebody may read: the since, or an earlier one that is held.
+where `least` is the earliest readable time: the since, or an earlier time that is held.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ SCANNED = 1024
 class Keying:
     """Key columns by which rows of a schema are filed; the whole row if there are none.
 
-    Rows that the engine groups together have one key.
-    of_row: from a row to its key: the value of a single column, a tuple of several.
+    Rows that the engine groups together have the same key.
+    of_row: function from a row to its key: the value of a single column, or a tuple of several.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
@@ -90,10 +90,10 @@ class Hold:
 class Arrangement:
     """Rows by key columns, with their changes since some time.
 
-    upper:  times before it are settled; of an arrangement that `failed` at a time, the next time.
-    since:  nobody may ask for times before it, whatever is still there. END: dropped.
-    failed: the error that its contents are from some time on.
-    weight: how many rows there are, with their counts, as after the last change.
+    upper:  frontier before which times are settled; just after the failure if it `failed`.
+    since:  frontier from which it may be read, whatever is still stored. END: dropped.
+    failed: failure that replaces the contents from some time on.
+    weight: number of rows after the last change, with their counts.
     """
 
     def __init__(self, schema: Schema, key: Sequence[str], as_of: int) -> None:
@@ -211,7 +211,7 @@ class Arrangement:
     def scan(self, time: int) -> Iterator[list[Counted]]:
         """Scan all rows at a settled, held time, in no order, in lists of about `SCANNED`.
 
-        Changes may be applied between two lists, and are not seen.
+        Changes may be applied between lists, but are not visible in the scan.
         """
         out: list[Counted] = []
         for keys in self._rows.keys_by_bucket():

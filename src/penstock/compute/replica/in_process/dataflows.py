@@ -1,9 +1,9 @@
 """Dataflow in this process: an engine, its inputs, and its exports.
 
-First it hydrates: the engine takes the snapshot of its inputs at the as-of. Then it takes their changes, one
-time after the other. Either is fed in ticks of bounded rows, a few milliseconds each; that the cut into
-ticks does not matter is what the engine promises for flows that may be served. Only when the last tick of a
-time is over does the upper move, so nobody sees half a time. Times without changes cost nothing.
+A dataflow first hydrates: the engine processes a snapshot of the inputs at the as-of. Then it processes the
+inputs' changes, one time after another. Rows are fed in ticks of bounded size, a few milliseconds each; for
+servable flows the engine guarantees that the division into ticks does not matter. The upper advances only
+after the last tick of a time, so no reader sees a partial time. Times without changes cost nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def whole(dataflow: Dataflow, flow: Flow) -> TickExecutor:
 class TickSizer:
     """Number of rows that a tick processes in a few milliseconds, learnt from earlier ticks.
 
-    most: that number.
+    most: the current number of rows.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Garbage collection in a replica, kept out of ongoing work and never scanning a whole index.
 
-By default the collector goes through all objects again and again while an index grows: at a million rows that
-takes a tenth of a second each time. Nearly all objects of a replica are freed without it. So young objects
-are collected often, at little cost; all objects only when there is no other work, and a view was dropped
-(whose engine is freed by that alone) or a long time has passed.
+By default, the collector repeatedly traverses all objects while an index grows, which takes a tenth of a
+second per million rows. Nearly all objects of a replica are freed by reference counting. So young objects are
+collected often, at little cost, but all objects only when the replica is idle and a view was dropped (its
+engine can be freed in no other way) or a long time has passed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dict in buckets of bounded size, so that every operation is short however many entries it has.
 
-A dict of millions of entries stops for tens of milliseconds when it grows, and as long to list its keys. Here
-one bucket at a time is split as entries are added (linear hashing), and a scan lists one bucket at a time.
+A dict of millions of entries pauses for tens of milliseconds when it grows or its keys are listed. Here one
+bucket at a time is split as entries are added (linear hashing), and a scan lists one bucket at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 class IncrementalDict(Generic[K, V]):
     """Dict from `K` to `V`, without None as a value.
 
-    buckets: all of them. The bucket of a key is `buckets[bucket_number(key)]`, until an entry is added.
+    buckets: all buckets. The bucket of a key is `buckets[bucket_number(key)]`, until an entry is added.
 
     Invariant: buckets before `_divided` and those from `_half` on are filed by the larger mask, the others by
     the smaller one.

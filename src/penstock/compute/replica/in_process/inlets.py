@@ -1,6 +1,6 @@
 """Inputs of a dataflow in this process: a durable collection, or an index of the same replica.
 
-Both are read alike, time by time. Joins may read an index in place, instead of keeping its rows once more.
+Both are read in the same way, time by time. Joins may read an index in place instead of copying its rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from penstock.flow.flow import Flow
 class Inlet(ABC):
     """Source of a flow with its input.
 
-    First `snapshot` is read, once it is `ready`; then versions, whole times in order: `next_time` is that of
-    the next one, if it is known, and all times before `known` are.
+    First `snapshot` is read, once it is `ready`; then versions, each a whole time, in order. `next_time` is
+    the time of the next version if that is known, as all versions before `known` are.
     """
 
     source: str
@@ -219,8 +219,8 @@ class _Window:
 class SharedArrangements:
     """Join sides that a dataflow reads in place from indexes.
 
-    shared: sources that joins read in place, if not everybody does.
-    filled: sources whose rows need not be fed at the beginning: whoever reads them finds them in the index.
+    shared: sources that some readers read in place.
+    filled: sources whose rows need not be fed initially, because all their readers find them in the index.
     """
 
     def __init__(self, flow: Flow, inlets: Iterable[Inlet]) -> None:

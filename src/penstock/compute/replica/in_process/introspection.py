@@ -17,7 +17,7 @@ SAMPLES = 1000
 class Introspection:
     """Reports on a replica's dataflows every `interval` milliseconds; 0 disables them.
 
-    clock: milliseconds. memory: returns the bytes of the process, if they are to be reported.
+    clock: milliseconds. memory: returns the process's memory in bytes, if it should be reported.
     """
 
     def __init__(self, interval: int, clock: Callable[[], int], memory: Callable[[], int] | None) -> None:

@@ -1,7 +1,7 @@
 """Peeks served on the replica's own thread, in slices.
 
-A peek by key on what is settled is answered at once. Any other has its turn with the others once its time is
-settled, a few milliseconds each.
+A peek by key at a settled time is answered at once. All others take turns of a few milliseconds once their
+times are settled.
 """
 
 from __future__ import annotations

@@ -73,13 +73,13 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
 class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
     """Runtime on the in-process engine.
 
-    collections: that they read and write; used by this thread only.
-    folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one,
-        made when it is needed.
-    watched: somebody calls `noticed` when collections may have changed; otherwise every step looks.
+    collections: store that dataflows read and write; used by this thread only.
+    folder:  folder for copies (`copies/`) and large results (`stash/`); by default a temporary one,
+        created when needed.
+    watched: whether `noticed` is called when collections may have changed; otherwise every step polls.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
-    memory:  the bytes that the process has, if that is to be reported.
-    choose_engine: what runs the flow of a dataflow; where it is left out, or says None, an engine whose joins
+    memory:  returns the process's memory in bytes, if it should be reported.
+    choose_engine: chooses the engine for a dataflow's flow; if omitted, or for None, an engine whose joins
         read indexes in place.
     """
 

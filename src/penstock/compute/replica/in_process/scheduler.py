@@ -1,7 +1,7 @@
 """Scheduler of dataflows on one thread: those with work take turns of one slice.
 
-A dataflow has something to do when it is started, when a collection that it reads or writes has come
-farther, and when an index that it reads has. All others cost nothing.
+A dataflow has work when it is started, when a collection that it reads or writes has advanced, and when an
+index that it reads has advanced. Idle dataflows cost nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.compute.replica.in_process.dataflows import RunningDataflow
 class DataflowScheduler:
     """Dataflows of a replica, with their dependencies. timer: seconds.
 
-    moved: something has come farther since this was set to False.
+    moved: whether any dataflow has advanced since this was set to False.
 
-    Dataflows that wait for the same thing get their turns in the order of creation, so equal commands make
-    equal schedules; a set would give them in the order of their addresses.
+    Dataflows that wait for the same input get their turns in order of creation, so equal commands give equal
+    schedules; a set would order them by address.
     """
 
     def __init__(self, timer: Callable[[], float]) -> None:

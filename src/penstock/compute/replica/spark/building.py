@@ -114,7 +114,7 @@ class LazyStore:
 class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
     """Construction of a dataflow on Spark.
 
-    folder: where each dataflow has one of its own. store: for the replica's thread.
+    folder: parent of the dataflows' folders. store: connection for the replica's thread.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class SparkDataflow(DataflowRun):
     def advance(self, store: Collections, spark: Session) -> bool:
         """Compute a tick. Returns whether there may be more to do at once.
 
-        Raises `SparkProcessDied` where Spark itself is gone, which nothing can go on without.
+        Raises `SparkProcessDied` if Spark itself has died, after which nothing can continue.
         """
         if not self.started or self.ended or self._state is None or self._timer() < self._retry_at:
             return False

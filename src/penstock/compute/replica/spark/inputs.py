@@ -123,7 +123,7 @@ class FromCollection(Import):
 class FromVersions(Import):
     """Input from an index in files.
 
-    It stays readable from the last time that was computed on; `at` is the first one.
+    The index stays readable from the last computed time on; `at` is the first.
     """
 
     def __init__(self, source: str, schema: Schema, versions: Versions, at: int) -> None:
@@ -170,7 +170,7 @@ class Version:
 class Inputs:
     """Inputs of a dataflow. Used by one thread at a time.
 
-    seen: per source what the last tick that read something of it has read, by which it is known again.
+    seen: by source, the last non-empty read, by which the source is recognized after a restart.
     """
 
     def __init__(self, imports: Sequence[Import]) -> None:

@@ -1,8 +1,7 @@
 """Peeks on Spark: threads read an index's files, or have Spark read them if they are large.
 
-A peek at several keys, or at a small index, is read here. A scan of a large index is a job of Spark, in a
-group of its own by which it can be cancelled: tasks share the hashes, and send what the peek wants of their
-part.
+A peek by keys, or at a small index, is read here. A scan of a large index is a Spark job in its own job
+group, so that it can be cancelled; each task scans a share of the hashes, and sends the matching rows.
 """
 
 from __future__ import annotations
@@ -192,10 +191,9 @@ def scan(
 ) -> Iterator[Iterable[Counted]]:
     """Scan the rows at the peek's time that pass its predicate, in parts, as tasks send them.
 
-    With a limit, they are at least those that can be within it. No task sends more bytes than `settings`
-    allow.
+    With a limit, they include all rows that can be within it. No task sends more bytes than `settings` allow.
 
-    group: of the job, by which it can be cancelled. Raises what `PeekRun` raises.
+    group: job group, by which the job can be cancelled. Raises what `PeekRun` raises.
     """
     tasks = tasks_at_a_time(spark)
     with versions.reading() as paths:

@@ -1,7 +1,7 @@
 """Spark runtime of a replica: views maintained by Spark, with state and versions in a folder.
 
 The replica's thread never waits here. A pool of threads advances dataflows, each by one thread at a time;
-others read for peeks; one watches the collections. `answers` and `frontiers` give what they find, after a
+others read for peeks; one watches the collections. `answers` and `frontiers` return their results, after a
 `wake`. If Spark itself dies, the replica ends, and resumes from the folder when it is started again.
 """
 
@@ -42,9 +42,9 @@ LOOK_EVERY = 0.2
 class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
     """Runtime on Spark; see the module docstring.
 
-    state:  a folder that outlives the process; no other replica has it.
-    spark:  the session to use, which is then left as it is; without one a session is started, and ended.
-    copies: the folder that copies are written to; `state`/copies where none is given.
+    state:  folder that outlives the process, for this replica alone.
+    spark:  session to use, which is not stopped; by default a session is started and stopped.
+    copies: folder for copies; `state`/copies by default.
     clock:  milliseconds. timer: seconds.
     """
 

@@ -1,11 +1,11 @@
 """Stored state of a dataflow on Spark, and whether a later process can resume from it.
 
-    dataflow.json        what it is
+    dataflow.json        identity of the dataflow
     engine/              the checkpoint of its flow
     sinks/<sink>/        the files of a sink
 
-The commit of a tick says up to which time that goes, which files count, and what was read at last. So ticks
-are bound to times in the same step in which they happen.
+A tick's commit records the time it reaches, the current files, and what was read last, so a tick and its
+times are committed atomically.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from penstock.spark.versions.files import LAST_HASH, ChangeFiles
 class State:
     """Stored state of a dataflow, in a folder. Used by one thread at a time.
 
-    identity: what must be equal for it to be gone on with.
-    is_open:  it can be run. upper: up to where it had come when it was opened; None where it is new.
+    identity: description that must be equal for a process to resume from the state.
+    is_open:  whether it can be run. upper: frontier reached when it was opened; None for a new state.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class State:
     def open(self, store: Collections, spark: Session) -> bool:
         """Prepare to run. Returns False if the inputs have not caught up with the state's position.
 
-        What cannot be gone on with is removed at the first time. Raises `CheckpointDamaged` later on.
+        At the first call, state that cannot be resumed is removed. Raises `CheckpointDamaged` later on.
         """
         if self._begun:
             self._open_again(spark)

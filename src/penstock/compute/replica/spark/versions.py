@@ -1,8 +1,8 @@
 """Versions of a sink: its contents at all times that may still be read, as files of changes.
 
-The rows at a time are the sum of the changes up to it. Every tick adds a file, so some are merged from time
-to time: their changes at times that no reader distinguishes count as being at the last of these. Who
-wants to read holds a time. One thread at a time adds and merges; any number read meanwhile.
+The rows at a time are the sum of the changes up to it. Every tick adds a file, so files are merged now and
+then; changes at times that no reader distinguishes are moved to the last of these times. Readers must hold a
+time. One thread at a time adds and merges; any number of threads may read meanwhile.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Hold:
 class Versions:
     """Changes in files of a folder, filed by the columns at `key`, or by the whole row if it is empty.
 
-    upper:  times before it are settled; of what `failed` at a time, the next time.
-    failed: the error that its contents are from some time on.
-    merged_to: times before it can no longer be distinguished.
-    restored:  the files are those of an earlier process, or attempt.
+    upper:  frontier before which times are settled; just after the failure if it `failed`.
+    failed: failure that replaces the contents from some time on.
+    merged_to: frontier before which times can no longer be distinguished.
+    restored:  whether the files are those of an earlier process or attempt.
     """
 
     def __init__(self, folder: Path, key: Sequence[int], as_of: int, *, durable: bool = True) -> None:
@@ -178,7 +178,7 @@ class Versions:
     def changes(self, lower: int, upper: Frontier) -> list[Update]:
         """Yield the changes with times from `lower` to before `upper`, ordered by time.
 
-        `lower` is above what is held.
+        `lower` must be later than a held time.
         """
         found: list[Update] = []
         for file in self._files:

@@ -125,7 +125,7 @@ class WorkerLink:
 
     wake: called from another thread when a response has arrived or the worker has ended.
     sent: number of messages sent to the worker. heard: number it had received at its last response.
-    frontiers, broken: of all its exports, by its last responses.
+    frontiers, broken: state of all its exports as of its last responses.
     """
 
     def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
@@ -169,7 +169,7 @@ class WorkerLink:
     def take(self) -> list[WorkerResponse]:
         """Take the responses since the last call.
 
-        Raises `ConnectionBroken` if the worker has ended: so must the replica.
+        Raises `ConnectionBroken` if the worker has ended; then the replica must end, too.
         """
         if self._ended.is_set():
             raise self._gone()

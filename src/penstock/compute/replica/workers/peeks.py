@@ -29,7 +29,7 @@ class _Asked:
 class WorkerPeeks:
     """Peeks of a multi-worker replica, and large results waiting to be fetched.
 
-    links: to the workers. merged: what they say, merged.
+    links: links to the workers. merged: merger of their responses.
     """
 
     def __init__(self, links: Sequence[WorkerLink], merged: Partitioned) -> None:

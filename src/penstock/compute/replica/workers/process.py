@@ -1,6 +1,6 @@
 """Worker process: runs its share of a replica's dataflows on a runtime of its own.
 
-Started by `workers`, with a socket to the replica's process as its only argument. It ends when that is
+Started by `workers`, with a socket to the replica's process as its only argument. It ends when the socket is
 closed, also because the other process was killed.
 """
 

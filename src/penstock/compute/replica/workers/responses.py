@@ -41,9 +41,9 @@ from penstock.errors import Origin
 class PartitionedSubscription:
     """Merger of a subscription's batches from `parts` workers.
 
-    A problem of one of them holds for all later batches.
+    A problem of one worker replaces all later batches.
 
-    size: bytes of a row.
+    size: returns the bytes of a row.
     """
 
     def __init__(self, parts: int, size: Callable[[Row], int]) -> None:
@@ -64,7 +64,7 @@ class PartitionedSubscription:
     def absorb(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
         """Take an event from one worker. Returns the merged event, or None if there is no progress.
 
-        limit: bytes that the updates that wait for slower workers may have together.
+        limit: maximum total bytes of updates that wait for slower workers.
         """
         assert not self._done[part], f"worker {part} responds after its last event"
         match event:
@@ -147,7 +147,7 @@ def reading_worker(uuid: bytes, parts: int) -> int:
 class MergedStash:
     """Rows of a peek partly stashed on workers.
 
-    loose: rows of the others. tokens: by worker, of what is stashed there.
+    loose: rows of the other workers. tokens: stash token of each worker that stashed its rows.
     """
 
     loose: tuple[Counted, ...]
@@ -157,8 +157,8 @@ class MergedStash:
 class Partitioned:
     """Merger of the responses of `parts` workers.
 
-    size:            bytes of a row, as `max_result_size` counts them.
-    max_result_size: bytes that the rows of one answer may have together; None: any.
+    size:            returns the bytes of a row, as `max_result_size` counts them.
+    max_result_size: maximum total bytes of rows in one answer, or None for no limit.
     """
 
     def __init__(self, parts: int, size: Callable[[Row], int], max_result_size: int | None = None) -> None:
@@ -252,7 +252,7 @@ class Partitioned:
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
         """Choose the problem to answer with: too large results first, then those any replica would have.
 
-        So the answer does not depend on the progress of workers.
+        So the answer does not depend on the workers' progress.
         """
         too_large = [p for p in problems if p.code in (ResultTooLarge.code, TotalResultTooLarge.code)]
         if too_large:
@@ -314,7 +314,7 @@ class _Kind:
     def absorb(self, part: int, frontier: Frontier | None) -> Frontier | None:
         """Take a worker's frontier.
 
-        Returns the merged one, if it rises. A worker's that goes back changes nothing.
+        Returns the merged frontier if it rises. A regressing frontier of a worker has no effect.
         """
         if frontier is None:
             return None

@@ -1,7 +1,7 @@
 """Multi-worker runtime: each dataflow runs on one worker process, or divided among all.
 
-What the workers say is merged (`partition`), so nobody outside sees that there are several. If one of them
-ends, the replica ends: half of the rows are no answer.
+The workers' responses are merged (`responses`), so that the replica looks undivided from outside. If one
+worker ends, the replica ends, since an answer needs the rows of all.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from penstock.flow.flow import Flow
 class _Export:
     """An export and its dataflow. schema: of its rows, if the plan can be decoded.
 
-    since_heard: by worker, how many messages it has to have heard before what it says is about this export.
+    since_heard: by worker, the number of messages after which its reports concern this export.
     """
 
     hosted: Hosted
@@ -75,7 +75,7 @@ class _Speaker:
 class Workers(Runtime):
     """Runtime on worker processes, which start with the runtime and end at `close`.
 
-    number: of workers. folder: for copies (`copies/`), and for what each keeps to itself (`worker-0/`, ...).
+    number: number of workers. folder: for copies (`copies/`) and each worker's own files (`worker-0/`, ...).
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """Division of dataflows over a replica's workers: on all, each with its share, or on one.
 
-A dataflow is divided if it comes out right without rows travelling between workers: a flow without state
+A dataflow is divided if it is correct without exchanging rows between workers: a flow without state
 over collections or divided indexes, or a flow over collections that needs one partitioning by keys. A
 dataflow that writes a collection or a file runs on one worker, so that there is one writer. A dataflow on one
 worker finds the indexes that it reads on that worker; an index that is divided or on another worker is built
-there once more, for this reader alone.
+there a second time, for this reader alone.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from penstock.spark.placing.stages import Exchange, cut
 class Division:
     """Division of a flow among workers.
 
-    graphs:    what each worker runs: all of a flow that keeps nothing; or what comes before the exchanges
-        and what comes after them.
-    exchanges: by which rows get from the first to the second.
+    graphs:    parts that each worker runs: the whole of a stateless flow, or the parts before and after the
+        exchanges.
+    exchanges: exchanges of rows from the first part to the second.
     """
 
     workers: int
@@ -77,8 +77,8 @@ class _Borders:
 class WorkerShard:
     """Engine for worker `number`'s share of a dataflow.
 
-    given: the sources whose rows are this worker's already; of the others it is given all rows. There are
-        none where the division needs all rows.
+    given: sources that supply only this worker's rows; the others supply all rows. Empty if the division
+        needs all rows.
     """
 
     def __init__(self, division: Division, number: int, given: frozenset[str] = frozenset()) -> None:
@@ -149,9 +149,9 @@ def _by_row(schema: Schema, workers: int, append: bool) -> Divide:
 class Hosted:
     """A dataflow and the workers it runs on.
 
-    dataflow: as it was asked for. built: as its workers build it, with the ids of copies that it reads.
-    workers:  their numbers; all of them where it is `divided`.
-    copies:   the dataflows that are built on its worker for it, before it.
+    dataflow: dataflow as requested. built: dataflow as its workers build it, with the ids of copies it reads.
+    workers:  their numbers; all workers if it is `divided`.
+    copies:   dataflows that are built for it, and before it, on its worker.
     """
 
     dataflow: Dataflow
@@ -168,8 +168,8 @@ class Hosted:
 def host(dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id, Hosted]) -> Hosted:
     """Choose the workers of a dataflow.
 
-    flow:  of its plan; None where that cannot be read.
-    known: by their exports, the dataflows that are hosted already.
+    flow:  flow of its plan, or None if the plan is unreadable.
+    known: dataflows that are already hosted, by their exports.
     """
     imported = [known[i.id] for i in dataflow.indexes if i.id in known]
     if (
