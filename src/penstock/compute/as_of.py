@@ -20,7 +20,7 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, I
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Read policy that keeps an index readable for so many milliseconds behind its upper.
+    """Read policy that keeps an index readable for a number of milliseconds behind its upper.
 
     >>> Lag(5).since(Frontier(20)), Lag(5).since(Frontier(3)), Lag(5).since(END)
     (Frontier(time=15), Frontier(time=0), Frontier(time=None))

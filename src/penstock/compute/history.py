@@ -1,4 +1,4 @@
-"""Command history: the commands that bring a new replica into the same state as the others.
+"""Command history, which brings a new replica into the same state as the others.
 
 Commands are appended. From time to time the history is *reduced*: rewritten into the shortest sequence with
 the same effect, so that its length is proportional to the live state, whatever was created and dropped

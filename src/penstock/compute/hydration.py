@@ -34,7 +34,7 @@ def is_hydrated(as_of: Frontier, output: Frontier) -> bool:
 
 
 def is_hydrated_somewhere(replicas: Iterable[bool]) -> bool:
-    """Whether an export is hydrated on any of the replicas that have it, or none has it."""
+    """Whether an export is hydrated on some replica, or no replica has it."""
     states = list(replicas)
     return not states or any(states)
 

@@ -150,7 +150,7 @@ def _reasons(
 
 
 def _same(old: Dataflow, new: Dataflow) -> bool:
-    """Whether both are the same computation, by plan hash, imports and exports, ignoring names and uppers."""
+    """Whether two dataflows have the same plan hash, imports and exports, ignoring names and uppers."""
     return (
         old.plan.hash == new.plan.hash
         and set(old.collections) == set(new.collections)

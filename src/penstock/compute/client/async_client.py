@@ -78,7 +78,7 @@ class AsyncClient:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
         The flow's sources read the views and collections of the same names; missing collections are created.
-        key:   columns to look up by; none: the whole row.
+        key:   columns to look up by; by default the whole row.
         keep:  how much of the past can be read, and how long a subscription may stay disconnected.
         into:  name of a collection to create and write the changes to, which outlives all replicas.
         allow_callables: send the code of Python functions; the replicas must allow it, too.

@@ -143,7 +143,7 @@ def _set_patience(request: pb.Request, wait: Wait) -> None:
 
 
 class _Line:
-    """A single stream of requests and answers, used until it breaks."""
+    """Single stream of requests and answers, used until it breaks."""
 
     def __init__(self, call: Any, address: str) -> None:
         self._call = call

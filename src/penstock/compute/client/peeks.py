@@ -31,7 +31,7 @@ class Reading:
 def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row], Any]]:
     """Return the message, and the conversion of its answers to users' rows.
 
-    Raises the errors of wrong columns and values.
+    Raises the errors for invalid columns and values.
     """
     from penstock.compute.plans import encode_expr
 

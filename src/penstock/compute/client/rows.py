@@ -21,8 +21,8 @@ Row = tuple[Any, ...]
 class Known:
     """Description of a view or collection, cached by a client.
 
-    id:   distinguishes it from earlier and later ones of the same name.
-    key:  columns that a view is looked up by; empty: the whole row.
+    id:   distinguishes it from other views or collections that have had the same name.
+    key:  key columns of a view; empty: the whole row.
     view: whether it is a view; otherwise a collection.
     """
 

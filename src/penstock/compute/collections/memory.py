@@ -62,7 +62,7 @@ class _Contents:
 
 @dataclass(eq=False)
 class Shared:
-    """The store behind all handles. version: increases with each change."""
+    """Store shared by all handles. version: increases with each change."""
 
     changed: Condition = field(default_factory=Condition)
     version: int = 0

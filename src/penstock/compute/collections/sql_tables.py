@@ -31,7 +31,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row of `penstock_collections`. next, merged: positions."""
+    """Record of `penstock_collections`. next, merged: positions."""
 
     number: int
     since: Frontier

@@ -167,9 +167,9 @@ class Controller:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
         The flow's sources read the views and collections of the same names; missing collections are created.
-        key:  columns of its index; none: the whole row.
-        keep: milliseconds of its past to keep readable.
-        into: name of a new collection to write its changes to as well.
+        key:  columns of the view's index; empty: the whole row.
+        keep: milliseconds of the view's past to keep readable.
+        into: name of a new collection to write the changes to as well.
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
         """
@@ -289,7 +289,7 @@ class Controller:
         at: int | None = None,
         replica: str | None = None,
     ) -> Id:
-        """Write the rows at a time (None: that of the last acknowledged write) to a file on the replicas."""
+        """Write the rows at a time (by default, of the last acknowledged write) to a file on the replicas."""
         return self._reads.copy(view, file, answer, at, replica)
 
     def give_up_copy(self, id: Id, silence: int) -> bool:

@@ -188,7 +188,7 @@ _FIX = {
 
 
 class Reads:
-    """Reads of one controller. Methods raise as those of `Controller` do."""
+    """Reads of one controller. Methods raise the same errors as those of `Controller`."""
 
     def __init__(
         self,

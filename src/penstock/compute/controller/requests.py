@@ -24,7 +24,7 @@ class Settings:
     longest_retry:    limit of that delay.
     first_rest:       delay before a crashed replica is retried; doubled with each crash in the window.
     longest_rest:     limit of that delay.
-    window:           age up to which crashes count. A replica that becomes steady starts over at none.
+    window:           age up to which crashes count. A replica that becomes steady starts over at zero.
     lag:              lag behind the other replicas up to which a replica counts as level with them.
     steady:           time of being hydrated and level after which a replica is ready, and not crash-looping.
     careful_after:    crashes in the window after which a replica hydrates one dataflow at a time.

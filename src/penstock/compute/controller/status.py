@@ -99,7 +99,7 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class PeekStatus:
-    """Status of a pending peek. replica: the only one that may answer; None: any."""
+    """Status of a pending peek. replica: the only one that may answer, or None for any."""
 
     uuid: bytes
     view: str

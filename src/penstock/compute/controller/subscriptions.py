@@ -77,7 +77,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
         self._leases.begin(subscription.reads, subscription.position)
 
     def on_response(self, replica: str, response: SubscribeResponse) -> None:
-        """Deliver those changes from a replica that were not delivered before."""
+        """Deliver a replica's changes, except for those delivered before."""
         subscription = self._pending.get(response.id)
         if subscription is None:
             return  # ended meanwhile

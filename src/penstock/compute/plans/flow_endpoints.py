@@ -16,7 +16,7 @@ INPUT, OUTPUT = "input", "output"
 
 @dataclass(frozen=True, slots=True)
 class FlowSource:
-    """A source of a flow. append: whether its rows are never retracted."""
+    """Source of a flow. append: whether its rows are never retracted."""
 
     name: str
     schema: Schema
@@ -25,7 +25,7 @@ class FlowSource:
 
 @dataclass(frozen=True, slots=True)
 class FlowSink:
-    """A sink of a flow. append: whether its rows are known never to be retracted."""
+    """Sink of a flow. append: whether its rows are known never to be retracted."""
 
     name: str
     schema: Schema

@@ -59,7 +59,7 @@ def _chunks(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
 
 @dataclass
 class _Unfinished:
-    """A batch whose parts have not all arrived."""
+    """Batch whose parts have not all arrived."""
 
     lower: Frontier
     upper: Frontier

@@ -123,7 +123,7 @@ def _unwritten(name: str, error: OSError) -> StoreUnavailable:
 
 
 class CopyFile(ABC):
-    """A file written under a temporary name. Write, then `commit`; or `discard` it."""
+    """File written under a temporary name. Call `write`, then `commit` or `discard`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

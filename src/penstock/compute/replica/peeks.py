@@ -32,7 +32,7 @@ log = logging.getLogger("penstock.replica")
 
 @dataclass(slots=True, eq=False)
 class PendingPeek:
-    """A peek awaiting its answer.
+    """Peek awaiting its answer.
 
     hold: hold on the index read. waiting: whether its time is unsettled. over: whether it has ended.
     """

@@ -1,7 +1,7 @@
 """Session of one client: its stream of requests to the controller, and the answers.
 
-Most requests are answered immediately; a peek is answered within the call that delivers the replica's
-answer. So no request needs a task of its own.
+Most requests are answered immediately, and a peek is answered within the call that delivers the replica's
+answer, so no request needs its own task.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ClientSession:
             timer.cancel()
 
     def _give_up_after(self, number: int, milliseconds: int, give_up: Callable[[], None]) -> None:
-        """Call `give_up` unless the request is answered within so many milliseconds."""
+        """Call `give_up` unless the request is answered within the given milliseconds."""
         self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, give_up)
 
     def _in_time(self, number: int) -> None:

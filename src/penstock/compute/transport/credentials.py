@@ -28,7 +28,7 @@ log = logging.getLogger("penstock.transport")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Credentials of one side, and those it requires of the other. None at all: both are on this machine.
+    """Credentials of one side, and those it requires of the other. Without any, both are on this machine.
 
     ca:          PEM of the authorities that must have issued the other side's certificate.
     certificate: PEM of our own certificate, with its chain.

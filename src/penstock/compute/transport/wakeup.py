@@ -40,7 +40,7 @@ class Wakeup:
         self._thread = threading.get_ident()
 
     async def heard(self, seconds: float | None = None) -> None:
-        """Wait for a ring, for at most `seconds`; None: without limit."""
+        """Wait for a ring, for at most `seconds`, or without limit if None."""
         if not self._rung.is_set():
             if seconds is None:
                 await self._rung.wait()

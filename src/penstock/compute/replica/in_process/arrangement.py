@@ -38,7 +38,7 @@ SCANNED = 1024
 
 
 class Keying:
-    """Key columns by which rows of a schema are filed; the whole row if there are none.
+    """Key columns by which rows of a schema are filed, or the whole row if the key is empty.
 
     Rows that the engine groups together have the same key.
     of_row: function from a row to its key: the value of a single column, or a tuple of several.
@@ -183,7 +183,7 @@ class Arrangement:
             self._take_back(self.keying.of_row(row), time, row)
 
     def _take_back(self, key: _Key, time: int, row: Row) -> None:
-        """Remove the undo entries of changes that cancelled out within a time, as the log has none either."""
+        """Remove the undo entries of changes that cancelled out within a time, as the log omits them, too."""
         bucket = self._undo.bucket(key)
         entries = bucket.get(key, [])  # none, where the since has passed the time meanwhile
         kept = [
@@ -372,7 +372,7 @@ def _change(
 
 
 def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
-    """Return a key's rows with the changes after `time` undone."""
+    """Return a key's rows with all changes after `time` undone."""
     counts = dict(there) if isinstance(there, dict) else {there: 1}
     at = len(entries) - 3
     while at >= 0 and entries[at] > time:

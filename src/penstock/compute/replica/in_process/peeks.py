@@ -37,7 +37,7 @@ _PLAIN = Finishing()
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """A pending peek. slices: its work, once its time is settled."""
+    """Pending peek. slices: the remaining work, once the peek's time is settled."""
 
     target: Arrangement | Feed = None  # type: ignore[assignment]
     run: PeekRun | None = None

@@ -1,8 +1,8 @@
 """Dataflow on Spark: consumes its inputs in ticks, each covering several times.
 
-Times are distinguished within a tick, so a peek at any time is right. A process that was killed goes on after
-the last commit, and nothing is computed twice. Used by one thread at a time; what others look at changes in
-one step.
+Times are distinguished within a tick, so peeks are correct at any time. After a kill, the next process
+resumes from the last commit, and no tick is applied twice. Used by one thread at a time; state that other
+threads read changes atomically.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _RANGES = 8
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """A pending peek. index: None for a collection. A thread reads for it unless it is `waiting`."""
+    """Pending peek. index: None for a collection. A thread executes the peek unless it is `waiting`."""
 
     index: SparkIndex | None = None
 

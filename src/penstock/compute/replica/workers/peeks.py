@@ -19,7 +19,7 @@ _STASHES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A pending peek. schema: of the rows, if several workers answer and the replica finishes."""
+    """Pending peek. schema: schema of the rows, if the replica finishes the answers of several workers."""
 
     workers: tuple[int, ...]
     finishing: Finishing
@@ -39,7 +39,7 @@ class WorkerPeeks:
         self._stashes: dict[bytes, tuple[_Asked, MergedStash]] = {}
 
     def ask(self, peek: Peek, workers: tuple[int, ...], schema: Schema | None = None) -> None:
-        """Send a peek to the workers. schema: of the rows; None if one worker has all of them."""
+        """Send a peek to the workers. schema: schema of the rows, or None if one worker has all rows."""
         self._asked[peek.uuid] = _Asked(workers, peek.finishing, schema)
         if schema is not None:
             peek = replace(peek, finishing=_of_a_part(peek.finishing))

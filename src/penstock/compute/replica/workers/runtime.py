@@ -54,7 +54,7 @@ from penstock.flow.flow import Flow
 
 @dataclass(frozen=True, slots=True)
 class _Export:
-    """An export and its dataflow. schema: of its rows, if the plan can be decoded.
+    """Export with its dataflow. schema: schema of the rows, if the plan can be decoded.
 
     since_heard: by worker, the number of messages after which its reports concern this export.
     """
@@ -66,7 +66,7 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class _Speaker:
-    """A subscription or copy. speaking: the workers whose last event is outstanding."""
+    """Subscription or copy. speaking: workers whose last event is outstanding."""
 
     divided: bool
     speaking: set[int]

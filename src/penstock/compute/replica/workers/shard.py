@@ -147,7 +147,7 @@ def _by_row(schema: Schema, workers: int, append: bool) -> Divide:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A dataflow and the workers it runs on.
+    """Dataflow with the workers that run it.
 
     dataflow: dataflow as requested. built: dataflow as its workers build it, with the ids of copies it reads.
     workers:  their numbers; all workers if it is `divided`.
