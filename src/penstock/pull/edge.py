@@ -131,9 +131,9 @@ class Edge:
     # -- downstream -----------------------------------------------------------------------------
 
     def __call__(self, abort: End | None, answer: AnswerTo | None = None, most: int | None = None) -> None:
-        """Ask (None), abort (True) or fail (an exception); an indication if there is no answer function.
+        """Ask (None), abort (True) or fail (an exception). Without an answer function, it is an indication.
 
-        most: ask for 1 to so many values, answered as one list.
+        most: ask for 1 to `most` values, answered as one list.
         """
         self._count += 1
         call = PendingRequest(abort, answer, most, self._count)

@@ -125,7 +125,7 @@ class Runtime:
             self.work()
 
     def _take_last(self) -> bool:
-        """Queue the next call that waits for rest. Returns whether there was one."""
+        """Queue the next call passed to `at_rest`. Returns whether there was one."""
         if not self._last:
             return False
         call, args = self._last.popleft()
@@ -244,7 +244,7 @@ class Runtime:
         return time.monotonic() if self._loop is None else self._loop.time()
 
     def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
-        """Start a timer that runs `call(*args)` after so many seconds."""
+        """Start a timer that runs `call(*args)` after the given seconds."""
         return _Timer(self, seconds, call, args)
 
     def spawn(

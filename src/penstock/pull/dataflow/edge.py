@@ -165,7 +165,7 @@ class Edge:
         return self._confirmed
 
     def __call__(self, abort: End | None, answer: AnswerTo) -> None:
-        """Accept a request in callback form, for modules of that form: None asks, others stop."""
+        """Accept a request in callback form, for modules of that form: None asks, any other value stops."""
 
         def answered(found: Answer) -> None:
             if isinstance(found, Value):

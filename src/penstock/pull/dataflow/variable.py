@@ -85,7 +85,7 @@ class Variable(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Value of the variable. Raises its failure, or `NotBound` if there is neither yet."""
+        """Value of the variable. Raises its failure, or `NotBound` if it is pending."""
         if self._failure is not None:
             raise self._failure
         if self._value is _UNBOUND:

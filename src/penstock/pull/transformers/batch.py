@@ -45,7 +45,7 @@ def recent(size: int, seconds: float | None = None) -> Transformer:
 
 
 def batches(name: str, size: int, seconds: float | None) -> Transformer:
-    """Group values as `batch` does, also closing lists after so many seconds from their first value."""
+    """Group values as `batch` does, also closing lists a number of seconds after their first value."""
     if seconds is not None:
         positive(name, "seconds", seconds)
     return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True)
