@@ -172,7 +172,7 @@ class Outcome:
             return cls(error=error)
 
     def agrees(self, other: Outcome) -> bool:
-        """Whether both outcomes are the same. All exceptions count as the same."""
+        """Whether two outcomes are equal. All exceptions count as equal."""
         if self.error is not None or other.error is not None:
             return self.error is not None and other.error is not None
         return _one_nan(self.value) == _one_nan(other.value)

@@ -51,7 +51,7 @@ class PeekWatch:
     answer: PeekAnswer | None = None
 
     def check_answer(self, truth: Truth, answer: PeekAnswer) -> None:
-        """Check an answer: there may be only one, and it must be correct."""
+        """Check that an answer is correct, and the only one."""
         if self.answer is not None:
             raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
         self.answer = answer
@@ -181,7 +181,7 @@ class CopyWatch:
     answer: RowCount | Problem | Dropped | None = None
 
     def check_answer(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
-        """Check an answer: there may be only one, and it must be correct."""
+        """Check that an answer is correct, and the only one."""
         if self.answer is not None:
             raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
         self.answer = answer

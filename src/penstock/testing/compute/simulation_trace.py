@@ -18,7 +18,7 @@ class Trace(list[str]):
     """Lines of a trace."""
 
     def note(self, *said: object) -> None:
-        """Add a line of space-separated values: texts as they are, everything else as `shown`."""
+        """Add a line of space-separated values: texts unchanged, everything else as formatted by `shown`."""
         self.append(" ".join(each if isinstance(each, str) else shown(each) for each in said))
 
 

@@ -312,7 +312,7 @@ class Users:
     # -- the end ----------------------------------------------------------------------
 
     def unrest(self) -> str:
-        """Describe the answers still owed to users; empty if none."""
+        """Describe the answers still owed to users. Empty if all have been given."""
         waiting = [watch.view for watch in self.peeks if watch.answer is None]
         behind = [
             watch.view

@@ -49,7 +49,7 @@ class Recipe:
 
     flow: with one sink; or its plan, or a function that builds it. Its sources are other views of the
         simulation, or collections, by name.
-    key:  columns of its index; none: the whole row.
+    key:  columns of the view's index; empty: the whole row.
     rows: row generators by the name of a collection that it reads. Other collections get rows of few distinct
         values, so that keys match.
     """
@@ -63,7 +63,7 @@ class Recipe:
 class View:
     """View ready to be created.
 
-    positions: of its key columns. reads: all of its sources. draw_key: draws values of the key columns,
+    positions: positions of the key columns. reads: all sources. draw_key: draws values of the key columns,
         in their form in rows.
     """
 

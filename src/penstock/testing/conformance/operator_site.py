@@ -13,7 +13,7 @@ from penstock.testing.conformance.graph_description import NodeDescription
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
 Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
-"""Output of an operator: a stream, a stream per named output, or none."""
+"""Output of an operator: one stream, a stream per named output, or nothing."""
 
 
 class Pair(NamedTuple):

@@ -25,7 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._watching = _Watching(self)
         self._jobs = 0
         self.next_timer: float | None = None
-        """Seconds until the next timer of the loop when it stopped; None if there is none."""
+        """Seconds from the loop's last stop until its next timer; None without timers."""
         super().__init__(self._watching)
         self._own_files = len(self._watching.get_map())
 
@@ -186,7 +186,7 @@ class VirtualRuntime(Runtime):
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, processing all events meanwhile."""
+        """Let the given seconds pass, processing all events meanwhile."""
         until = self.time + seconds
         while True:
             due = self._next_due()
