@@ -127,7 +127,7 @@ class Outbox:
 
 
 class DeliveryWriter(PartsWriter):
-    """Sink writer that delivers ticks to a transactional system, through an outbox if there is a checkpoint.
+    """Sink writer that delivers ticks to a transactional system, through an outbox if it has a checkpoint.
 
     keys: of a table; None for a changelog.
     """

@@ -41,7 +41,7 @@ class DeadLetters:
                 sync_file(file)
 
     def publish(self, tick: int) -> None:
-        """Publish the tick's file, if there is an unpublished one."""
+        """Publish the tick's file, if it exists and is unpublished."""
         staged = self.folder / STAGING / self._name(tick)
         if staged.exists():
             move(staged, self.folder / self._name(tick), durable=self.durable)

@@ -263,7 +263,7 @@ def published_tick(current: Path) -> int:
 
 
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """Point `current` at the version of `tick`, if there is one. Idempotent.
+    """Point `current` at the version of `tick`, if it exists. Idempotent.
 
     The link never moves to an older version, even if a superseded driver calls this late.
     """

@@ -43,7 +43,7 @@ Step = Prepare | Publish
 
 
 def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
-    """Build a sink over a recovered writer, which it closes at the end. For one run."""
+    """Build a sink, for one run, over a recovered writer, which it closes at the end."""
 
     def open(module: Module, edge: Edge) -> None:
         def got(end: End | None, step: Any = None, /) -> None:

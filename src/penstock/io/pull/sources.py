@@ -48,7 +48,7 @@ class PendingPositions(ChainMap[Any, Any]):
 def reader_source(
     name: str, reader: Reader, limit: int | None, close: CloseOnce, pending: PendingPositions | None = None
 ) -> Source:
-    """Build a source of a reader's batches, `limit` rows (None: all available) per request. For one run.
+    """Build a source of a reader's batches, `limit` rows (None: all available) per request, for one run.
 
     close: closes the reader. pending: the reader's positions, if they should travel with the batches.
     The reader is read only on request. If it has nothing yet, the answer comes later. The source is done when
