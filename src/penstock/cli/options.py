@@ -76,7 +76,7 @@ def connect(
 
 
 def patience_of(given: str) -> str | None:
-    """Parse --patience: a span, or None for "none"."""
+    """Parse the option --patience to a span, or to None for "none"."""
     return None if given == "none" else given
 
 
