@@ -128,7 +128,7 @@ class LogCursor:
 
     @property
     def waiting(self) -> bool:
-        """Whether there may be commands to take."""
+        """Whether commands may be available."""
         return not self._closed and bool(self._start or self.behind)
 
     def take(self, most: int = 100) -> list[Command]:

@@ -246,7 +246,7 @@ class Unconfirmed(ComputeError):
 
 
 class Missing(Enum):
-    """Missing condition for the answer to a read that timed out.
+    """Condition that a read was still waiting for when it timed out.
 
     CONTROLLER: a reply from the controller itself. REPLICA: a connected replica. HYDRATION: a replica that
     has hydrated the view. TIME: a replica that has reached the time of the read. WRITE: a write, since the

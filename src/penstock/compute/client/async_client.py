@@ -123,14 +123,14 @@ class AsyncClient:
     # blocking client would make the client's thread wait for itself.
 
     def insert(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Insert rows. Returns their time; every later read sees them.
+        """Insert rows, and return their time. Every later read sees them.
 
         Raises `UnknownName`, `BadRow`.
         """
         return self._write({collection: list(rows)}, 1)
 
     def delete(self, collection: str, rows: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Delete one copy of each row. Returns the time from which they are gone.
+        """Delete one copy of each row, and return the time of the deletion.
 
         Raises `NegativeMultiplicity` for a row that is not in the collection, and `BadRow`; neither changes
         anything.
@@ -138,7 +138,7 @@ class AsyncClient:
         return self._write({collection: list(rows)}, -1)
 
     def write(self, changes: Mapping[str, Iterable[Any]]) -> Coroutine[Any, Any, int]:
-        """Change several collections atomically. Returns the time.
+        """Change several collections atomically, and return the time of the write.
 
         changes: by collection, rows to insert, or `ps.Change(row, weight)`, `ps.insert(row)`,
             `ps.delete(row)`.
@@ -228,7 +228,7 @@ class AsyncClient:
         return AsyncSubscription(self._conversation, asked, progress=progress, patience=patience)
 
     async def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
-        """Write the rows of a view to a file in a replica's folder. Returns their number.
+        """Write a view's rows to a file in a replica's folder, and return the number of rows.
 
         file: a plain file name ending with .jsonl or .parquet.
         patience: instead of the client's. Raises `ReadTimeout` after that, unless a replica is already

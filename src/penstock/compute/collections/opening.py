@@ -1,4 +1,4 @@
-"""Opening of stores by URI.
+"""Opening of collection stores by URI.
 
 sqlite:PATH  or a bare path       one SQLite file
 memory:NAME                       in this process, for tests and the simulator

@@ -27,7 +27,7 @@ _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Server and schema of the tables. schema: None means the first of the server's search path."""
+    """Server and schema of the tables. schema: None for the first one in the server's search path."""
 
     server: Server
     schema: str | None

@@ -1,4 +1,4 @@
-"""Controller: its interface to clients, a transport and a clock.
+"""Controller, with its interface to clients, a transport and a clock.
 
 A controller has no sockets, threads, clock or randomness of its own: its state is a function of the requests,
 responses and times passed in. Not thread-safe.

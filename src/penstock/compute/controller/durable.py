@@ -220,7 +220,7 @@ class Change:
         self.record_position(id, None)
 
     def record_position(self, view: Id, time: int | None) -> None:
-        """Record the time from which a view's readers may resume under a later controller; None: remove."""
+        """Record the time from which a later controller lets a view's readers resume; None removes it."""
         if time is None:
             self._run("DELETE FROM positions WHERE view = ?", (view,))
         else:

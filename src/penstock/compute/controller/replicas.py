@@ -168,7 +168,7 @@ class Replicas:
         return replica.connection if replica else None
 
     def wake(self) -> None:
-        """Wake all connections, because there may be commands to take."""
+        """Wake all connections, because new commands may be available."""
         for replica in self._replicas.values():
             if replica.connection is not None:
                 replica.connection.wake()

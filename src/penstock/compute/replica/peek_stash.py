@@ -21,7 +21,7 @@ _LENGTH = 8
 
 
 class PeekStash:
-    """Result files in a replica's folder. They do not outlive their process.
+    """Stash of result files in a replica's folder, which do not outlive the process.
 
     clock: milliseconds.
     """

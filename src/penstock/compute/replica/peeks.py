@@ -91,7 +91,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
                 self._stop(pending)
 
     def dropped(self, id: Id) -> None:
-        """Refuse the peeks waiting for a dropped index. Those that read it already go on."""
+        """Refuse the peeks that wait for a dropped index. Peeks already reading the index continue."""
         with self._lock:
             found = [p for p in self._pending.values() if p.waiting and p.peek.target.id == id]
         for pending in found:
@@ -119,7 +119,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
         """Accept a peek at a collection, or raise if it is invalid."""
 
     def _stop(self, pending: PendingT) -> None:
-        """Stop work on a peek that is no longer pending."""
+        """Stop working on a peek that is no longer pending."""
         return
 
     # -- reading and answering ------------------------------------------------------------------

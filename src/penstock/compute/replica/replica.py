@@ -91,7 +91,7 @@ class Replica:
         self._stages = ReplicaStages()
 
     def disconnected(self) -> None:
-        """End the connection. Dataflows go on, and wait for the next one."""
+        """End the connection. Dataflows continue, and the replica waits for the next connection."""
         self._stages = None
         self._initial = []
         self._reporter.silence()

@@ -46,7 +46,7 @@ class Surroundings(Protocol):
         ...
 
     def check_due_work(self) -> None:
-        """Check for due work: replicas to connect, timers."""
+        """Check for due work, such as replicas to connect or timers."""
         ...
 
     def fenced(self, error: StaleEpoch) -> None:

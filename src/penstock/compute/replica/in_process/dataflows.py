@@ -88,7 +88,7 @@ class TickSizer:
             yield part
 
     def took(self, rows: int, seconds: float) -> None:
-        """Learn from the duration of a tick."""
+        """Adapt to the duration of a tick."""
         if seconds > _LONG and rows > LEAST:
             self.most = max(LEAST, min(self.most, rows) // 2)
         elif seconds < _SHORT and rows >= self.most:

@@ -25,7 +25,7 @@ MOST_CHANGES = 200_000
 
 
 class Seen(NamedTuple):
-    """Summary of what was read last.
+    """Summary of the last read from an input.
 
     It covers the changes from `lower` to before `upper`, or the rows just before `upper` if `lower` is None:
     how many (`rows`), and their total `weight`.

@@ -181,7 +181,7 @@ class Partitioned:
         self._stashes: dict[bytes, MergedStash] = {}
 
     def observe(self, command: Command) -> None:
-        """Observe a command to the workers: `CreateTimely` resets; settings change the limit."""
+        """Observe a command to the workers: `CreateTimely` resets the state, settings may set the limit."""
         if isinstance(command, CreateTimely):
             self.reset()
         elif isinstance(command, UpdateConfiguration) and command.parameters.max_result_size is not None:
@@ -306,7 +306,7 @@ def _union(rows: Iterable[Counted]) -> tuple[Counted, ...]:
 
 @dataclass(slots=True)
 class _Kind:
-    """Frontier of one kind: of each worker, and merged."""
+    """Frontiers of one kind: each worker's, and the merged one."""
 
     of_part: list[Frontier]
     reported: Frontier = START
