@@ -21,7 +21,7 @@ Kernel = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 class OpensKernel(Protocol):
-    """Synchronous transformer that can be fused: see `penstock.pull.modules.KernelPart`."""
+    """Interface of a synchronous transformer that can be fused; see `penstock.pull.modules.KernelPart`."""
 
     @property
     def name(self) -> str: ...

@@ -93,7 +93,7 @@ Through = TransformerPart | KernelPart | MarkPart
 
 
 class Complete(Protocol):
-    """Complete pipeline from sources to sinks: see `penstock.pull.pipeline.Pipeline`."""
+    """Interface of a complete pipeline from sources to sinks; see `penstock.pull.pipeline.Pipeline`."""
 
     def open_in(self, run: Run) -> tuple[Module, ...]:
         """Open all modules in a run, and return those of the sinks."""

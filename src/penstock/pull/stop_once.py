@@ -9,7 +9,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class StopOnce:
-    """Stop an edge on the first call, and answer every call, in order, once it has confirmed."""
+    """Function that stops an edge on the first call, and answers all calls once the edge has confirmed."""
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge

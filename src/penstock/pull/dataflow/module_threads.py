@@ -25,7 +25,7 @@ ResultListener = Callable[[Exception | None, Any], object]
 
 
 class Opens(Protocol):
-    """Source to open: see `penstock.pull.dataflow.modules.Source`."""
+    """Interface of a source to open; see `penstock.pull.dataflow.modules.Source`."""
 
     def open_in(self, run: Run) -> Edge: ...
 

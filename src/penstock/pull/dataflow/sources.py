@@ -41,7 +41,7 @@ def once(value: Any) -> Source:
 
 
 def empty() -> Source:
-    """Emit no value: done at the first ask."""
+    """Emit no values, and end at the first ask."""
     return _iterating("empty", lambda: iter(()))
 
 
