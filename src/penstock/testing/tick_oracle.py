@@ -61,7 +61,7 @@ class Read:
 
 
 class TickOracle:
-    """Flow recomputed in each tick."""
+    """Oracle that recomputes a flow from scratch in each tick."""
 
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
@@ -92,7 +92,7 @@ class TickOracle:
         return {name: self._past[node][-1] for name, node in self._graph.sinks.items()}
 
     def _holds(self, node: Node, before: Sequence[Bag], now: Sequence[Bag]) -> Bag:
-        """Return all output of a node by the end of this tick."""
+        """Return everything that a node has output by the end of this tick."""
         reads = [
             Read(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
             for i in node.inputs

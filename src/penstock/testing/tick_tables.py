@@ -67,7 +67,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """In-process engine."""
+    """In-process engine, as a backend for tick tables."""
 
     def changes(self, flow: Flow, ticks: Sequence[TickInput]) -> list[dict[str, list[tuple[Row, int]]]]:
         engine = Engine(flow)

@@ -147,7 +147,7 @@ def _persist_mut(site: Site) -> Outputs:
 
 
 def _persist_mut_keyed(site: Site) -> Outputs:
-    """Keep rows by key: ("persist", key, row) adds one, ("delete", key) removes all of the key."""
+    """Keep rows by key: ("persist", key, row) adds one, ("delete", key) removes all of the key's rows."""
 
     def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
         word, key, *row = command

@@ -37,7 +37,7 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class PropagationCase:
-    """Case of propagation. events: the values per tick. expected: output per tick, under the keys of the
+    """Propagation case. events: the values per tick. expected: output per tick, under the keys of the
     format.
 
     fired: number of activations per node over the whole case; nodes may be omitted.

@@ -18,8 +18,8 @@ from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.stop_once import StopOnce
 
 Pending = Literal["ends", "values", "left"]
-"""Treatment of asks pending when the source is stopped: answered with the end, still answered with their
-values, or left to the edge."""
+"""Treatment of asks that are pending at a stop: answered with the end, still answered with their values,
+or left to the edge."""
 
 
 @dataclass(frozen=True, slots=True)

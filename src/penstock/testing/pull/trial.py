@@ -1,4 +1,4 @@
-"""Trial: one run of a module under test in one order, with the problems found."""
+"""Trial: a single run of a module under test, in a given event order, that collects the problems found."""
 
 from __future__ import annotations
 

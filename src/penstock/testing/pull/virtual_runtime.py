@@ -104,7 +104,7 @@ PATIENCE = 10.0
 """Real seconds to wait for them if there is nothing else to wait for."""
 
 ENDING = 1.0
-"""Real seconds to wait for tasks that wait for something invisible to the runtime."""
+"""Real seconds to wait for tasks that depend on something invisible to the runtime."""
 
 
 class VirtualRuntime(Runtime):
