@@ -79,7 +79,7 @@ class RowsReader(Reader):
 
 
 def converted(rows: list[Any], feed: Feed, before: str) -> Batch:
-    """Convert user rows to a batch. `BadRow` counts from 0 and says how many batches or rows came before."""
+    """Convert user rows to a batch. `BadRow` counts rows within it; `before` says what was taken earlier."""
     assert feed.from_user is not None, "the engine sets from_user"
     try:
         return Batch(feed.from_user(rows))

@@ -20,7 +20,7 @@ from penstock.io.source import BadRecord
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Dead letters of one source. durable: sync files to disk."""
+    """Dead letters of one source. durable: whether to sync files to disk."""
 
     source: str
     folder: Path

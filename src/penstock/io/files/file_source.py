@@ -55,7 +55,7 @@ def _(source: Files) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Files at a path. source: for errors. skip: absolute paths to leave out."""
+    """Files at a path. source: name of the source for errors. skip: absolute paths to leave out."""
 
     source: str
     path: str
