@@ -56,7 +56,7 @@ def _at_end(on_end: OnEnd) -> Transformer:
 
 
 class Over:
-    """Call a function once with the first end it receives, and return the end to pass on."""
+    """Function that passes an end to the user's function, only once, and returns the end to pass on."""
 
     def __init__(self, on_end: OnEnd | None) -> None:
         self._on_end = on_end
