@@ -82,7 +82,7 @@ _NAMED: dict[str, Shared] = {}
 
 
 class MemoryCollections(Collections):
-    """Thread-safe handle on an in-memory store; handles with the same `shared` see the same contents.
+    """Handle on an in-memory store. Handles in any thread share the store through `shared`.
 
     >>> store = MemoryCollections()
     >>> store.create("s1", b"")
