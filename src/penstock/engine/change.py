@@ -1,4 +1,4 @@
-"""Weighted rows, as an engine takes and returns them."""
+"""Weighted rows: the input and output of an engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def delete(row: T) -> Change[T]:
 
 
 def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
-    """Convert internal rows to columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
+    """Convert internal rows to columns. Raises `BadInput` if Polars is missing or cannot hold the rows."""
     try:
         from penstock.engine.columnar.columns import Declined, can_hold, of_rows
     except ImportError as error:
@@ -106,7 +106,9 @@ class Changes(Sequence[Change[Any]]):
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows of an append stream as plain tuples, without weights. Raises `BadInput` for a table's."""
+        """Return an append-only stream's rows as plain tuples, without weights. Raises `BadInput` for a
+        table.
+        """
         if not self._append:
             raise BadInput(
                 "the rows of a table come and go, so their weights cannot be left out",

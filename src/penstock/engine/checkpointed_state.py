@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from penstock.state.manifest import Manifest
 
 POSITIONS = "positions"
-"""The slot of a source: how far it was taken."""
+"""Name of a source's slot, which holds the position up to which it has been read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedState:
-    """Slots stored in a checkpoint. slots: by the program's names, and those of the sources' positions."""
+    """Slots stored in a checkpoint. slots: by slot name, including one position slot per source."""
 
     directory: DirectoryState
     slots: Mapping[str, MutableMapping[Any, Any]]
@@ -37,7 +37,7 @@ class CheckpointedState:
 
     @property
     def bytes(self) -> int:
-        """Size on disk of the state files of the last commit."""
+        """Size on disk of the last commit's state files, in bytes."""
         return self.directory.bytes
 
     @property
@@ -63,7 +63,7 @@ class CheckpointedState:
 
 
 def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) -> CheckpointedState:
-    """Open the state in `folder`, from which the flow resumes.
+    """Open the checkpoint in `folder`, from which the flow resumes.
 
     Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
     """

@@ -1,4 +1,4 @@
-"""Generated code over one mapping, a slot or a dict of the tick: lookup, append, counts, weights."""
+"""Code generation over one mapping, a slot or a tick-local dict: lookup, append, counts, weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints of an in-process run as pull-streams: its sources and sinks.
+"""Sources and sinks of an in-process run, as pull-streams.
 
 Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
 (`penstock.io.pull.sinks`); whatever the user gave is made into one of these.
@@ -79,7 +79,7 @@ class Inlet:
 
 @dataclass(eq=False, slots=True)
 class Outlet:
-    """A given sink of a running flow.
+    """A sink of a running flow, given by the caller.
 
     at_once: its two steps may be one. ask: what it asks with, while it waits. left: it has enough.
     rows:    what it is to be given when the tick is committed, where that is one step.
@@ -95,12 +95,12 @@ class Outlet:
 
 
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
-    """Sinks reachable by a source's rows."""
+    """Sinks that a source's rows can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
 
 def table_sources(graph: FlowGraph, append: Mapping[str, bool], sink: str) -> tuple[str, ...]:
-    """Sources that reach a sink and may retract rows. append: per source, whether it never does."""
+    """Sources that reach a sink and may retract rows. append: whether each source is append-only."""
     upstream = _upstream(graph, graph.sinks[sink])
     return tuple(name for name, node in graph.sources.items() if node in upstream and not append[name])
 
@@ -120,7 +120,7 @@ AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIter
 AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object] | pull.Sink
 
 TICK_ROWS = 1000
-"""Default number of rows that a tick of a run takes from a source."""
+"""Default limit on the rows that a tick takes from one source."""
 
 
 def is_async(source: object) -> bool:
@@ -306,7 +306,7 @@ class OpenSink:
 def open_sinks(
     engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
 ) -> list[OpenSink]:
-    """Open the sinks of a run, without recovering them yet. What is opened is closed by `closing`."""
+    """Open the sinks of a run, without recovering them yet. `closing` closes everything opened."""
     opened: list[OpenSink] = []
     for name, sink in sinks.items():
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 ScheduleName = Literal["hybrid", "dynamic", "static"]
 TickOutput: TypeAlias = dict[str, Changes]
-"""The changes of one tick per sink, empty ones included."""
+"""Changes of one tick, per sink, including empty ones."""
 _NO_ROWS: Rows = []
 _TICKS_BETWEEN_LOOKS = 32
-"""Ticks between two measurements of the size of the state."""
+"""Number of ticks between two measurements of the state's size."""
 
 
 class Engine(RunsSignals):
@@ -264,7 +264,7 @@ class Engine(RunsSignals):
         return outputs
 
     def end(self, *sources: str) -> TickOutput:
-        """Run one tick in which these sources, or all, end: they take no more rows.
+        """Run one tick that ends these sources, or all of them: they accept no more rows.
 
         The watermark of what they brought rises to the end of time, so windows close.
         Raises `BadInput` for a name that is no source, and while rows wait for a tick that
@@ -294,7 +294,7 @@ class Engine(RunsSignals):
     # -- rows that wait for ticks -------------------------------------------------------------
 
     def feed(self, /, **inputs: Iterable[Any]) -> None:
-        """Queue rows per source for later ticks. It starts none.
+        """Queue rows per source for later ticks, without running a tick.
 
         Raises `QueueFull` where more rows would wait than `queue_rows` allows, and
         what `tick` raises for rows that it would not take; then nothing is queued.
@@ -302,7 +302,7 @@ class Engine(RunsSignals):
         self._queues.add(self._for_later(inputs))
 
     async def feed_when_free(self, /, **inputs: Iterable[Any]) -> None:
-        """`feed` that waits for capacity, queueing rows in portions as it becomes available.
+        """Queue rows like `feed`, but wait for capacity: they are queued in portions as it becomes available.
 
         Ticks make room: another task of the same event loop runs them. Where this is
         cancelled, what was queued stays queued. Raises what `feed` does except `QueueFull`,
@@ -316,7 +316,7 @@ class Engine(RunsSignals):
                 left = self._queues.add_some(name, left)
 
     def run_tick(self) -> TickOutput:
-        """Run exactly one tick on the queued rows, up to the limits of `tick_rows`, or on none.
+        """Run exactly one tick on the queued rows, up to the limits of `tick_rows`, even if there are none.
 
         Raises what `tick` raises from within the tick.
         """
@@ -434,19 +434,19 @@ class Engine(RunsSignals):
                 )
 
     def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
-        """Function from a source's user rows to internal rows for `tick_rows`.
+        """Return the function that converts a source's user rows to internal rows for `tick_rows`.
 
         It raises `BadRow` as `tick` does.
         """
         return self._intake[name]
 
     def columns_read(self, source: str) -> frozenset[str]:
-        """The columns of a source that some sink depends on; a reader need not look at others."""
+        """Return the columns of a source that some sink depends on; a reader may skip all others."""
         graph = self.program.graph
         return live_columns(graph)[graph.sources[source]]
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
-        """Convert rows as taken by `tick` to those for `tick_rows`.
+        """Convert rows as taken by `tick` to internal rows for `tick_rows`.
 
         Raises `BadInput` and `BadRow` as `tick` does.
         """
@@ -465,7 +465,7 @@ class Engine(RunsSignals):
 
 
 def _check_iterable(name: str, rows: object) -> None:
-    """Raise `BadInput` unless given a collection of rows; text is not a collection of letters."""
+    """Raise `BadInput` unless given a collection of rows; a string does not count as one."""
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
         raise BadInput(
             f"source {name!r} takes an iterable of rows, got {type(rows).__name__} {rows!r}",

@@ -36,7 +36,7 @@ def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
 
 
 class EventTime:
-    """Ended sources and counts of late rows. Both are state: a run that goes on remembers them."""
+    """Ended sources and counts of late rows. Both are part of the state, so a resumed run has them."""
 
     def __init__(self, graph: FlowGraph, state: Mapping[str, SlotMapping]) -> None:
         self._graph = graph

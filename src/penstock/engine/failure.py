@@ -79,7 +79,7 @@ def _of_user_function(error: Exception, node: Node, why: str, items: str, **fact
 
 
 def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
-    """Add to an error the feedbacks of the loop that still carry new rows, and the nodes that close them."""
+    """Add to an error the loop's feedbacks that still carry new rows, and the nodes that close them."""
     edges: list[str] = []
     where: list[Step] = []
     closing: dict[int, int] = error.facts["closing"]
@@ -98,7 +98,7 @@ def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
 def _failing_operator(
     error: Exception, nodes: Nodes, purposes_of: PurposesOf
 ) -> tuple[Node, Values | None] | None:
-    """Operator of the failing line in the innermost generated frame, and its input."""
+    """Find the operator of the failing line in the innermost generated frame, and its input."""
     found: tuple[FrameType, Purpose] | None = None
     traceback = error.__traceback__
     while traceback is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 
 WEIGHT_COLUMN = "weight"
-"""The column of a frame that says how many copies of each row come or go."""
+"""Name of a frame's weight column: how many copies of each row are inserted or deleted."""
 
 
 class ColumnarRows(Protocol):
@@ -63,7 +63,7 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
 
 
 def read_whole(given: Any) -> Any:
-    """Read a frame completely, so that it can be read again. Raises `BadInput` where it cannot be read."""
+    """Read a frame completely, so that it can be read again. Raises `BadInput` if that fails."""
     if hasattr(given, "__len__"):
         return given
     make = _polars_frame_class(given)

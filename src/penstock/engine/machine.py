@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
-"""A part's function from inputs to outputs, with the nodes that these belong to."""
+"""A part's function from inputs to outputs, and the nodes they belong to."""
 
 _NOTHING: Rows = []
 
@@ -82,7 +82,7 @@ class Machine:
         self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
-        """Replace a slot's mapping by another with the same values. Not for a delay's."""
+        """Replace a slot's mapping by another with the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
 
     @property
@@ -96,7 +96,7 @@ class Machine:
         return any(slot.get(()) for _, _, slot, _ in self._delayed)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
-        """Run one tick. Rows are internal: tuples, with the weight last where the edge is no append edge.
+        """Run one tick. Rows are internal: tuples, with the weight last unless the edge is append-only.
 
         inputs:  rows per source name; a source may be left out.
         returns: consolidated rows per sink name; a sink without changes is left out.
@@ -125,7 +125,7 @@ class Machine:
         return outputs
 
     def large_ticks(self) -> LargeTicks | None:
-        """Columnar form for large ticks; None if they run like all others."""
+        """Columnar form for large ticks; None if large ticks run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
             self._large = self._columnar.build_large_ticks(self.program, self._names)
             if self._large is None:

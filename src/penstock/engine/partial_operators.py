@@ -1,4 +1,4 @@
-"""Operators substituted by an engine to aggregate rows before sending them, and to merge the results.
+"""Operators that an engine substitutes to aggregate rows before sending them, and to merge the results.
 
 Nobody writes them: an engine whose rows lie in several places puts a partial
 operator before its exchange. It answers each piece of a tick for itself and
@@ -81,7 +81,7 @@ class PartialAggregate(Division):
 
 @dataclass(frozen=True, slots=True)
 class MergedAggregate(Division):
-    """Aggregate over the rows of partial aggregates. It keeps what the aggregate keeps.
+    """Aggregate over the rows of partial aggregates, with the state of the original aggregate.
 
     of:      the aggregate. rows: the schema of what that reads. appends: whether these are never retracted.
     keys:    its keys, in the rows that come here.
@@ -157,7 +157,7 @@ class PartialTopK(Division):
 # rows in it. (Li et al., "No pane, no gain", SIGMOD Record 2005.)
 
 PANE = "pane"
-"""The column that holds the beginning of a pane."""
+"""Column with the start of a pane."""
 
 
 def panes_of(grid: Grid) -> Grid:
@@ -190,7 +190,7 @@ class PartialWindow(Division):
 
 @dataclass(frozen=True, slots=True)
 class MergedWindow(Division):
-    """Windowed aggregate over the rows of partial ones. It keeps what the window keeps.
+    """Windowed aggregate over partial rows, with the state of the original window.
 
     of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.
     """
@@ -202,7 +202,7 @@ class MergedWindow(Division):
 
     @property
     def over_panes(self) -> Window:
-        """The window over partial rows; its aggregates still refer to the original rows."""
+        """Return the window over partial rows; its aggregates still refer to the original rows."""
         return replace(self.of, keys=self.keys, time=Column(PANE))
 
     def ports(self) -> tuple[Port, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Schedule(Enum):
-    """Granularity of a flow's parts, and the choice of those that a tick runs.
+    """Granularity of a flow's parts, and selection of the parts that a tick runs.
 
     HYBRID:  a part per region; those with input run.
     DYNAMIC: a part per operator; those with input run.
@@ -44,7 +44,7 @@ class Schedule(Enum):
 
 
 Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
-"""Per node, the edges that leave it."""
+"""Outgoing edges per node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Part:
 
 
 def is_given(node: Node) -> bool:
-    """Return whether a node's rows are known at the start of a tick: those of a source or a delay."""
+    """Return whether a node's rows are known at the start of a tick, as for a source or a delay."""
     return isinstance(node.operator, Source | SignalSource | EndOfInput) or is_delay(node)
 
 
@@ -111,7 +111,7 @@ def plan_parts(
 def _part_from_signals(
     graph: FlowGraph, analysis: Analysis, level: Sequence[int], head_of: dict[int, int]
 ) -> None:
-    """Make one part of each level's signals, and separate parts of their readers."""
+    """Put each level's signals in one part, and their readers in separate parts."""
     parts: dict[int, int] = {}
     shores: dict[tuple[int, int], int] = {}
     for node in sorted(head_of, key=analysis.ranks.__getitem__):

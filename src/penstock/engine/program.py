@@ -46,7 +46,7 @@ class Delayed:
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled flow. It holds no state: `bind` makes the functions over some.
+    """A compiled flow, without state: `bind` creates its functions over given slots.
 
     file:        the name that tracebacks show for the generated source.
     purposes:    per line of the source, what it is for.

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from penstock.io.delivery.negative_rows import HeldBack
 
 Time: TypeAlias = datetime | int | float
-"""An event time: a timestamp in UTC, or a number in whatever the flow counts it."""
+"""An event time: a UTC timestamp, or a number in the flow's own unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """Rows that a tick took from a source, and its known backlog.
+    """Number of rows that a tick took from a source, and the source's backlog if known.
 
     rows:    taken in this tick.
     waiting: files, or batches of given rows, that were found and not taken yet; None if unknown.

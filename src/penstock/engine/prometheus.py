@@ -22,11 +22,12 @@ LOOPBACK = "127.0.0.1"
 _TICK_SECONDS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 Metrics: TypeAlias = "int | str | Any"
-"""Destination of metrics: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere."""
+"""Where to publish metrics: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere.
+"""
 
 
 class RunMetrics:
-    """Metrics of one run. `observe` is called after each tick, `phases` by engines that have some.
+    """Metrics of one run. `observe` is called after each tick, `record_phases` by engines with batch phases.
 
     registry: of `prometheus_client`. flow: the label `flow` of all of them.
     """
@@ -126,7 +127,7 @@ class RunMetrics:
 
 @contextmanager
 def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
-    """Serve the metrics of a run of `flow` inside this block; None if none are wanted.
+    """Serve the metrics of a run of `flow` inside this block; yields None if none are requested.
 
     Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
     """
@@ -191,7 +192,7 @@ def _checked(registry: Any) -> Any:
 
 
 def address_of(metrics: int | str) -> tuple[str, int]:
-    """Parse a host and port. A port alone is of this machine only. Raises `BadInput`.
+    """Parse a host and port. A port alone means this machine only. Raises `BadInput`.
 
     >>> address_of(9108), address_of("9108"), address_of("0.0.0.0:9108")
     (('127.0.0.1', 9108), ('127.0.0.1', 9108), ('0.0.0.0', 9108))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 PerSource = int | Mapping[str, int] | None
-"""A number of rows for every source, or per name; None, or a name left out, where there is no such number."""
+"""A number of rows, for all sources or by source name; None or a missing name means no limit."""
 
 QUEUE_ROWS = 100_000
 """Default capacity of a source's queue, in rows."""
@@ -93,7 +93,7 @@ def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> 
 
 
 class Queues:
-    """Queues of an engine, by source. One thread uses them, and the event loop that runs in it.
+    """Queues of an engine, by source. Only one thread, and the event loop in it, may use them.
 
     sources: their places, by name. bounded: those whose rows belong to one tick: no limit holds for them.
     tick_rows, queue_rows: how many rows a tick takes, and how many may wait.
@@ -127,7 +127,7 @@ class Queues:
         return {name: len(queue) for name, queue in self._queues.items()}
 
     def add(self, inputs: Mapping[str, Rows]) -> None:
-        """Queue all of these rows, or none if raising `QueueFull`."""
+        """Queue all of these rows. Raises `QueueFull` without queueing any."""
         for name, rows in inputs.items():
             self._queues[name].check_room(rows)
         for name, rows in inputs.items():

@@ -97,7 +97,7 @@ class RegionWriter(StepWriter):
             self.code.line(f"return {tuple_source(results) if results else '()'}")
 
     def write_tick(self, sources: Mapping[int, str], sinks: Mapping[int, str]) -> None:
-        """Write a region that is the whole flow as `tick(inputs)`: rows by source to rows by sink."""
+        """Write a region that covers the whole flow as `tick(inputs)`: rows by source to rows by sink."""
         with self.code.block("def tick(inputs):"):
             for node in self.part.inputs:
                 self.code.line(f"{self.buffer(node)} = inputs.get({sources[node]!r}, ())")

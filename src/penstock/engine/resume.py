@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
 
 Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]
-"""Function from names of state, by node, to its location, as JSON: `on` what, and by name its `places`."""
+"""Function from the state names of nodes to the location of the state, as JSON: what it is `on`, and its
+`places` by name.
+"""
 
 IN_ONE_PROCESS = "one process"
 
@@ -103,7 +105,7 @@ class ResumeBinding:
 
 
 def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
-    """State of each node, derived from a program's slots."""
+    """Collect each node's state from a program's slots."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")
@@ -117,7 +119,7 @@ def in_one_process(names: Mapping[int, str]) -> dict[str, Any]:
 
 
 def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
-    """State names by node, from a manifest's description."""
+    """Read each node's state name from a manifest's description."""
     return {at: node["state"] for at, node in enumerate(description) if node["state"] is not None}
 
 

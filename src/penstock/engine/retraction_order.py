@@ -60,7 +60,7 @@ def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
 
 
 def looks_closely(graph: FlowGraph, node: Node) -> bool:
-    """Return whether a node evaluates anything on each row that may fail."""
+    """Return whether a node evaluates anything that may fail on a row."""
     if isinstance(node.operator, Partition) or next(node.operator.callables(), None) is not None:
         # A row whose port is none of a partition's fails, however the port is found.
         return True
@@ -69,7 +69,7 @@ def looks_closely(graph: FlowGraph, node: Node) -> bool:
 
 @singledispatch
 def _computed(operator: Operator, graph: FlowGraph, node: Node) -> list[tuple[Expr, Schema]]:
-    """Expressions of a node, each with its schema. Default: one input, whose columns they are over."""
+    """Expressions of a node, each with its schema. Default: all over the columns of the only input."""
     return [(expr, graph.nodes[node.inputs[0]].schema) for _, expr in operator.expressions()]
 
 

@@ -33,7 +33,7 @@ _NONE: AbstractSet[str] = frozenset()
 
 
 class RunModule:
-    """Pull-stream module of a running flow; see the module's text.
+    """Pull-stream module of a running flow, as described at the top of this file.
 
     ticks, rows_in, set_aside, changes_out: so far, as in `RunResult`.
     """
@@ -74,7 +74,7 @@ class RunModule:
         self._began: float | None = None
 
     def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
-        """Connect the endpoints; called once, before any ask. Without sinks the flow asks by itself."""
+        """Connect the endpoints; once and before any ask. Without sinks, the flow asks by itself."""
         self._inlets = inlets
         for inlet in inlets:
             inlet.came = partial(self._came, inlet)
@@ -172,7 +172,7 @@ class RunModule:
         self._look()
 
     def _look(self) -> None:
-        """Run a tick if there is input or deferred rows, or if the run has had no tick."""
+        """Run a tick if there is input or a deferred row, or if none has run yet."""
         if not self._gathering:
             return
         if self._waits and any(i.bounded and i.asked for i in self._inlets):
@@ -191,7 +191,7 @@ class RunModule:
 
     @property
     def _must_begin(self) -> bool:
-        """Return whether the run ends before its first tick although an operator must emit in it."""
+        """Return whether the run would end before its first tick although an operator must emit in it."""
         return self._begins and not self._waits and self._engine.ticks == 0
 
     def _ended(self) -> set[str]:

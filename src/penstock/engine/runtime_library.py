@@ -1,4 +1,4 @@
-"""Runtime library of generated ticks: functions over compound state values."""
+"""Runtime library for generated ticks: functions over compound state values."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
 
 
 def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
-    """Changes from one top to another: retractions first, then insertions."""
+    """Changes from one top-k result to another: retractions first, then insertions."""
     gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
@@ -216,7 +216,7 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 
 
 def checked_items(value: Any) -> Any:
-    """Items of a value of any type. Raises `EvaluationError` for what holds none."""
+    """Return the items of a value of any type. Raises `EvaluationError` if it is not a collection."""
     if isinstance(value, tuple | list):
         return cast("Any", value)
     if isinstance(value, frozenset):
@@ -229,7 +229,7 @@ def checked_items(value: Any) -> Any:
 
 
 def _in_order(members: frozenset[Any]) -> Any:
-    """Members of a set in value order, since its own order differs between processes."""
+    """Return a set's members in value order, since set order differs between processes."""
     try:
         return sorted(members, key=any_key)
     except EvaluationError:  # of a class without an order
@@ -246,7 +246,7 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
 
 
 def no_pair(made: object) -> None:
-    """Raise if the result of a scan's function is not a pair. A NamedTuple or a list may be one, too."""
+    """Raise an error unless a scan function's result is a pair: a tuple or list of two."""
     given: Any = made
     if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
         return

@@ -1,4 +1,4 @@
-"""Runtime library of session windows: assignment of rows to sessions, and closing of ended ones.
+"""Runtime library for session windows: assignment of rows to sessions, and closing of ended ones.
 
 A session is [start, last time, number, group]; it ends `gap` after its last time. Its
 number tells in which order sessions were first seen. The calendar holds each under the

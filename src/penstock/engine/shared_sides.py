@@ -76,7 +76,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide
 
 
 def _plain_column(key: Expr, source: Source) -> str | None:
-    """Column that is the key, if its values are dict keys as they are."""
+    """Column that serves as the key, if its values can be dict keys unchanged."""
     if not isinstance(key, Column):
         return None
     field = next(f for f in source.schema.fields if f.name == key.name)

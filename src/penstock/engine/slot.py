@@ -11,17 +11,17 @@ Divides = Literal["nothing", "value", "fields"]
 
 
 def as_it_is(value: Any) -> Any:
-    """Thaw of values that are never mutated in place, or stored in their mutable form."""
+    """Thaw function for values that are never mutated in place, or stored in their mutable form."""
     return value
 
 
 def as_list(value: Any) -> list[Any]:
-    """Thaw of a flat list."""
+    """Thaw function for a flat list."""
     return list(value)
 
 
 def as_dict(value: Any) -> dict[Any, Any]:
-    """Thaw of a flat dict."""
+    """Thaw function for a flat dict."""
     return dict(value)
 
 

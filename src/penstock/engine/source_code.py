@@ -23,7 +23,7 @@ class Purpose:
 
 
 class SourceCode:
-    """Lines of generated Python. `purposes[i]` says what line `i + 1` is for.
+    """Lines of generated Python. `purposes[i]` is the purpose of line `i + 1`.
 
     An exception in generated code carries a line number and nothing else; the
     purpose of that line says which operator it works for, and so which line of
@@ -83,7 +83,7 @@ class SourceCode:
 
 
 class Constants:
-    """Names of constants; the same object always has the same name. Lowering adds to `values` too."""
+    """Names of constants; the same object always gets the same name. Lowering adds to `values` too."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}

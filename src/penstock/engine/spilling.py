@@ -28,7 +28,7 @@ _LAST = SHARDS - 1
 
 
 class ShardedSlot(MutableMapping[Any, Any]):
-    """Slot over `SHARDS` dicts, by key hash. It takes over `values`, bit by bit.
+    """Slot sharded by key hash over `SHARDS` dicts. It takes over the entries of `values` bit by bit.
 
     What was in `values` stays there until it is written or `move` takes it: so the
     change costs no tick more than a few entries.
@@ -85,7 +85,7 @@ class ShardedSlot(MutableMapping[Any, Any]):
 
 
 SHARDED_FROM = 250_000
-"""Entries from which a slot is divided: at 350,000 a dict is copied, for some 10 ms."""
+"""Number of entries from which a slot is sharded. At 350,000, a growing dict is copied for some 10 ms."""
 
 _MOVED_PER_LOOK = 64
 _ROWS_PER_LOOK = 10_000

@@ -145,7 +145,7 @@ class StartedRun:
         return self._result()
 
     async def finished(self) -> RunResult:
-        """Wait like `wait`, in the running event loop. Cancelled, the run ends after the tick at work."""
+        """Wait like `wait`, in the running event loop. If cancelled, the run ends after the current tick."""
         await self._run
         return self._result()
 

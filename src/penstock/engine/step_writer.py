@@ -37,7 +37,7 @@ _NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count"
 
 
 class StepWriter(ABC):
-    """Writer of a part's code, with queries about a step's context in it.
+    """Writer of a part's code, which also answers its steps' questions about their context.
 
     code: what has been written. functions: module-level functions that it calls.
     at: source of the round in which the rows are there that are worked on, in a loop whose rows may
@@ -119,7 +119,7 @@ class StepWriter(ABC):
         return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
 
     def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
-        """Edges from a node to any of some others."""
+        """Edges from a node to any of the given nodes."""
         return [e for e in self._consumers[node] if e.target in among]
 
     def leaves(self, node: int, loop: Sequence[int]) -> bool:
@@ -225,7 +225,7 @@ class StepWriter(ABC):
         return key_of(dtype, False, source)
 
     def is_own_key(self, dtype: DataType) -> bool:
-        """Return whether values of a type are dict keys as they are, with equal values interchangeable."""
+        """Return whether values of a type can be dict keys unchanged, with equal values interchangeable."""
         return key_of(dtype, False, "value") == "value"
 
     def assign_key(
@@ -242,7 +242,7 @@ class StepWriter(ABC):
         return [i for i, t in enumerate(typed) if t.nullable]
 
     def key(self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]) -> str:
-        """Variable with the key of a row: a column that is the key as it is, or a new variable."""
+        """Variable with a row's key: the column itself if that is the key, else a new variable."""
         if len(exprs) == 1:
             typed, source = check(exprs[0], schema), self.value(exprs[0], schema, columns)
             if source.isidentifier() and self.key_source(typed.type, source) == source and not typed.nullable:
@@ -328,7 +328,7 @@ class StepWriter(ABC):
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
 
     def is_as_given(self, node: int) -> bool:
-        """Return whether a node's rows come directly from a table source, unprocessed."""
+        """Return whether a node's rows come unprocessed from a table source."""
         if not self.graph.nodes[node].inputs:
             return node in self.analysis.zeros.made
         return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
@@ -343,7 +343,7 @@ class StepWriter(ABC):
         return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
 
     def as_whole(self, row: Row) -> Row:
-        """Assign a row to a variable as a tuple too."""
+        """Make a row available as a tuple too, in a variable."""
         if row.whole is not None:
             return row
         name = self.fresh("row")

@@ -1,4 +1,4 @@
-"""Runtime library of windows: the windows of a time, and the closing of ended ones.
+"""Runtime library for windows: the windows that contain a time, and the closing of ended ones.
 
 Nothing iterates a slot, so what is to be dropped is found in a calendar: the ends of open
 windows in a heap, and under each end the windows in chunks, so that a window more
@@ -30,7 +30,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def before_all(type: DataType) -> Any:
-    """Lower bound of all times of this type."""
+    """Lower bound of all times of the given type."""
     return EARLIEST if type == TIMESTAMP else -inf
 
 
@@ -168,7 +168,7 @@ def closing(
 
 
 def is_first(kept: list[Any], time: Any, within: Any) -> bool:
-    """Return whether all times in sorted `kept` are at least `within` away. Then it is put there."""
+    """Return whether all times in sorted `kept` are at least `within` away; if so, insert the time."""
     at = bisect_left(kept, time)
     if at < len(kept) and kept[at] - time < within:
         return False
@@ -179,5 +179,5 @@ def is_first(kept: list[Any], time: Any, within: Any) -> bool:
 
 
 def still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
-    """Times that a future row may still be near. mark: None is the end of time."""
+    """Return the times that a future row may still be close to. mark: None for the end of time."""
     return [] if mark is None else [time for time in kept if time + within > mark]

@@ -1,4 +1,4 @@
-"""Choice of ticks to run on Polars, and its explanation.
+"""Selection of the ticks to run on Polars, and the explanation shown to users.
 
 Polars is not imported before a first tick is large enough, or a flow is explained.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 ColumnarName = Literal["auto", "always", "never"]
 
 COLUMNAR_ROWS = 20_000
-"""Rows at which a tick counts as large. See docs/columnar.md for what was measured."""
+"""Number of rows from which a tick counts as large. See docs/columnar.md for the measurements."""
 
 NEVER = sys.maxsize
-"""More rows than any tick has."""
+"""Threshold that no tick reaches: no tick counts as large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _timestamp(type: TimestampType) -> pl.DataType:
 
 
 def dtype_of(type: DataType) -> pl.DataType:
-    """Polars type of a column that has one. Raises `NotLowered` where there is none."""
+    """Return a column's Polars type. Raises `NotLowered` if it has none."""
     found = polars_type(type)
     if found is None:
         raise NotLowered(f"values of type {type} stay in rows")

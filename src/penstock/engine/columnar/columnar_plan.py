@@ -1,4 +1,4 @@
-"""Choice of the operators that run on frames in a large tick, with a reason for each exclusion.
+"""Selection of the operators that run on frames in a large tick, with a reason for each exclusion.
 
 Those that do are closed upwards: what they read comes from outside the part or
 from others of them. What they make for the rest of the part is given to it as
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Input to the row-wise rest of a part: the rows of `source`, reduced if there is a `reduction`."""
+    """Input to a part's row-wise operators: the rows of `source`, reduced if there is a `reduction`."""
 
     source: int
     reduction: PreReduction | None
@@ -33,7 +33,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class ColumnarPlan:
-    """Division of a part for large ticks.
+    """Division of a part into columnar and row-wise operators, for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
     joins:    of the columnar nodes those that remember.
@@ -50,7 +50,7 @@ class ColumnarPlan:
 
     @property
     def pays(self) -> bool:
-        """Return whether conversion pays off: rows are reduced or joined before becoming rows again."""
+        """Return whether columns pay off: rows are reduced or joined before they become rows again."""
         return bool(self.joins) or any(feed.reduction is not None for feed in self.feeds)
 
     @property
@@ -60,7 +60,7 @@ class ColumnarPlan:
 
 
 def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
-    """Divide a part into columnar nodes and the row-wise rest."""
+    """Divide a part into columnar and row-wise nodes."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
     joins: dict[int, JoinPlan] = {}

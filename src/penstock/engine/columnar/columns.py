@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 
 WEIGHT = "w"
-"""The column with the weights, where a stream has any; the others are named "0", "1", ..."""
+"""Name of a stream's weight column, if it has weights; the data columns are named "0", "1", ..."""
 
 FAILS = "f"
-"""The column that is true on rows on which the row path might raise, where there may be such."""
+"""Name of the column that marks rows on which the row path might raise, if there may be any."""
 
 
 class Columns:
@@ -73,7 +73,7 @@ class Columns:
 
 
 class Declined(Exception):
-    """Exception for a tick that must run row by row: it has a failure, or Polars cannot decide."""
+    """Exception for a tick that must run row by row, because a row fails or Polars cannot decide."""
 
 
 def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
@@ -93,7 +93,7 @@ def can_hold(schema: Schema) -> bool:
 
 
 def known_columns(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
-    """Columns of a frame of `schema`, with the bounds of their integers."""
+    """Return the columns of a frame of `schema`, with bounds for integers."""
     columns: list[LoweredExpression] = []
     for at, field in enumerate(schema.fields):
         name = str(at)

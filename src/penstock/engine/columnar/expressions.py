@@ -1,4 +1,4 @@
-"""Row expressions as Polars expressions, with the semantics of generated Python.
+"""Lowering of row expressions to Polars, with the semantics of generated Python.
 
 Polars wraps where an integer leaves its type and has its own answers for a
 division by zero. So a lowered expression carries, beside its value, an
@@ -38,7 +38,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **strings.LOWERINGS,
     **time.LOWERINGS,
 }
-"""Lowering of each catalogue function that has a columnar form."""
+"""Lowerings of the catalogue functions that have a columnar form."""
 
 
 def lower(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:

@@ -1,4 +1,4 @@
-"""Fast conversion of user input to columns, if every value is plainly valid.
+"""Fast path from user input to columns, taken if every value is plainly valid.
 
 Rows are checked one by one, with a message for each mistake. Here whole columns
 are asked whether they hold what their type says. If one does not, or might not,
@@ -49,7 +49,9 @@ _CLASSES: dict[type[DataType], type] = {
     DateType: date,
     TimestampType: datetime,
 }
-"""The exact class of the values of a column. A decimal's digits must be looked at one by one."""
+"""Exact Python class of a column's values, by column type. Decimals are missing, since their digits must be
+checked one by one.
+"""
 
 
 def columns_of_list(

@@ -189,7 +189,7 @@ class HeldJoin:
         return [self.plan.add_keys(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
 
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
-        """Output rows caused by new rows on either side; to be called before `add`.
+        """Return the output caused by new rows on either side. Must be called before `add`.
 
         computed_on: whether expressions follow, which want to know the bounds of integers.
         """

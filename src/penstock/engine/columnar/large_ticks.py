@@ -67,7 +67,7 @@ class ReducedAggregateStep(AggregateStep):
 
 
 class RestWriter(RegionWriter):
-    """Writer of the row-wise rest of a part, as a function of its feeds."""
+    """Writer of a part's row-wise operators, as a function of their feeds."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 
 
 class LargeTicks:
-    """Parts of a program in the form for large ticks.
+    """Large-tick form of a program's parts.
 
     names: of the generated code: functions and slots. The code that large ticks need is added to it.
     least: with fewer rows a part runs in rows.
@@ -159,7 +159,7 @@ class LargeTicks:
             self.parts.append((run, part.inputs, part.outputs))
         pays = {n for shape in self.shapes if shape.pays or always for n in shape.part.inputs}
         self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
-        """Sources whose rows are worth being put in columns."""
+        """Sources whose rows are worth converting to columns."""
         self._sources = {
             name: (graph.nodes[node].schema, program.source_append[name])
             for name, node in graph.sources.items()
@@ -190,7 +190,7 @@ class LargeTicks:
             runner.settle()
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
-        """Input of a tick per source, as rows if a delay keeps them."""
+        """Return a tick's input per source, as rows if a delay keeps them."""
         return {
             name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
             for name, rows in given.items()
@@ -203,7 +203,7 @@ def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _whole(program: Program, tick: Callable[[dict[str, Rows]], dict[str, Rows]]) -> Callable[..., Any]:
-    """Generated tick of a single-part flow, as a function from inputs to outputs."""
+    """Wrap a single-part flow's generated tick to take its inputs, and return its outputs, by position."""
     (part,) = program.parts
     sources = {node: name for name, node in program.graph.sources.items()}
     sinks = {node: name for name, node in program.graph.sinks.items()}

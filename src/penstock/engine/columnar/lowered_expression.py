@@ -14,7 +14,7 @@ from penstock.expr.typed import CallTerm, LiteralTerm, Term
 from penstock.expr.types import DataType
 
 Bounds: TypeAlias = tuple[int, int]
-"""The least and the greatest integer that a column may hold; nulls aside."""
+"""Least and greatest integer that a column may hold, ignoring nulls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class LoweredExpression:
 
 
 Lowering: TypeAlias = Callable[[CallTerm, Sequence[LoweredExpression]], LoweredExpression]
-"""Lowering of a catalogue function, from its lowered arguments.
+"""Function that lowers a call of a catalogue function, given its lowered arguments.
 
 Of a strict function the failures of its arguments are added by the caller; a
 lazy one says itself on which rows an argument is evaluated at all.
@@ -39,7 +39,7 @@ lazy one says itself on which rows an argument is evaluated at all.
 
 
 def either(*conditions: pl.Expr | None) -> pl.Expr | None:
-    """Disjunction of the conditions; None if there is none."""
+    """Combine conditions by "or"; None if there are none."""
     given = [c for c in conditions if c is not None]
     return reduce(lambda a, b: a | b, given) if given else None
 
@@ -50,12 +50,12 @@ def where(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
 
 
 def one_zero(value: pl.Expr) -> pl.Expr:
-    """Replace -0.0 by 0.0 in a float column. (Polars adds no 0.0: it hands the column on as it is.)"""
+    """Replace -0.0 by 0.0 in a float column. (Adding 0.0 does not help: Polars skips it.)"""
     return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
 
 
 def constant(term: Term) -> object:
-    """Value of a constant term; None for any other term."""
+    """Return the value of a constant term; None for any other term."""
     return term.value if isinstance(term, LiteralTerm) else None
 
 
@@ -66,7 +66,7 @@ def bounds_of(lowered: LoweredExpression) -> Bounds:
 
 
 def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
-    """Smallest bounds that contain all of these; None for non-integers."""
+    """Smallest bounds that contain all the given ones; None for non-integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 

@@ -1,4 +1,4 @@
-"""Reduction of a large tick's input to a stateful operator: to groups, or to distinct rows.
+"""Reduction of a stateful operator's input in a large tick, to groups or to distinct rows.
 
 An accumulator keeps the same fields however rows arrive. In a large tick Polars aggregates each
 group's rows first; generated code then adds these few partial values to the fields, so that a small
@@ -55,7 +55,7 @@ class Partial:
     def values(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
-        """Partial values of a group, as Polars aggregations.
+        """Polars aggregations that compute a group's partial values.
 
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
@@ -87,7 +87,7 @@ class _Counted(Partial):
 
 
 class _Total(Partial):
-    """Partial of totals: [total], or [total, number of non-null values]."""
+    """Partial form of totals: [total], or [total, number of non-null values]."""
 
     @property
     def types(self) -> tuple[DataType, ...]:

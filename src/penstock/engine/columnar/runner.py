@@ -1,4 +1,4 @@
-"""Execution of one part in a large tick: columnar nodes on frames, then the row-wise rest."""
+"""Execution of one part in a large tick: columnar nodes on frames, then the row-wise ones."""
 
 from __future__ import annotations
 

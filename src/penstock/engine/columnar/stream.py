@@ -22,7 +22,7 @@ from penstock.flow.operators.union import Union
 from penstock.graph.node import Operator
 
 _MOST_COPIES = 2**53
-"""Limit that leaves room for the sums of as many streams as a flow may unite."""
+"""Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Stream:
         return frame.drop(FAILS)
 
     def kept(self) -> Stream:
-        """Compute the stream once, for several readers."""
+        """Cache the stream, so that several readers share one computation."""
         return replace(self, frame=self.frame.collect().lazy())
 
 
@@ -95,7 +95,7 @@ def decline_weight_overflow(frame: pl.DataFrame) -> None:
 
 
 def stream_of(columns: Columns) -> Stream:
-    """Make a stream of given rows. Raises `Declined` where their weights are too large to be summed."""
+    """Make a stream of given rows. Raises `Declined` if their weights are too large to be summed."""
     if not columns.append:
         decline_weight_overflow(columns.frame)
     known = known_columns(columns.schema, columns.frame)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.engine.steps.step import Step
 
 _SHOWN_ROUNDS = 10
-"""Number of last rounds whose growth an error shows."""
+"""Number of most recent rounds whose growth an error shows."""
 
 
 def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Destination set of a node's rows.
+    """Set that a node's rows end up in.
 
     columns: per column of the set's rows, its position in a row of the node.
     """

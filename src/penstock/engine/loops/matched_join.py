@@ -1,4 +1,4 @@
-"""Joins in loops that count the right matches of a left row: left, and semi or anti with a residual.
+"""Joins in loops that count each left row's matches: left, and semi or anti with a residual.
 
 The right side does not go round, so a left row has the same partners in every round. How
 many they are is counted anew where the left row or a right row of its key changes.

@@ -1,4 +1,4 @@
-"""Join state in a loop for the loop-invariant side.
+"""Join state for the loop-invariant side of a join in a loop.
 
 It is as anywhere: key -> list of entries where the side is append, else key -> {entry: weight}.
 """

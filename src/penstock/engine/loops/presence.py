@@ -1,4 +1,4 @@
-"""Semi join, anti join and difference, without a residual, in loops with retractions.
+"""Semi join, anti join and difference in loops with retractions, without a residual.
 
 Where the right side does not go round, it is complete before the first round: a key is
 present or not in all of them. Else (a semi join) a key is present from some round on, and
@@ -56,7 +56,7 @@ class Keys:
         return nullcontext(key)
 
     def null_test(self, row: Row) -> str | None:
-        """Test for a null key in a left row; None if every row has a key."""
+        """Test for a left row with a null key; None if every left row has a key."""
         return None if self._join is None else self._join.null_left_key(row)
 
 

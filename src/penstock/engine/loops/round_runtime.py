@@ -1,4 +1,4 @@
-"""Runtime library of generated loops. A history is `{round: weight}`, with the rank under `RANK`."""
+"""Runtime library for generated loops. A history is `{round: weight}`, with the rank under `RANK`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 RANK = -1
-"""Key of a history for the first round with a positive weight; absent if there is none."""
+"""Key in a history for the first round with a positive weight; absent if there is none."""
 
 History = dict[int, int]
 Pending = dict[int, dict[Any, None]]
@@ -48,7 +48,7 @@ def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
 
 
 def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, weight: int) -> None:
-    """Add `weight` copies of a row to round `at`, which is not over."""
+    """Add `weight` copies of a row to round `at`, which must not be over yet."""
     rows = pending.get(at)
     if rows is None:
         pending[at] = {row: weight}

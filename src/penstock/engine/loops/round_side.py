@@ -1,4 +1,4 @@
-"""Join state in a loop for a loop-variant side: the rounds in which each row is present.
+"""Join state for a loop-variant side: the rounds in which each row is present.
 
 One of three, the cheapest that does:
     key -> {row: {round: weight}};
@@ -117,7 +117,7 @@ class RankSide(RoundSide):
 
 
 class KnownSide(RoundSide):
-    """Loop-variant side keyed by the whole row, stored by the set that it comes from."""
+    """Loop-variant side keyed by the whole row, which reads the history that its input already stores."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
         super().__init__(node, port, writer, "")

@@ -52,7 +52,7 @@ class BagFeedbackStep(ClosingStep):
 
 
 class DelayedBagFeedbackStep(Step):
-    """Feedback through a delay only: there are no rounds, and rows pass unchanged."""
+    """Feedback that passes through a delay: it has no rounds, and rows pass unchanged."""
 
     def consume(self, port: int, row: Row) -> None:
         self.emit(row)
@@ -74,7 +74,7 @@ def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step
 
 
 _SHOWN_ROUNDS = 8
-"""Number of last rounds shown by an error about a loop that does not end."""
+"""Number of most recent rounds shown in the error for a loop that does not end."""
 
 
 def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NestedStep(Step):
-    """Code of one operator in such a loop.
+    """Code of one operator in a loop with retractions.
 
     varies: per port, whether what it reads goes round. What does not enters before the
             first round, at round 0.
@@ -53,7 +53,7 @@ class NestedStep(Step):
         """Write the code to run before each round."""
 
     def turn(self) -> None:
-        """Write the work scheduled for this round."""
+        """Write the code for the work scheduled for this round."""
 
     def end_round(self) -> None:
         """Write the code to run after each round."""
@@ -67,7 +67,7 @@ class NestedStep(Step):
 
 @singledispatch
 def nested_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
-    """Create the step of an operator in a loop with retractions. Default: what answers row by row."""
+    """Create the step of an operator in a loop with retractions. Default: one that works row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
 
@@ -76,7 +76,7 @@ N = TypeVar("N", bound=NestedStep)
 
 
 def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
-    """Register a class as these operators' step in such a loop, created from node, writer and `varies`."""
+    """Register a step class for these operators in loops with retractions."""
 
     def register(step: type[N]) -> type[N]:
         def made(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:

@@ -1,4 +1,4 @@
-"""Arrangement of signal operators in blocks of common activation, and of blocks in parts.
+"""Grouping of signal operators into blocks that fire together, and of blocks into parts.
 
 Whether an operator fires in a tick follows from which *primitives* fire: sources, and
 operators that may stay silent. A lift of current values fires when one of its primitives
@@ -221,7 +221,7 @@ class Arrangement:
         return sorted(made, key=lambda part: part.at)
 
     def remove(self, node: int) -> ScheduledPart:
-        """Remove an operator without readers and return its part, which goes with its last operator."""
+        """Remove an operator without readers and return its part, which is removed with its last operator."""
         part = self.runs_in.pop(node).part
         block = self.fires_in.pop(node)
         if self._block_of.get(node) is block:

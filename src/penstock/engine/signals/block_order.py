@@ -1,4 +1,4 @@
-"""Order of a part's operators in which blocks are rarely entered twice."""
+"""Ordering of a part's operators so that few blocks are entered twice."""
 
 from __future__ import annotations
 

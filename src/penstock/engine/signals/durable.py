@@ -92,7 +92,7 @@ class Durable:
 
 
 class NoPlainData(TypeError):
-    """Exception for values of unsupported classes. Says which."""
+    """Exception for a value of an unsupported class, which the message names."""
 
 
 class ValueCodec:

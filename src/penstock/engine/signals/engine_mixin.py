@@ -29,7 +29,7 @@ class RunsSignals:
     _subscriptions: Subscriptions | None = None
 
     def tick(self, /, **inputs: Any) -> Any:
-        """Run a tick: `Engine.tick`."""
+        """Run a tick; implemented by `Engine.tick`."""
         raise NotImplementedError
 
     def _check_alive(self) -> None:

@@ -1,4 +1,4 @@
-"""Module shared by the functions of signals: its variables, and the code compiled into it."""
+"""Python module shared by a flow's signal functions: its variables, and the code compiled into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Unit:
-    """Code compiled together.
+    """A unit of code, compiled as a whole.
 
     parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
     constants: names of values that its functions use, which go when it does.
@@ -54,7 +54,7 @@ class Module:
         return UnitConstants(self._number)
 
     def execute(self, source: SourceCode, constants: UnitConstants, parts: Collection[int]) -> None:
-        """Compile a unit and execute its definitions. What it defines for `parts` replaces what was there."""
+        """Compile a unit and execute its definitions, which replace earlier ones for `parts`."""
         file = f"<penstock signals {self._name} {self._number}>"
         self._number += 1
         text = "\n".join(source.lines) + "\n"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 NOTHING = "NOTHING"
-"""The value of a signal that has none yet."""
+"""Placeholder for the value of a signal that has none yet."""
 
 
 class ArrangedSignals(Protocol):
@@ -45,7 +45,7 @@ class ArrangedSignals(Protocol):
 
 
 class PartWriter:
-    """Lines of one part: a `SignalWriter`.
+    """Writer of one part's lines, as a `SignalWriter`.
 
     counts:      per count the operators that are counted by it; None: nothing is counted.
     arrangement: of the operators; by default that of `signals`.

@@ -72,7 +72,7 @@ def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
 
 @dataclass(slots=True)
 class TickContext:
-    """State shared by all signal parts of a tick. tick: the number of the tick that runs."""
+    """State shared by all signal parts of a tick. tick: the running tick's number."""
 
     tick: int = 0
 
@@ -194,7 +194,7 @@ def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
 
 
 def signal_part_of(graph: FlowGraph, part: Part, context: TickContext, **options: Any) -> SignalPart:
-    """Create a signal part with its machine. Signals of other signal parts are sources of it."""
+    """Create a signal part with its machine. Signals of other parts become its sources."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 _LONG = 1_000
-"""Length from which a list is handed over; shorter ones are faster to copy than to replace."""
+"""List length from which a list is handed over as a whole; shorter ones are faster to copy."""
 
 Values = Mapping[int, Any]
-"""Per source node, its input value."""
+"""Input values by source node."""
 
 
 class _NoValue:
@@ -264,13 +264,13 @@ class SignalMachine:
         )
 
     def has_value(self, node: int) -> bool:
-        """Return whether an operator has fired yet. Only of one whose value is kept."""
+        """Return whether an operator has fired yet. Only valid if its value is kept."""
         return self.module.variables[value_name(node)] is not NO_VALUE
 
     # -- ticks ---------------------------------------------------------------------------------------
 
     def run(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
-        """Run one tick in which these sources fire. Raises `UserFunctionFailed` where an operator does.
+        """Run one tick in which these sources fire. Raises `UserFunctionFailed` if an operator fails.
 
         ran: gets the operators of the parts that ran.
         """
@@ -397,7 +397,7 @@ class SignalMachine:
 
 
 class _Sources(dict[int, Callable[[Any], None]]):
-    """Functions of the sources. Of one that nothing reads, one that does nothing."""
+    """Update functions of the sources; a no-op for a source without readers."""
 
     def __missing__(self, node: int) -> Callable[[Any], None]:
         return _nothing_to_do

@@ -44,7 +44,7 @@ class Outcome:
 
 
 class SignalWriter(Protocol):
-    """Interface of a function's writer for steps. code: takes lines."""
+    """Interface that steps use to write a function. code: receives the lines."""
 
     @property
     def code(self) -> SourceCode: ...
@@ -92,7 +92,7 @@ class SignalStep:
         return ()
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:
-        """Write the code to run when the operator is activated; None if it produces no value.
+        """Write the code to run when the operator is activated; return None if it produces no value.
 
         inputs: names of the current values, by port.
         """

@@ -28,7 +28,7 @@ class LoopFunction(PartWriter):
     """
 
     def write(self, sources: tuple[int, ...]) -> SourceCode:
-        """Write the source of the function. `it` lets the caller see how far it got."""
+        """Write the source of the function. `it` tells the caller how far the loop got."""
         self._counts_ticks = False
         self._left: list[tuple[int, bool]] = []
         self._ready: list[str] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Callback = Callable[[Any], object]
 
 _ENDINGS = 1_000_000_000
-"""Ids of what subscriptions add are above this, and above those of any flow."""
+"""Lower bound of the ids of operators added by subscriptions, above all ids in a flow."""
 
 
 class Subscription:
@@ -114,7 +114,7 @@ class Subscriptions:
         )
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a subscription and the operators that only it needed. Twice is once."""
+        """Remove a subscription and the operators that only it needed. Repeating this has no effect."""
         if not subscription.active:
             return
         subscription.active = False

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
 
 WHOLE_NUMBER = DecimalType(38, 0)
-"""Type of a partial sum of integers: an int in rows of ours, a decimal where Spark made it."""
+"""Type of a partial sum of integers: an int in Penstock's own rows, a decimal in Spark's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class PunctualityStep(Step):
 
 @step_of(Watermark)
 class WatermarkStep(Step):
-    """Watermark of a tick's maximum time. Slots: the clock, and () -> True once the input ended."""
+    """Watermark of a tick's maximum time. Slots: the clock, and () -> True once the input has ended."""
 
     operator: Watermark
     takes_rows = False

@@ -96,7 +96,7 @@ class ScanStep(Step):
 
 
 def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Functions from (carried value,) to its stored form, and back. () stays."""
+    """Functions that convert (carried value,) to its stored form and back; () stays as it is."""
     if carried.scalar and isinstance(carried.fields[0].type, AnyType):
         # It stands in no row, and need not be hashable.
         return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()
@@ -159,7 +159,7 @@ class EnumerateStep(Step):
 
 @step_of(State)
 class StateStep(Step):
-    """Step of state. Slot: key -> the merge so far; absent while it is the bottom."""
+    """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
     operator: State
     keeps_state = True

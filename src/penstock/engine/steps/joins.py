@@ -1,4 +1,4 @@
-"""Code common to all joins: keys, pairs, the residual condition, and the order of the sides."""
+"""Code generation shared by all joins: keys, pairs, the residual condition, and the order of the sides."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LatticeStep(Step):
-    """Base of both forms of the step. Slot: key -> (the merge so far,)."""
+    """Base of both steps of lattice folds. Slot: key -> (the merge so far,)."""
 
     operator: LatticeFold | LatticeGrowth
     keeps_state = True

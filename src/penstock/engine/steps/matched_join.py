@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
-    """Thaw of {row: [copies, matches]}."""
+    """Thaw function for {row: [copies, matches]}."""
     return {row: list(entry) for row, entry in rows.items()}
 
 

@@ -31,7 +31,7 @@ KeyOf = Callable[[int, Row], AbstractContextManager[str]]
 
 
 class PresenceStep(RightFirstStep):
-    """Step of these joins. Slots: left, key -> {row: weight}; right, key -> number of rows.
+    """Step of these operators. Slots: left, key -> {row: weight}; right, key -> number of rows.
 
     present:      whether a key must be present (semi) or absent (anti, difference).
     nulls_absent: a left row whose key is null counts as absent, not as unequal to all.

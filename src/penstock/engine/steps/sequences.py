@@ -1,4 +1,4 @@
-"""Steps that depend on row order: chain, zip, cross with a singleton."""
+"""Steps that depend on row order: chain, zip, cross_singleton."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def as_calendar(value: Any) -> Any:
-    """Thaw of the heap of buckets, stored beside the next number."""
+    """Thaw function for the heap of buckets, stored beside the next number."""
     return value if isinstance(value, int) else list(value)
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:
-    """Thaw of a key's sessions."""
+    """Thaw function for a key's sessions."""
 
     def thaw(sessions: Any) -> list[list[Any]]:
         return [[start, last, number, thaw_group(group)] for start, last, number, group in sessions]

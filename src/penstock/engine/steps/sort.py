@@ -80,7 +80,7 @@ class SortStep(Step):
 
 
 def thaw_group(group: Any) -> list[Any]:
-    """Thaw of a group's list."""
+    """Thaw function for a group's list."""
     rows, counts, moved, top = group
     return [list(rows), dict(counts), dict(moved), dict(top)]
 

@@ -127,7 +127,7 @@ S = TypeVar("S", bound=Step)
 
 
 def step_of(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
-    """Register a class as these operators' step, created from the node and the writer only."""
+    """Register a step class for these operators, created from the node and the writer only."""
 
     def register(step: type[S]) -> type[S]:
         def made(operator: Operator, node: Node, writer: StepWriter) -> Step:

@@ -1,4 +1,4 @@
-"""Steps about ticks (rows repeated, compared with the last tick, deferred) and the ends of streams."""
+"""Steps that depend on ticks (rows repeated, compared with the last tick, deferred) or on ended input."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Catalogue functions lowered to Polars, by theme. A function without an entry stays in rows."""
+"""Catalogue functions lowered to Polars, by theme. A function without an entry runs row by row."""

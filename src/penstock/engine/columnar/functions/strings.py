@@ -1,4 +1,4 @@
-"""String functions, which count code points, and functions of bytes."""
+"""String functions, which count code points, and byte functions."""
 
 from __future__ import annotations
 

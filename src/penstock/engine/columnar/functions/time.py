@@ -27,12 +27,12 @@ _WIDTHS = {
 
 
 def _count(value: pl.Expr) -> pl.Expr:
-    """Days of a date, or microseconds of a timestamp, since 1970."""
+    """Convert a date to days, or a timestamp to microseconds, since 1970."""
     return value.to_physical().cast(pl.Int64)
 
 
 def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
-    """Date or timestamp with this count; fails outside the years 1 to 9999."""
+    """Convert such a count to a date or timestamp; fails outside the years 1 to 9999."""
     first, last = (_FIRST, _LAST) if type == TIMESTAMP else (_FIRST_DAY, _LAST_DAY)
     outside = (count < first) | (count > last)
     if type == TIMESTAMP:

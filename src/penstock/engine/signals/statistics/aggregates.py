@@ -69,7 +69,7 @@ class Aggregate:
 
 
 NOTHING = Aggregate(Sliding(), Growing())
-"""The empty aggregate: a window keeps `$n` alone."""
+"""Empty aggregate, for statistics that only need the count `$n`."""
 
 SUM = Aggregate(
     Sliding(
@@ -89,7 +89,7 @@ SUM = Aggregate(
     sums=1,
     grow="grow_sum",
 )
-"""`$sum`."""
+"""Sum of the values, in `$sum`."""
 
 DEVIATIONS = Aggregate(
     Sliding(
@@ -121,7 +121,7 @@ DEVIATIONS = Aggregate(
     sums=2,
     grow="grow_deviations",
 )
-"""`$v`: the count times the sum of the squares of the deviations from the mean."""
+"""Spread in `$v`: the count times the sum of squared deviations from the mean."""
 
 _PAIR_PARTS = tuple(Variable(name, "0") for name in ("px", "py", "pxx", "pxy", "pyy"))
 _PAIR_ADD = (
@@ -188,7 +188,9 @@ PAIRS = Aggregate(
     sums=5,
     grow="grow_pairs",
 )
-"""`$vx`, `$vy`, `$vxy`: as `$v`, of both and between them; the mean of `$x` is `$x0 + $sx / $n`."""
+"""Spreads of both variables and their products in `$vx`, `$vy` and `$vxy`, scaled like `$v`; the mean of `$x`
+is `$x0 + $sx / $n`.
+"""
 
 
 def _from_oldest(pairs: Growing) -> Growing:
@@ -211,7 +213,7 @@ PAIRS_FROM_OLDEST = Aggregate(
     sums=5,
     grow="grow_pairs",
 )
-"""`PAIRS` with `$origin`: the oldest `$y`."""
+"""`PAIRS`, with the oldest `$y` in `$origin`."""
 
 LEAST = Aggregate(
     Sliding(
@@ -223,7 +225,7 @@ LEAST = Aggregate(
     ),
     Growing(part=(Variable("p", "$INFINITY"),), add=("if $x < $p:", "    $p = $x"), combine=("$best = $p",)),
 )
-"""`$best`."""
+"""Least value, in `$best`."""
 
 GREATEST = Aggregate(
     Sliding(
@@ -235,7 +237,7 @@ GREATEST = Aggregate(
     ),
     Growing(part=(Variable("p", "-$INFINITY"),), add=("if $x > $p:", "    $p = $x"), combine=("$best = $p",)),
 )
-"""`$best`."""
+"""Greatest value, in `$best`."""
 
 OLDEST = Aggregate(
     Sliding(
@@ -247,7 +249,7 @@ OLDEST = Aggregate(
     ),
     Growing(part=(Variable("p", "None"),), add=("if $p is None:", "    $p = $x"), combine=("$best = $p",)),
 )
-"""`$best`."""
+"""Oldest value, in `$best`."""
 
 NEWEST = Aggregate(
     Sliding(
@@ -259,4 +261,4 @@ NEWEST = Aggregate(
     ),
     Growing(part=(Variable("p", "None"),), add=("$p = $x",), combine=("$best = $p",)),
 )
-"""`$best`."""
+"""Newest value, in `$best`."""

@@ -121,7 +121,7 @@ def _fade(keep: str, *, squares: bool) -> tuple[str, ...]:
 
 
 def _enter(weight: float, inputs: Inputs, *, squares: bool) -> tuple[str, ...]:
-    """Lines that add a value of this weight; all others have already decayed."""
+    """Lines that add a value with this weight; earlier values have already decayed."""
     x, rest, halves = "$x", "", ()
     if not inputs.floats:
         # A whole number may have as many digits as a mean, which is two floats.

@@ -16,12 +16,14 @@ from penstock.expr.code_runtime import NAN
 List: TypeAlias = "list[Any]"
 
 LEAST, GREATEST = 1e-129, 1e144
-"""Between them floats are plain, beside 0: differences of two are 0 or have squares of full precision."""
+"""Bounds on the magnitude of plain floats other than 0: their differences are 0 or have squares of full
+precision.
+"""
 WHOLE = 9007199254740992.0
-"""Below it whole numbers are plain: 2**53. (Floats are compared with a float at once.)"""
+"""Bound below which whole numbers are plain: 2**53, as a float, since floats compare faster with a float."""
 
 NO_WEIGHT = 1e-250
-"""A weight below it, of the newest value's, is none."""
+"""Weight, relative to the newest value's, below which a value no longer counts."""
 
 
 def is_plain(value: Any) -> bool:

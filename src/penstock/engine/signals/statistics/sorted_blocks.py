@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 List: TypeAlias = "list[Any]"
 
 _LARGEST = 1024
-"""A block with more values is halved: so many are moved in about the time of two function calls."""
+"""Size above which a block is halved. Moving this many values takes about as long as two function calls."""
 
 
 def put(blocks: list[List], greatest: List, counts: List, value: Any) -> None:

@@ -32,7 +32,7 @@ FEW = Order(
     "$sorted[{}]",
     "$bisect_left($sorted, {0}), $bisect_right($sorted, {0})",
 )
-"""One list: moving its values takes less time than a function call."""
+"""Order for small windows: a single list, whose values move faster than a function is called."""
 
 MANY = Order(
     (
@@ -45,10 +45,10 @@ MANY = Order(
     "$value_at($blocks, $counts, {})",
     "$places($blocks, $tops, $counts, {})",
 )
-"""See `sorted_blocks.py`."""
+"""Order for large windows: the blocks of `sorted_blocks.py`."""
 
 _FEW = 2_000
-"""Values of a window up to which one list is quicker than blocks."""
+"""Window size up to which one list is faster than blocks."""
 
 
 def order_of(window: Window) -> Order:

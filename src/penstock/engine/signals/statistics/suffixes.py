@@ -1,4 +1,4 @@
-"""Aggregates over the newest values of a list, for every suffix: none, the newest, the two newest, ... all.
+"""Aggregates over every suffix of a list: no values, the newest, the two newest, ... all.
 
 A window is an old piece, whose answers were computed all at once when it was
 complete, and a new piece, whose answer grows with each value. The old piece

@@ -32,7 +32,7 @@ class Answer:
     exact: str = ""
 
     def of(self, aggregate: Aggregate, inputs: Inputs, *, tally: bool = True) -> str:
-        """Choose the source for these inputs. tally: whether there may be one."""
+        """Choose the source for these inputs. tally: whether a tally may exist."""
         if aggregate.sums and inputs.whole:
             return self.whole
         if tally and tallied(aggregate, inputs):

@@ -1,4 +1,4 @@
-"""Steps of functions of current values (lift, zip), and of signal sources and sinks."""
+"""Steps of lift and zip, which read current values, and of signal sources and sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of statistics: a kernel inlined in the function."""
+"""Steps of statistics, each inlining a kernel in the function."""
 
 from __future__ import annotations
 
