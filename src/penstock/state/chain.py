@@ -1,4 +1,4 @@
-"""Chain of a shard: the files whose entries, later over earlier, make up its state.
+"""Chain of a shard: the files that make up its state, where later entries override earlier ones.
 
 Every tick that changes the shard adds a small file. When there are several of
 one order of size, they are merged into one of the next; when all that came

@@ -1,4 +1,4 @@
-"""Checkpoint folder as seen by its driver: lease, manifest, commits, garbage collection.
+"""Checkpoint folder as used by a driver: lease, manifest, commits, garbage collection.
 
     lease/          lock and fencing number of the driver
     commit/         one file per tick, the last few
@@ -61,7 +61,7 @@ class Checkpoint:
         durable: bool = True,
         private: bool = True,
     ) -> Checkpoint:
-        """Acquire the lease of a checkpoint, creating the folder's contents if there are none.
+        """Acquire the lease of a checkpoint, creating the folder's contents if missing.
 
         bind:       says under what manifest to go on.
         keep_ticks: to how many ticks one can go back (`rewind`, a reader of state), the last one included.

@@ -19,7 +19,9 @@ from zlib import crc32
 from penstock.state.codec import decode, key_encoder
 
 FROM = 512
-"""Values with so many entries are divided; with an eighth of them they are put together again."""
+"""Number of entries from which a value is stored in chunks. At an eighth of it, the value is stored whole
+again.
+"""
 _ENTRIES = 64
 _LEAST_RUN = 128
 

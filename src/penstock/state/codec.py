@@ -65,8 +65,9 @@ _msgpack: Any = msgpack
 _BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY = 1, 2, 3, 5, 6
 _EXACT = Context(prec=1000)
 _DEEPEST = 16
-"""Each level of sets takes 40 kB of the C stack where it is decoded: without a bound, a few kilobytes of
-hostile bytes end the process."""
+"""Maximum nesting of sets. Decoding one level takes 40 kB of C stack; without a bound, a few kilobytes of
+hostile bytes would crash the process.
+"""
 _NAN = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _NEGATIVE_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 
@@ -155,7 +156,7 @@ _UNPACKING = _unpacking(0)
 
 
 def value_encoder() -> Callable[[object], bytes]:
-    """Create an encoder of values. Not to be shared between threads.
+    """Create an encoder of values. One encoder must not be shared between threads.
 
     Equal values give equal bytes but for the order of dicts and the scale of
     decimals. It raises `NotPlainData`, a `TypeError`, for anything else.

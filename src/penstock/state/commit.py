@@ -21,7 +21,7 @@ from penstock.state.chain import Chain
 from penstock.state.sorted_files import FileRef, damaged, sync
 
 KEEP_TICKS = 3
-"""To how many ticks one can go back where nothing is said, the last one included."""
+"""Default number of ticks that a checkpoint retains for a rewind, including the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class CommitLog:
         return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
 
     def last(self) -> Commit | None:
-        """The last commit; None before the first. Raises `CheckpointDamaged` where some are missing."""
+        """The last commit; None before the first. Raises `CheckpointDamaged` if some are missing."""
         ticks = self.ticks()
         if not ticks:
             return None
@@ -117,7 +117,7 @@ class CommitLog:
         return commit
 
     def write(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
-        """Write a commit, provided that `check` does not raise just before.
+        """Write a commit, unless `check`, called just before, raises.
 
         Raises `CheckpointInUse` if somebody else made this tick's, or has called `drop_unfinished` meanwhile.
         """
@@ -137,7 +137,7 @@ class CommitLog:
             sync(self._folder)
 
     def replace(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
-        """Atomically replace the commit of the same tick. Raises as `write` does."""
+        """Atomically replace the commit of the same tick. Raises like `write`."""
         aside = self._aside(commit)
         try:
             check()

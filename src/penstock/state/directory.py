@@ -23,7 +23,7 @@ SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
 
 
 class DirectoryState:
-    """Slots of a flow, stored in a checkpoint folder. Make one with `open`."""
+    """Slots of a flow, stored in a checkpoint folder. Use `open` to create one."""
 
     def __init__(self, checkpoint: Checkpoint, shard: ShardState) -> None:
         self._checkpoint = checkpoint
@@ -57,7 +57,7 @@ class DirectoryState:
 
     @property
     def slots(self) -> Mapping[str, MutableMapping[Any, Any]]:
-        """Slots by name. The same objects until `close`."""
+        """Slots by name. The objects stay the same until `close`."""
         return self._shard.slots
 
     @property

@@ -25,12 +25,12 @@ from penstock.state.sorted_files import check_file, read_entries
 T = TypeVar("T")
 _ATTEMPTS = 10
 POSITIONS, CLOCK = "positions", "clock"
-"""Slots that are shown for what they mean: how far a source was read, where a watermark stands."""
+"""Slots shown by their meaning: the position of a source, the watermark of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Size of a part of the state. bytes: of encoded keys and values."""
+    """Size of a part of the state. bytes: total size of encoded keys and values."""
 
     keys: int = 0
     bytes: int = 0
@@ -62,7 +62,7 @@ class SlotHeld:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHeld:
-    """Content statistics of a checkpoint at its last tick.
+    """Content statistics of a checkpoint as of its last tick.
 
     on:         "one process" or "Spark". shards: in how many parts the state is.
     oldest:     the first tick that one can go back to. tick: the last.

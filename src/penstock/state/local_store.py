@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _lmdb: Any = lmdb
 _LARGEST = 1 << 40
-"""Bytes of addresses that a store may take; the file is as large as what is in it."""
+"""Address space reserved per store, in bytes. The file is only as large as its content."""
 _READERS = 512
 _OPEN_STORES = 64
-"""How many stores a process keeps open between ticks."""
+"""Number of stores that a process keeps open between ticks."""
 
 
 # --- keys and values of both ------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _taken_apart(stored: bytes) -> tuple[bytes, bytes]:
 
 
 class WorkingCopy:
-    """A shard's state in file `path`, advanced to the version of `chain` and pinned there until `close`.
+    """A shard's state in the file `path`, advanced to the version of `chain` and pinned there until `close`.
 
     Raises `CheckpointDamaged` if a file of the chain that it needs is not whole.
     """
@@ -210,7 +210,7 @@ class _Store:
         )
 
     def at_version(self, checkpoint: Path, chain: Chain) -> Any:
-        """Open a read transaction at a chain's version, isolated from other writers."""
+        """Open a read transaction at a chain's version, unaffected by other writers."""
         while True:
             transaction = self._environment.begin(db=self.entry)
             try:
@@ -227,7 +227,7 @@ class _Store:
         return {} if found is None else json.loads(found)
 
     def put(self, changes: Iterable[Entry], chain: Chain, version: Version) -> None:
-        """Implement `WorkingCopy.put`."""
+        """Write a tick's changes, as `WorkingCopy.put` specifies."""
         with self._environment.begin(self.entry, write=True) as transaction:
             if self._undone(transaction, chain) != chain.version:
                 return

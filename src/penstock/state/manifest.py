@@ -81,8 +81,9 @@ class Manifest:
 
 
 Bind: TypeAlias = Callable[[Path, Manifest | None, int], Manifest]
-"""Says under what manifest a run goes on, given the folder, that of the last commit and its tick
-(None and 0 before the first). Raises `FlowChanged` where it cannot."""
+"""Function that chooses the manifest of a run, given the folder and the last commit's manifest and tick (None
+and 0 before the first). Raises `FlowChanged` if the run cannot resume.
+"""
 
 
 def exactly(manifest: Manifest) -> Bind:

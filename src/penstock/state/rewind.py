@@ -31,7 +31,8 @@ _SPARKS_LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """Result of a rewind. tick: now the last. forgotten: number of ticks discarded. sinks: possibly ahead.
+    """Result of a rewind. tick: the new last tick. forgotten: number of discarded ticks. sinks: sinks that
+    may be ahead.
 
     gone: files that these ticks had read and that are not there any more (Spark's runs note them).
     """
@@ -120,7 +121,7 @@ def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
 
 
 def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
-    """Files read between two commits that no longer exist, so a rerun would plan its ticks without them."""
+    """Files read between two commits that no longer exist, so that a rerun would miss them."""
     for source in sorted(folder.glob("arrived/*/")):
         name = unquote(source.name)
         first, end = (commit.counters.get("arrivals", {}).get(name, 0) for commit in (to, last))

@@ -42,7 +42,7 @@ def checkpoint_folder(checkpoint: str | PathLike[str]) -> Path:
 
 
 def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
-    """Exclude a file from later runs; return its absolute path. Rows that were read of it before stay.
+    """Exclude a file from later runs; return its absolute path. Rows already read from it stay.
 
     Raises `BadUri` for a scheme; `BadInput` for a folder that is no checkpoint and for a file that is not
     there; `CheckpointInUse` while a run is at work.
@@ -92,7 +92,7 @@ def _change(folder: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -
 
 @contextmanager
 def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
-    """Add to errors about unreadable files the command that makes later runs skip them."""
+    """Add to errors about unreadable files the command that makes later runs skip the file."""
     try:
         yield
     except (BadRow, UnreadableSource) as error:

@@ -1,4 +1,4 @@
-"""State files: sorted entries in checksummed blocks. Nobody looks at one before a commit names it.
+"""State files: sorted entries in checksummed blocks. A file is read only after a commit names it.
 
 An entry is (slot name, encoded key, encoded value or None for a removed key);
 a file holds entries in ascending order of slot and key, each pair once. Layout:
@@ -50,7 +50,7 @@ class FileRef:
 
 
 def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
-    """Write a state file `name` below `folder`. Before a commit names it, `make_durable`."""
+    """Write the state file `name` below `folder`. Call `make_durable` before a commit names it."""
     writer = EntryWriter(folder, name)
     with writer:
         writer.extend(entries)
@@ -184,7 +184,7 @@ def sync(path: Path) -> None:
 
 
 class _Digesting:
-    """File wrapper that tracks the digest and size of what is written."""
+    """File wrapper that keeps the digest and size of what is written."""
 
     def __init__(self, out: BinaryIO) -> None:
         self.out = out
