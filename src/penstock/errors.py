@@ -27,7 +27,7 @@ class Origin(Enum):
 
 
 def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseException]:
-    """Yield the error and its chain of causes, each once, even if the chain is circular.
+    """Yield the error and its causes, each once, even if the chain is circular.
 
     implicit: include errors that were being handled when the next one was raised.
     """
@@ -79,7 +79,7 @@ class PenstockError(Exception):
         return self
 
     def advising(self, more: str) -> Self:
-        """Return this error with one more way out."""
+        """Return this error with one more suggestion for a fix."""
         self.fix = f"{self.fix}\n{more}" if self.fix else more
         self.args = (self._text(),)
         return self
@@ -166,7 +166,7 @@ class NeedNotMet(PenstockError):
 
 
 class GuardMissing(PenstockError):
-    """An answer depends on how the input is cut into ticks, and no `nondet=` reason accepts that."""
+    """A result depends on how the input is cut into ticks, and no `nondet=` reason accepts that."""
 
     code = "P103"
 
@@ -205,7 +205,7 @@ class BadInput(PenstockError):
 
 
 class DuplicateKey(BadInput):
-    """A tick contains two rows with one key for a table that holds one row per key."""
+    """A tick contains two rows with the same key for a table that holds one row per key."""
 
     code = "P208"
 
@@ -251,7 +251,7 @@ class UnreadableSource(PenstockError):
 
 
 class BadUri(PenstockError):
-    """The URI of a source, a sink or a folder is malformed or has an unsupported scheme."""
+    """The URI of a source, sink or folder is malformed or has an unsupported scheme."""
 
     code = "P302"
 
@@ -331,7 +331,7 @@ class NotComposable(PenstockError):
 
 
 class EndNotConfirmed(PenstockError):
-    """A module was aborted and did not confirm it."""
+    """A module was aborted but did not confirm the end."""
 
     code = "P602"
 

@@ -17,7 +17,7 @@ from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListTyp
 
 
 class Lattice(ABC):
-    """Lattice: a bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
+    """Base of lattices: a bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class Lattice(ABC):
         """Return the least upper bound of both values."""
 
     def leq(self, one: Any, other: Any) -> bool:
-        """Whether `one` is at most `other`, so that merging it into `other` changes nothing."""
+        """Return whether `one` is at most `other`, so that merging `one` into `other` changes nothing."""
         return bool(self.merge(one, other) == other)
 
     def value(self, item: Any) -> Any:
@@ -107,7 +107,7 @@ def _at_most(one: Any, other: Any) -> bool:
 
 
 class SetUnion(_WithoutParameters):
-    """Union of all members so far, as a `frozenset`. Items are collections of members, or null for none."""
+    """Union of all members so far, as a `frozenset`. Items are collections of members; null means none."""
 
     __slots__ = ()
 

@@ -31,7 +31,7 @@ def make_private_file(path: str | os.PathLike[str]) -> None:
 
 
 def is_private(found: os.stat_result) -> bool:
-    """Whether only its owner can access a file. A file of root may be readable by its group."""
+    """Return whether only its owner can access a file. A file owned by root may be readable by its group."""
     if os.name != "posix":
         return True
     group = _GROUP & ~_READ_BY_GROUP if found.st_uid == 0 else _GROUP
