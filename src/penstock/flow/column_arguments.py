@@ -194,7 +194,7 @@ def result_schema(
     many: bool,
     maybe: bool = False,
 ) -> Schema:
-    """Return the row type of a function's result, or with `many` of the elements of its result.
+    """Return the row type of a function's result or, with `many`, of the result's elements.
 
     maybe: None does not count as a row, so that `RowType | None` makes rows of RowType.
 

@@ -51,7 +51,7 @@ def add_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add a join with the lifetimes of `operator`. Raises as `Flow.add` does."""
+    """Add a join with the lifetimes of `operator`. Raises like `Flow.add`."""
     if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
         if operator.how is How.SEMI and operator.residual is None:
             right = _keys_of_tick(right, operator, location)
@@ -70,7 +70,7 @@ def add_join(
 def add_difference(
     pos: Output, neg: Output, operator: Difference, name: str | None, location: SourceLocation
 ) -> AnyStream:
-    """Add a difference with the lifetimes of `operator`. Raises as `Flow.add` does."""
+    """Add a difference with the lifetimes of `operator`. Raises like `Flow.add`."""
     if operator.lifetimes == _KEEPS_LEFT:
         pos = _shown_again(pos, operator.nondet, location)
         operator = replace(operator, lifetimes=_OF_A_TICK)
@@ -82,7 +82,7 @@ def _shown_again(stream: Output, nondet: str | None, location: SourceLocation) -
 
 
 def _keys_of_tick(right: Output, operator: Join, location: SourceLocation) -> Output:
-    """Distinct keys of the right rows of a tick."""
+    """Distinct keys among a tick's right rows."""
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]
     fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
@@ -120,7 +120,7 @@ def add_outer_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream:
-    """Add an outer join of this kind. lifetimes: of both sides, with the reason for them.
+    """Add an outer join of the given kind. lifetimes: those of both sides, and the reason for them.
 
     Raises as `plan_join` and `Flow.add` do.
     """
@@ -171,7 +171,7 @@ def _add_full_join(
 
 
 def _mirrored(left: Output, right: Output, planned: Join) -> Join:
-    """Swap the sides of a join. The residual sees columns under the same names."""
+    """Swap the sides of a join. The residual keeps its column names."""
     width = len(left.schema.fields)
     return replace(
         planned,

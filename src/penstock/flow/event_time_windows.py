@@ -27,7 +27,7 @@ class Grid:
 
     @property
     def tumbles(self) -> bool:
-        """Whether each time is in exactly one window."""
+        """Whether each time belongs to exactly one window."""
         return self.size == self.every
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Windows:
 def tumbling(
     time: Expr, size: GivenSpan, *, offset: GivenSpan | None = None, unit: Unit | None = None
 ) -> Windows:
-    """Adjacent windows of fixed size: each time is in exactly one.
+    """Adjacent windows of fixed size: each time belongs to exactly one.
 
     time:   the column with the watermark, or a non-decreasing expression over it.
     size:   length of each window: "10s", a timedelta, or a number if the time is a number.
@@ -104,7 +104,7 @@ def sliding(
     offset: GivenSpan | None = None,
     unit: Unit | None = None,
 ) -> Windows:
-    """Overlapping windows that begin at every multiple of `every`; a time is in `size / every` of them.
+    """Overlapping windows that begin at every multiple of `every`; a time belongs to `size / every` of them.
 
     Other arguments are as in `tumbling`.
     """

@@ -76,7 +76,7 @@ class Flow:
         return self._source(name, rows, bounded=bounded, append=True)
 
     def table(self, name: str, rows: type[T]) -> Stream[T, Unbounded, Changes, NoOrder]:
-        """Add a source of rows that may be retracted. Its input consists of rows with weights."""
+        """Add a source of rows that may be retracted. Each input row has a weight."""
         return self._source(name, rows, bounded=False, append=False)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
@@ -241,7 +241,7 @@ class Flow:
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and as `add` does."""
+        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and otherwise like `add`."""
         check_name("sink", name, location)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].location
@@ -257,7 +257,7 @@ class Flow:
     def add_feedback(
         self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a feedback, open until `close_feedback`. Raises as `add` does."""
+        """Add a feedback, open until `close_feedback`. Raises like `add`."""
         stream = self.add(operator, schema, (), name, location)
         self._open[stream.node_id] = location
         return stream
@@ -292,7 +292,7 @@ class Flow:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Operators added so far. An open feedback reads nothing."""
+        """Operators added so far. An open feedback has no inputs."""
         return tuple(self._nodes)
 
     def graph(self) -> FlowGraph:
@@ -367,5 +367,5 @@ class ChangingFeedbackStream(_OpenStream[T_co, Changes]):
     __slots__ = ()
 
     def close(self, stream: Stream[T_co, Any, Any, Any]) -> None:
-        """Define the contents of this stream, as `FeedbackStream.close` does."""
+        """Define the contents of this stream, like `FeedbackStream.close`."""
         self._close(stream)

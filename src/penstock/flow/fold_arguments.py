@@ -63,7 +63,7 @@ def check_numbering(start: object, index: object, location: SourceLocation) -> N
 
 
 def accumulated_schema(function: Callable[..., Any], returns: Any, init: object) -> Schema:
-    """Type of the accumulated value: as given, as annotated, or that of `init`; otherwise any."""
+    """Schema of the accumulated value: given, annotated, or derived from `init`; otherwise any value."""
     if returns is not None:
         return schema_of(returns)
     annotated = _returned(function)
@@ -73,7 +73,7 @@ def accumulated_schema(function: Callable[..., Any], returns: Any, init: object)
 
 
 def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
-    """Row type of a scan's output: as given, or as annotated; otherwise any value."""
+    """Row type of a scan's output: given or annotated; otherwise any value."""
     if returns is not None:
         return schema_of(returns)
     pair = _returned_pair(function)
@@ -81,7 +81,7 @@ def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
 
 
 def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> Schema:
-    """Type of the value that a scan carries: as given, as annotated, or that of `init`."""
+    """Type of the value that a scan carries: given, annotated, or derived from `init`."""
     if carries is not None:
         return schema_of(carries)
     pair = _returned_pair(function)
@@ -109,7 +109,7 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _schema_or_any(type_: Any) -> Schema:
-    """Schema of an inferred type, or that of any value if the type is no column type."""
+    """Schema of an inferred type; the schema of any value if a column cannot have that type."""
     try:
         return schema_of(type_)
     except UnknownRowType:
@@ -140,7 +140,7 @@ def check_init(what: str, init: object, schema: Schema, location: SourceLocation
 
 
 def _is_one_object(value: object) -> bool:
-    """Whether a value is mutable or equal only to itself."""
+    """Return whether a value is mutable or equal only to itself."""
     kind = type(value)
     if value is None or isinstance(value, Enum | type | FunctionType | BuiltinFunctionType):
         return False
@@ -163,7 +163,7 @@ def key_columns(what: str, by: object, schema: Schema, location: SourceLocation)
 
 
 def item_column(what: str, value: object, schema: Schema, location: SourceLocation, keys: Keys = ()) -> Expr:
-    """Expression of the folded item: as given, or the only non-key column."""
+    """Expression of the folded item: the given one, or the only non-key column."""
     if isinstance(value, Expr):
         check(value, schema)
         return value

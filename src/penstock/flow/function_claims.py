@@ -29,13 +29,13 @@ class Claims:
     monotone: bool = False
 
     def names(self) -> Iterator[str]:
-        """Names of the claims that are made."""
+        """Names of the claims made."""
         for name in ("commutative", "idempotent", "monotone"):
             if getattr(self, name):
                 yield name
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the facts that a fold by such a function needs of its input to be well defined."""
+        """Return the facts that a fold with this function requires of its input."""
         needs = [
             Need(
                 0,

@@ -160,7 +160,7 @@ def plan_outer_join(
     suffix: str | None,
     location: SourceLocation,
 ) -> tuple[Join, Schema]:
-    """Plan an outer join: its left join and its output columns. Raises as `plan_join` does.
+    """Plan an outer join: its left join and its output columns. Raises like `plan_join`.
 
     may_lack: per side, whether its row may be missing in an output row. A key with the same name on both
     sides is always present.
@@ -229,7 +229,7 @@ def _qualified(left: Schema, right: Schema) -> list[tuple[str, str]]:
 
 
 def pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
-    """Unique names for the left and right columns together: a clash gets the prefix `right.`."""
+    """Unique names for the left and right columns together; a clashing name gets the prefix `right.`."""
     taken = set(left.names)
     return (*left.names, *(f"right.{n}" if n in taken else n for n in right.names))
 

@@ -51,12 +51,12 @@ class Output:
 
     @property
     def flow(self) -> FlowBuilder:
-        """Flow that contains it."""
+        """Flow that contains the output."""
         return self._flow
 
     @property
     def node_id(self) -> int:
-        """Id of the node that produces it."""
+        """Id of the node that produces the output."""
         return self._id
 
     @property

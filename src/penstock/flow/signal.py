@@ -57,7 +57,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
     @property
     def flow(self) -> Flow:
-        """Flow that contains it."""
+        """Flow that contains the signal."""
         return cast("Flow", self._flow)
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         return self.add(DelaySignal(count, initial), location, schema=schema, name=name)
 
     def lag(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
-        """Alias of `delay`, named as in statistics."""
+        """Alias of `delay`, under its usual name in statistics."""
         return self.delay(count, init=init, name=name)
 
     # -- to a stream -----------------------------------------------------------------------------

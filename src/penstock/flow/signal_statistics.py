@@ -133,7 +133,7 @@ class SignalStatistics(SignalLike):
     # -- comparison with earlier values --------------------------------------------------------------
 
     def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
-        """Difference to the value `count` firings ago. It does not fire for the first `count` values."""
+        """Difference from the value `count` firings ago. Silent for the first `count` values."""
         location = SourceLocation.of_caller()
         check_count("diff", count, location)
         return statistic_of(Diff(count), (self._itself,), None, location, name)
@@ -174,7 +174,7 @@ class SignalStatistics(SignalLike):
     # -- downsampling --------------------------------------------------------------------------------
 
     def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
-        """Every `count`-th value. By time: `a.sample(ps.timer("1s", at=time))`."""
+        """Every `count`-th value. To sample by time, use `a.sample(ps.timer("1s", at=time))`."""
         location = SourceLocation.of_caller()
         check_count("every", count, location)
         return statistic_of(EveryNth(count), (self._itself,), None, location, name)
@@ -286,7 +286,7 @@ def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]:
 
 
 def diff(signal: Signal[Any], count: int = 1, *, name: str | None = None) -> Signal[Any]:
-    """Difference to the value `count` firings ago: `signal.diff(count)`."""
+    """Difference from the value `count` firings ago: `signal.diff(count)`."""
     return signal.diff(count, name=name)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SignalLike:
-    """Runtime test for signals, whose only class is `Signal`."""
+    """Protocol that recognises signals at run time; only `Signal` implements it."""
 
     __slots__ = ()
 

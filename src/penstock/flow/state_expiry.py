@@ -48,7 +48,7 @@ def add_distinct(stream: Output, operator: Distinct, name: str | None, location:
 
 
 def forgetting_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
-    """Form of a distinct over `stream` with state expiry, or None if it cannot expire state."""
+    """Return a distinct over `stream` with state expiry, or None if its state cannot expire."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
         return DistinctOnTime(operator.columns, column, _moment(type_))
@@ -90,7 +90,7 @@ def add_inner_join(
     name: str | None,
     location: SourceLocation,
 ) -> AnyStream | None:
-    """Add an inner join with state expiry, or return None if it cannot expire state."""
+    """Add an inner join with state expiry, or return None if its state cannot expire."""
     forgetting = forgetting_join(left, right, operator)
     if forgetting is None:
         return None
@@ -102,7 +102,7 @@ def add_inner_join(
 
 
 def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
-    """Form of an inner join with state expiry, or None if it cannot expire state."""
+    """Return an inner join with state expiry, or None if its state cannot expire."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None
     width = len(left.schema.fields)
@@ -120,7 +120,7 @@ def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime |
 
 
 def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
-    """Conditions that hold for every pair, over the column names of pairs."""
+    """Conditions that hold for every pair, in terms of the pair's column names."""
     if operator.residual is not None:
         yield from _conjuncts(operator.residual)
     in_pair = {own: name for name, own in names.items()}

@@ -73,7 +73,7 @@ class Stream(
 
     @property
     def flow(self) -> Flow:
-        """Flow that contains it."""
+        """Flow that contains the stream."""
         return cast("Flow", self._flow)
 
     # -- row by row -------------------------------------------------------------------

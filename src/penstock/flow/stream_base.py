@@ -96,7 +96,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
 
 
 class Groups:
-    """Base of grouped streams, which become streams by `agg`."""
+    """Base of grouped streams, which `agg` turns into streams."""
 
     __slots__ = ("_keys", "_stream")
 

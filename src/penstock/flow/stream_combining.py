@@ -135,7 +135,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         *,
         may_lack: bool = False,
     ) -> tuple[Schema, tuple[int, ...]]:
-        """Return the columns of both streams, and the positions of the kept columns of the other."""
+        """Return the columns of both streams, and the positions of the other's kept columns."""
         kept = tuple(range(len(other.schema.fields)))
         lack = (may_lack, may_lack)
         schema = paired_schema(what, self._schema, other.schema, kept, suffix, location, may_lack=lack)

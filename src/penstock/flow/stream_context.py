@@ -1,4 +1,4 @@
-"""Implementation of the check context over the streams of a flow."""
+"""Check context over the streams of a flow."""
 
 from __future__ import annotations
 

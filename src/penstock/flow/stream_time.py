@@ -79,7 +79,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, Append, Ordered]", on_time)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
-        """Return the late rows dropped by the `watermark()` of this stream (see `operators.late_rows`).
+        """Return the late rows that this stream's `watermark()` dropped (see `operators.late_rows`).
 
         Raises `BadFlow` for any other stream.
         """

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node, Operator
 
 MOST_BOUNDS = 64
-"""Limit on the bounds of a column, above which it is not timed.
+"""Limit on a column's bounds, above which the column is not timed.
 
 Each path from the watermark that moves the time differently adds a bound, so unions that read a stream twice
 double their number each time.
@@ -59,7 +59,7 @@ class Bound:
 
 
 Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
-"""Bounds of each timed column, the least of which holds."""
+"""Bounds of each timed column; the least of them applies."""
 
 
 def times_of(flow: FlowBuilder, node_id: int) -> Times:
@@ -319,7 +319,7 @@ def _why_window(operator: Window) -> str:
 
 
 def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
-    """Names of the sources that reach a node, in the order they were written."""
+    """Names of the sources that reach a node, in the order they were added."""
     seen, waiting = {node_id}, [node_id]
     while waiting:
         for source in flow.node(waiting.pop()).inputs:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast(Operator):
-    """Keys whose value in `column` has reached `threshold`, emitted once, in the tick in which it does.
+    """Keys whose value in `column` has reached `threshold`, each emitted once, in the tick of reaching it.
 
     A row has the key's columns, and the threshold in place of the column. The operator itself is non-blocking
     (its input may not be: an aggregate completes the tick first). It retracts nothing, although its input

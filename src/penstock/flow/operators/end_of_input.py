@@ -1,4 +1,4 @@
-"""End-of-input operator: a row when sources have ended."""
+"""End-of-input operator: one row once sources have ended."""
 
 from __future__ import annotations
 

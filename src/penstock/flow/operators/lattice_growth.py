@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LatticeGrowth(Operator):
-    """Form of a `lattice_fold` within a cycle of a tick: non-blocking and without retractions.
+    """Lattice fold in a cycle within a tick: non-blocking and without retractions.
 
     Each item that makes the value grow emits the new value, so the cycle ends when no value grows any more.
     If all operators downstream are monotone, the final value does not depend on the order; the intermediate

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """Step from a watermark to that of a computed column: `expr` of the column `value` of `type`.
+    """Mapping of a watermark to that of a computed column: `expr` over the column `value` of `type`.
 
     `expr` must never decrease while `value` rises.
     """
@@ -34,7 +34,7 @@ class Move:
     expr: Expr
 
     def same(self, other: Move) -> bool:
-        """Whether two moves are equal. `==` would build an expression."""
+        """Return whether two moves are equal. `==` would build an expression."""
         return self.type == other.type and self.expr.same(other.expr)
 
 
@@ -80,7 +80,7 @@ class LeastWatermark(Operator):
         )
 
     def same(self, other: LeastWatermark) -> bool:
-        """Whether two operators have equal moves."""
+        """Return whether two operators have equal moves."""
         pairs = zip(self.moves, other.moves, strict=False)
         return len(self.moves) == len(other.moves) and all(
             len(mine) == len(theirs) and all(m.same(t) for m, t in zip(mine, theirs, strict=True))

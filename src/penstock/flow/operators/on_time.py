@@ -36,7 +36,7 @@ NEEDS = (
         "put the watermark on each source, before union() and joins: they keep the least of several",
     ),
 )
-"""Needs of every operator that reads times in order of arrival."""
+"""Facts that every operator needs which reads times in order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)

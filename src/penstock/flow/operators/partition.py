@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition(RowByRow):
-    """The row with its port number as a last column.
+    """Each row, with its port number as the last column.
 
     by:    an expression or a function of the row, with one of `tags` as its value.
     tags:  names of the ports, in order. Any other value stops the tick with `UnknownPort`, an error that

@@ -1,1 +1,1 @@
-"""Statistics of signals as data. Engines implement them."""
+"""Statistics of signals as data. The computation is up to the engines."""

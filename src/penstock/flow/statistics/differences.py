@@ -11,7 +11,7 @@ from penstock.flow.statistics.value_kinds import Result
 
 @dataclass(frozen=True, slots=True)
 class Diff(Statistic):
-    """Difference to the value `count` firings ago."""
+    """Difference from the value `count` firings ago."""
 
     count: int
     kind = "diff"

@@ -27,7 +27,7 @@ class Decay:
     ignore_na: bool = False
 
     def falls(self) -> bool:
-        """Whether exactly one of the two parameters is given, with a valid rate."""
+        """Return whether exactly one of the two parameters is given, with a valid rate."""
         if self.half_life is not None:
             by_time = self.adjust and not self.ignore_na
             return self.alpha is None and by_time and self.half_life > timedelta()

@@ -31,27 +31,27 @@ class Statistic(ABC):
 
     @property
     def reads_time(self) -> bool:
-        """Whether it depends on the time of each value."""
+        """Whether the statistic depends on the time of each value."""
         return False
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether the passing of time alone can make it fire."""
+        """Whether the passing of time alone can make the statistic fire."""
         return False
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether it may not fire for a value."""
+        """Whether the statistic may not fire for a value."""
         return True
 
     @property
     def is_steady(self) -> bool:
-        """Whether it fires for every value after its first firing."""
+        """Whether the statistic fires for every value after its first firing."""
         return True
 
     @abstractmethod
     def check(self, need: Need) -> None:
-        """Call `need` with each condition on the parameters and the error message for it."""
+        """Call `need` with each condition on the parameters and its error message."""
 
     def describe(self) -> str:
         """Return a short rendering of the parameters; empty if there are none."""
@@ -60,7 +60,7 @@ class Statistic(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Statistic):
-    """Statistic over a sliding or expanding window."""
+    """A statistic over a sliding or expanding window."""
 
     window: Window
 

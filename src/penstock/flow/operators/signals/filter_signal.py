@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilterSignal(SignalOperator):
-    """The values that satisfy `predicate`. For other values it does not fire and keeps its last one.
+    """The values that satisfy `predicate`. For other values, the signal does not fire and keeps its last one.
 
     Operators that read only this signal do not run in a tick in which it does not fire.
 

@@ -24,31 +24,31 @@ class SignalOperator(Operator):
     __slots__ = ()
 
     def triggers(self) -> tuple[int, ...]:
-        """Return the ports whose firing activates it. Default: all."""
+        """Return the ports whose firing activates the operator. Default: all."""
         return tuple(range(len(self.ports())))
 
     def reads_every_value(self) -> tuple[int, ...]:
-        """Return the ports of which it needs every value, not just the current one. Default: none."""
+        """Return the ports of which every value is needed, not just the current one. Default: none."""
         return ()
 
     def waits_for_all(self) -> bool:
-        """Whether it is activated only once all inputs have a value."""
+        """Return whether the operator is activated only once all inputs have a value."""
         return False
 
     def is_steady(self) -> bool:
-        """Whether it fires on every activation after its first firing."""
+        """Return whether the operator fires on every activation after its first firing."""
         return not self.may_be_silent()
 
     def is_pure(self) -> bool:
-        """Whether its value is a stateless function of the current input values."""
+        """Return whether the operator's value is a stateless function of the current input values."""
         return False
 
     def tells_inputs_apart(self) -> bool:
-        """Whether its result depends on which of its inputs fired."""
+        """Return whether the operator's result depends on which of its inputs fired."""
         return False
 
     def counts_when_activated(self) -> bool:
-        """Whether its function is also called in ticks in which it does not fire."""
+        """Return whether the operator's function is also called in ticks without a firing."""
         return False
 
     def placement(self) -> Placement:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignalSource(SignalOperator):
-    """The values given to ticks under the source's name. It fires in the ticks that have one.
+    """The values given to ticks under the source's name. The signal fires in ticks that have one.
 
     A value equal to the previous one also fires. The ticks are part of the input, because the time of a value
     and the values simultaneous with it matter.
