@@ -129,7 +129,7 @@ def _type_of(name: str, annotation: Any) -> DataType:
 
 
 def is_row_class(annotation: Any) -> bool:
-    """Whether a value is a `NamedTuple` class or a dataclass."""
+    """Return whether a value is a `NamedTuple` class or a dataclass."""
     if not isinstance(annotation, type):
         return False
     return dataclasses.is_dataclass(annotation) or (

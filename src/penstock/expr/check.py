@@ -30,7 +30,7 @@ def check(expr: Expr, schema: Schema) -> TypeAndNullability:
 
 
 def elaborate(expr: Expr, schema: Schema) -> Term:
-    """Return the checked tree of an expression. Raises as `check` does."""
+    """Return the checked tree of an expression. Raises like `check`."""
     term = _term(expr, schema)
     if term.type == NULL:
         raise WrongType(
@@ -43,7 +43,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """Whether `expr` can raise for some row of `schema`: overflow, division by zero, a bad cast.
+    """Return whether `expr` can raise for some row of `schema`: overflow, division by zero, a bad cast.
 
     Raises as `check` does.
     """

@@ -71,7 +71,7 @@ def _not_too_deep(source: str, expr: Expr) -> str:
 
 
 def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = None) -> str:
-    """Return the key of a source that is an internal value of `type`."""
+    """Return source of the dictionary key for `source`, which yields an internal value of `type`."""
 
     def name(source: str) -> tuple[str, str]:
         if source.isidentifier():

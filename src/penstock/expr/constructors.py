@@ -39,7 +39,7 @@ right = Columns("right")
 
 
 def lit(value: object, type: Any = None) -> Literal:
-    """Make a constant. `type`, as in `Expr.cast`, is needed only for None and for another width or scale."""
+    """Make a constant. `type`, as in `Expr.cast`, is needed only for None or for another width or scale."""
     if isinstance(value, Expr):
         raise WrongType(
             f"a constant is needed, got an expression: {value}", where=[SourceLocation.of_caller()]
@@ -76,17 +76,17 @@ def coalesce(*values: object) -> Call:
 
 
 def least(*values: object) -> Call:
-    """Least value that is not null; NaN is greatest. Null only if all are."""
+    """Least value that is not null; NaN is greatest. Null only if all values are null."""
     return Call("least", tuple(operand(v) for v in values))
 
 
 def greatest(*values: object) -> Call:
-    """Greatest value that is not null; NaN is greatest. Null only if all are."""
+    """Greatest value that is not null; NaN is greatest. Null only if all values are null."""
     return Call("greatest", tuple(operand(v) for v in values))
 
 
 def concat(*values: object) -> Call:
-    """Concatenation of strings; null if any is."""
+    """Concatenation of strings; null if any of them is null."""
     return Call("concat", tuple(operand(v) for v in values))
 
 

@@ -49,14 +49,14 @@ def _list(type: ListType, nullable: bool, source: str, name: Name) -> str:
 
 
 def holds_floats(type: DataType) -> bool:
-    """Whether values of a type are floats or contain them, as far as the type determines it."""
+    """Return whether values of a type are floats or contain them, as far as the type determines it."""
     if isinstance(type, StructType):
         return any(holds_floats(f.type) for f in type.fields)
     return holds_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
 
 
 def nested_key(value: object) -> object:
-    """Convert a nested value to a key: floats at any depth canonical, -0.0 as 0.0. None stays."""
+    """Convert a nested value to a key: floats at any depth canonical, -0.0 as 0.0. None is unchanged."""
     if type(value) is float:
         return (value or 0.0) if value == value else NAN
     if type(value) is tuple:

@@ -50,7 +50,7 @@ def constant_text(value: object) -> str:
 
 
 def literal_text(value: object) -> str:
-    """Render the constant `value` as an expression shows it."""
+    """Render the constant `value` as shown in expressions."""
     if isinstance(value, timedelta):
         return short(value)
     if value is None:

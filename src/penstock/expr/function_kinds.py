@@ -102,7 +102,7 @@ class LazyFunction(Function):
 
 
 def may_raise(term: Term) -> bool:
-    """Whether evaluating a term can raise for some row: overflow, division by zero, a bad cast."""
+    """Return whether evaluating a term can raise for some row: overflow, division by zero, a bad cast."""
     if not isinstance(term, CallTerm):
         return False
     own = term.function.fallible if isinstance(term.function, StrictFunction | LazyFunction) else False

@@ -211,5 +211,5 @@ def _bound(guard: str) -> str:
 
 
 def is_constant(source: str) -> bool:
-    """Whether a source is a number or string literal, which must not be compared by `is`."""
+    """Return whether a source is a number or string literal, which must not be compared by `is`."""
     return bool(_ATOM.fullmatch(source)) and not source.isidentifier()

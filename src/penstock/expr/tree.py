@@ -430,7 +430,7 @@ class Ordering:
 
 
 def operand(value: object) -> Expr:
-    """Return an expression as it is, and wrap any other value as a constant."""
+    """Return an expression unchanged; wrap any other value as a constant."""
     return value if isinstance(value, Expr) else Literal(value)
 
 

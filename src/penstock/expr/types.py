@@ -23,25 +23,25 @@ class DataType:
 
 
 class BoolType(DataType):
-    """`bool`."""
+    """Column type of `bool` values."""
 
     __slots__ = ()
 
 
 class Int32Type(DataType):
-    """`int` in [-2**31, 2**31). Overflow is an error."""
+    """Column type of `int` values in [-2**31, 2**31). Overflow is an error."""
 
     __slots__ = ()
 
 
 class Int64Type(DataType):
-    """`int` in [-2**63, 2**63). Overflow is an error."""
+    """Column type of `int` values in [-2**63, 2**63). Overflow is an error."""
 
     __slots__ = ()
 
 
 class Float64Type(DataType):
-    """`float`. NaN equals itself, groups as one key and sorts above every number.
+    """Column type of `float` values. NaN equals itself, groups as one key and sorts above every number.
 
     0.0 and -0.0 are also equal. Where equal rows or values are merged, both become 0.0; rows of append
     streams keep their zeros.
@@ -52,7 +52,7 @@ class Float64Type(DataType):
 
 @dataclass(frozen=True, slots=True)
 class DecimalType(DataType):
-    """`decimal.Decimal` with `precision` digits, `scale` of them after the point."""
+    """Column type of `decimal.Decimal` values: `precision` digits, `scale` of them after the point."""
 
     precision: int = 38
     scale: int = 18
@@ -62,31 +62,31 @@ class DecimalType(DataType):
 
 
 class StrType(DataType):
-    """`str`, counted in code points."""
+    """Column type of `str` values, counted in code points."""
 
     __slots__ = ()
 
 
 class BytesType(DataType):
-    """`bytes`."""
+    """Column type of `bytes` values."""
 
     __slots__ = ()
 
 
 class DateType(DataType):
-    """`datetime.date`."""
+    """Column type of `datetime.date` values."""
 
     __slots__ = ()
 
 
 class TimestampType(DataType):
-    """`datetime.datetime`, aware, in UTC, to the microsecond."""
+    """Column type of `datetime.datetime` values: aware, in UTC, to the microsecond."""
 
     __slots__ = ()
 
 
 class AnyType(DataType):
-    """Any hashable Python value, passed through unchanged (annotated `object` or `Any`).
+    """Column type of any hashable Python values, passed through unchanged (annotated `object` or `Any`).
 
     Expressions may pass it on, compare it for equality and test it for null, but nothing else. Where rows
     need an order (`max`, ties of `top_k`), values are ordered by `penstock.expr.sort_keys.any_key`. It is
@@ -98,7 +98,7 @@ class AnyType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):
-    """Nested row: a tuple internally, an instance of its row class for users."""
+    """Column type of nested rows: tuples internally, instances of the row class for users."""
 
     fields: tuple[Field, ...]
     row_class: type | None = field(default=None, compare=False, repr=False)
@@ -109,7 +109,7 @@ class StructType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(DataType):
-    """Sequence of one element type: a tuple internally."""
+    """Column type of sequences with one element type: tuples internally."""
 
     element: DataType
     nullable: bool = False
@@ -169,7 +169,7 @@ ANY = AnyType()
 
 
 def holds_any(data_type: DataType) -> bool:
-    """Whether values of a type are arbitrary Python objects or contain them."""
+    """Return whether values of a type are arbitrary Python objects or contain them."""
     if isinstance(data_type, StructType):
         return any(holds_any(field.type) for field in data_type.fields)
     return holds_any(data_type.element) if isinstance(data_type, ListType) else isinstance(data_type, AnyType)

@@ -59,7 +59,7 @@ def _constant_type(number: int, beside: DataType) -> DataType:
 
 
 def wider(a: DataType, b: DataType) -> DataType:
-    """Return the narrowest type that both convert to. Raises `Mismatch`."""
+    """Return the narrowest type that both types convert to. Raises `Mismatch`."""
     if a == b or b == NULL:
         return a
     if a == NULL:

@@ -28,7 +28,7 @@ def checked(emitter: Emitter, source: str, type: DataType) -> str:
 
 
 def is_decimal_pair(arguments: Arguments) -> bool:
-    """Whether arithmetic on two types is decimal: one is a decimal and the other is not a float."""
+    """Return whether arithmetic on two types is decimal: one is a decimal and the other is not a float."""
     types = [a.type for a in arguments]
     return FLOAT64 not in types and any(isinstance(t, DecimalType) for t in types)
 

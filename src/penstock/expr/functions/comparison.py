@@ -35,7 +35,7 @@ def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def _is_number(term: Term) -> bool:
-    """Whether a term is a float constant other than NaN."""
+    """Return whether a term is a float constant other than NaN."""
     return isinstance(term, LiteralTerm) and term.value == term.value
 
 
