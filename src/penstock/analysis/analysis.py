@@ -52,7 +52,7 @@ class Analysis:
         return {name: judgement.verdict for name, judgement in self.judgements.items()}
 
     def is_changing(self, loop: tuple[int, ...]) -> bool:
-        """Whether rows of a loop may be retracted."""
+        """Return whether rows of a loop may be retracted."""
         return not all(self.facts[node].append for node in loop)
 
     def execution_order(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Canonical plain data for anything in a flow: equal across processes and across edits without effect.
+"""Canonical plain data for anything in a flow: equal across processes, and unchanged by edits without effect.
 
 Line numbers, comments, memory addresses and names of local variables are not included.
 """
@@ -39,7 +39,7 @@ def parameters(value: object) -> dict[str, Json]:
 
 
 def essential(value: Json) -> Json:
-    """Drop the parts of a description that are only for people."""
+    """Drop the parts of a description that are only for human readers."""
     if is_callable(value):
         return {"is": "callable", "code": value["code"]}
     if isinstance(value, dict):
@@ -48,7 +48,7 @@ def essential(value: Json) -> Json:
 
 
 def is_callable(value: Json) -> bool:
-    """Whether a part of a description represents a function."""
+    """Return whether a part of a description represents a function."""
     return isinstance(value, dict) and cast("dict[str, Json]", value).get("is") == "callable"
 
 
@@ -155,7 +155,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, datetime.date, date
 
 
 def _callable(name: str, parts: Json) -> Json:
-    """Describe a function. `name` and `python` are for people; the hash alone identifies it."""
+    """Describe a function. `name` and `python` are for human readers; only the hash identifies the function."""
     code = hashlib.sha256(_text(parts).encode()).hexdigest()
     return {
         "is": "callable",

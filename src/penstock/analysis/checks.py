@@ -91,7 +91,7 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
 
 
 def _ticks_are_given(graph: FlowGraph, node: Node) -> bool:
-    """Whether all sources that reach a node have ticks that are part of the input."""
+    """Return whether all sources that reach a node have ticks that are part of the input."""
     heard = range(len(graph.nodes)) if node.operator.runs_each_tick else upstream(graph, node.id)
     sources = [graph.nodes[n].operator for n in heard if not graph.nodes[n].inputs]
     return all(source.begins_ticks for source in sources)

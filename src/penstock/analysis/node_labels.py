@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def is_named(node: Node) -> bool:
-    """Whether the user gave the name."""
+    """Return whether the user gave the name."""
     return node.name != f"{node.operator.kind}_{node.id}"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """Degree of coordination that the results of a sink need."""
+    """Degree of coordination that a sink's results need."""
 
     NO_COORDINATION = "needs no coordination"
     DETERMINISTIC = "deterministic and live"
@@ -74,7 +74,7 @@ def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
 
 
 def _follows_ticks(graph: FlowGraph, nodes: Sequence[Node]) -> bool:
-    """Whether results depend on ticks that are part of the input."""
+    """Return whether results depend on ticks that are part of the input."""
     return any(
         node.operator.begins_ticks
         or (graph.given_ticks and (bool(node.operator.depends_on_cut()) or _delays(node)))
@@ -87,12 +87,12 @@ def _delays(node: Node) -> bool:
 
 
 def _reads_order(node: Node) -> bool:
-    """Whether an operator depends on the order of its rows, which parallel workers would have to keep."""
+    """Return whether an operator depends on its row order, which parallel workers would have to keep."""
     return any(need.fact == "ordered" for need in node.operator.needs())
 
 
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
-    """Whether equal but distinguishable values are merged, so that one is shown for all.
+    """Return whether equal but distinguishable values are merged into one representative.
 
     For types other than `Any`, equal values are identical, or made so (`penstock.analysis.signed_zero`).
     """

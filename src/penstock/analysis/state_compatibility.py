@@ -137,7 +137,7 @@ class _Names:
 
 
 def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
-    """Names of the sources that reach a node."""
+    """Names of the sources that a node reads, directly or indirectly."""
     seen = {at}
     waiting = [at]
     while waiting:
