@@ -59,11 +59,11 @@ class CheckContext(ABC):
 
     @abstractmethod
     def require_watermark(self, port: int, time: Expr, rows: int) -> None:
-        """Raise unless `port` reads the watermark of the time of the rows at port `rows`."""
+        """Raise unless `port` reads the watermark for the time of the rows at port `rows`."""
 
     @abstractmethod
     def with_forgetting(self, operator: object) -> object:
-        """Return the form of a distinct or a join that drops state behind the watermarks of its inputs."""
+        """Return a distinct or a join in the form that drops state behind its inputs' watermarks."""
 
     @abstractmethod
     def threshold(self, value: object, column: str) -> tuple[object, Schema]:
@@ -81,7 +81,7 @@ class CheckContext(ABC):
         self.require(repr(made) == repr(given), what)
 
     def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:
-        """Return the type of an expression over the input. Raises as `check` does."""
+        """Return the type of an expression over the input. Raises like `check`."""
         return check(expr, self.input if schema is None else schema).type
 
     def check_keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
@@ -141,7 +141,7 @@ class CheckContext(ABC):
         return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
 
     def all_joined_columns(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
-        """Return the columns of both inputs, as `joined_columns` does. Raises if any is left out."""
+        """Return the columns of both inputs, like `joined_columns`. Raises if any is left out."""
         every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
         self.require(every, "not all columns of the right are there")
         return self.joined_columns(kept, (may_lack, may_lack))

@@ -108,7 +108,7 @@ PortKey: TypeAlias = "tuple[Expr, ...] | EqualRows | None"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Rows that must meet on one shard, by the keys of an operator's inputs.
+    """Rule for which rows must meet on one shard, in terms of the keys of an operator's inputs.
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
     whole: whether all rows must meet.
@@ -154,7 +154,7 @@ class Unservable:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSlot:
-    """Layout of a slot whose keys are values of the operator's keys for the input `port`.
+    """Layout of a slot keyed by the operator's keys for the input `port`.
 
     bare:    whether a single value is not wrapped in a tuple.
     of_pair: whether the operator's key is the first part of each key.
@@ -172,7 +172,7 @@ class PendingSlot:
 
 @dataclass(frozen=True, slots=True)
 class CalendarSlots:
-    """Layout of the slots `<prefix>calendar`, `counts` and `due`: the expiry times of the keys of `keys`."""
+    """Layout of the slots `<prefix>calendar`, `counts` and `due`: expiry times of the keys in `keys`."""
 
     prefix: str
     keys: KeyedSlot

@@ -64,7 +64,7 @@ def components(graph: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def is_cyclic(component: Sequence[int], graph: Sequence[Sequence[int]]) -> bool:
-    """Whether a component holds a cycle: several nodes, or one with an edge to itself."""
+    """Return whether a component holds a cycle: several nodes, or one with an edge to itself."""
     return len(component) > 1 or component[0] in graph[component[0]]
 
 

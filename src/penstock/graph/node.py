@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
-"""Metadata of an operator's field whose value may change without invalidating the state of a flow."""
+"""Metadata for operator fields whose value may change without invalidating a flow's state."""
 
 
 Columns: TypeAlias = "tuple[Field, ...] | None"
@@ -50,29 +50,30 @@ class Operator(ABC):
 
     kind: ClassVar[str]
     runs_each_tick: ClassVar[bool] = False
-    """Whether it may emit in a tick without input. Such an operator starts no tick itself."""
+    """Whether the operator may emit in a tick without input. The operator itself starts no tick."""
     runs_first_tick: ClassVar[bool] = False
-    """Whether it may emit in the first tick without input. Such an operator starts no tick itself."""
+    """Whether the operator may emit in the first tick without input. The operator itself starts no tick."""
     begins_ticks: ClassVar[bool] = False
-    """Whether each of its values is a tick of its own, so that its ticks are part of the input."""
+    """Whether each of the operator's values is a tick of its own, so that its ticks are part of the input."""
     ends_streams: ClassVar[bool] = False
-    """Whether its inputs are computed even if no sink reads them."""
+    """Whether the operator's inputs are computed even if no sink reads them."""
     linear: ClassVar[bool] = False
-    """Whether it maps each row by itself and keeps no state: a retracted row retracts its result."""
+    """Whether the operator maps each row by itself and without state: a retracted row retracts its result."""
     row_by_row: ClassVar[bool] = False
-    """Whether it maps rows one at a time and in order, so that it can be inlined into its consumer."""
+    """Whether the operator maps rows one at a time and in order, and so can be inlined into its consumer."""
     unites: ClassVar[bool] = False
-    """Whether its output is exactly the rows of its inputs."""
+    """Whether the operator's output is exactly the rows of its inputs."""
     merges_equal: ClassVar[bool] = False
-    """Whether it replaces equal values by one representative, even in append streams."""
+    """Whether the operator replaces equal values by one representative, even in append streams."""
     nets: ClassVar[bool] = False
-    """Whether its output depends only on the consolidated changes of a tick."""
+    """Whether the operator's output depends only on the consolidated changes of a tick."""
     makes_order: ClassVar[bool] = False
-    """Whether it defines the order of its rows. Equal rows keep their order of arrival."""
+    """Whether the operator defines the order of its rows. Equal rows keep their order of arrival."""
     gives_watermark: ClassVar[bool] = False
-    """Whether its rows are watermarks, which only operators beside it can use."""
+    """Whether the operator's rows are watermarks, which only operators beside it can use."""
     runs_in_rounds: ClassVar[bool] = False
-    """Whether a loop with it can be partitioned by key, so that shards run its rounds in parallel."""
+    """Whether a loop with the operator can be partitioned by key, so that shards run its rounds in parallel.
+    """
     __slots__ = ()
 
     @abstractmethod
@@ -131,15 +132,17 @@ class Operator(ABC):
         return {}
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
-        """Whether its rows are free of -0.0, given the same for each input. Default: unknown."""
+        """Return whether the output is free of -0.0, given the same for each input. Default: unknown."""
         return False
 
     def at_most_one_row(self) -> bool:
-        """Whether its output has at most one row, so that order does not matter."""
+        """Return whether the output has at most one row, so that order does not matter."""
         return False
 
     def reads_order(self, port: int) -> bool:
-        """Whether its output depends on the order of a port's rows. Default: whether it needs an order."""
+        """Return whether the output depends on a port's row order. Default: whether the operator needs an
+        order.
+        """
         return any(need.fact == "ordered" and need.port == port for need in self.needs())
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
@@ -155,14 +158,14 @@ class Operator(ABC):
         return None
 
     def depends_on_cut(self) -> str:
-        """Explain, in a sentence, why its output depends on the cut into ticks; empty if it does not.
+        """Explain, in a sentence, why the output depends on the cut into ticks; empty if it does not.
 
         Such an operator must have a `guard`, unless the ticks of the flow are given.
         """
         return ""
 
     def may_be_silent(self) -> bool:
-        """Whether it may emit nothing in a tick in which it is active. Its consumers then do not run."""
+        """Return whether the operator may emit nothing in an active tick, so that its consumers do not run."""
         return False
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
@@ -174,11 +177,11 @@ class Operator(ABC):
         return None
 
     def inside_loop(self) -> Operator:
-        """Return the operator to use in its place within a cycle of a tick. Default: itself."""
+        """Return the operator that replaces this one in a cycle within a tick. Default: this one."""
         return self
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
-        """Return a clause on why it cannot run in a loop with retractions; empty if it can.
+        """Return a clause on why the operator cannot run in a loop with retractions; empty if it can.
 
         Such a loop separates the rounds of a tick, so operators must keep their state by round. goes_round:
         per port, whether its input is part of the loop.
