@@ -155,7 +155,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, datetime.date, date
 
 
 def _callable(name: str, parts: Json) -> Json:
-    """Describe a function. `name` and `python` are for human readers; only the hash identifies the function."""
+    """Describe a function. `name` and `python` are for human readers; only the hash is its identity."""
     code = hashlib.sha256(_text(parts).encode()).hexdigest()
     return {
         "is": "callable",

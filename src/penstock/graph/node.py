@@ -140,7 +140,7 @@ class Operator(ABC):
         return False
 
     def reads_order(self, port: int) -> bool:
-        """Return whether the output depends on a port's row order. Default: whether the operator needs an
+        """Return whether row order at a port affects the output. Default: whether the operator needs an
         order.
         """
         return any(need.fact == "ordered" and need.port == port for need in self.needs())

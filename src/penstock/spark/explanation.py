@@ -56,7 +56,7 @@ def explain_on_spark(
 
 
 def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
-    """Sinks that store a table in buckets, with the route of their rows."""
+    """Sinks that store a table in buckets, with the route of the table's rows."""
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
 

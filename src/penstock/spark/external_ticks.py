@@ -45,7 +45,7 @@ _ROWS_OF_A_FILE = 20_000
 
 
 class Driven:
-    """A flow with its checkpoint and sinks, between two ticks. One thread at a time.
+    """A flow with its checkpoint and sinks, between two ticks. Used by one thread at a time.
 
     spark: asked for a session when one is needed: for a tick, and to make a checkpoint.
     sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.io.files.dead_letters import DeadLetters
 
 SOURCES = (change_frames, delta_source, kafka, pull_source)
-"""Modules that register how further sources are opened: they register with `open_on_spark` and `frame_of`."""
+"""Modules for further kinds of sources, which register with `open_on_spark` and `frame_of`."""
 
 
 def run(
@@ -146,7 +146,7 @@ def run(
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    """Find or start the session to run on. Raises `NotOnSpark` for one whose arithmetic is not ours."""
+    """Find or start the session to run on. Raises `NotOnSpark` if its arithmetic differs from Penstock's."""
     if spark is None:
         from penstock.spark.session import session
 

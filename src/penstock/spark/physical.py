@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
-    """Physical plan of a tick of `flow` that runs stage by stage. Nothing is run.
+    """Return the physical plan of a tick of `flow` that runs stage by stage, without running anything.
 
     Its sources are taken to be DataFrames, so that the native part shows.
     """

@@ -65,7 +65,7 @@ class LoopBound:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows of a stream that leave the rounds: files of batches of a `ports` frame."""
+    """Rows of a stream that leave the rounds, kept in files of `ports` batches."""
 
     folder: str
     port: int

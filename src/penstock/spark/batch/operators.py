@@ -44,7 +44,7 @@ def lower(operator: Operator, site: Site) -> DataFrame:
 
 
 def exact_column(name: str) -> Column:
-    """The column with exactly this name, special characters included."""
+    """Return the column with exactly this name, even with special characters."""
     from pyspark.sql import functions as f
 
     return f.col("`" + name.replace("`", "``") + "`")

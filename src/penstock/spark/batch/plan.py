@@ -76,7 +76,7 @@ def starts_ticks(operator: Operator) -> bool:
 
 
 def counts_ticks(operator: Operator) -> bool:
-    """Return whether the operator emits in ticks that others start, which makes their number visible."""
+    """Return whether the operator emits in ticks that others start, so that their number is visible."""
     return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
 
 
@@ -135,7 +135,7 @@ class BatchPlan:
 
 
 def plan_batch(graph: FlowGraph) -> BatchPlan:
-    """Divide a flow. Raises what the analysis of the flow raises, and `NotOnSpark`."""
+    """Divide a flow. Raises `NotOnSpark`, and the errors of the flow's analysis."""
     analysis = analyse(graph)
     facts = analysis.facts
     everything: Reads = {n.id: n.inputs for n in graph.nodes}

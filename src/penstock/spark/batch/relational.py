@@ -1,4 +1,4 @@
-"""Joins, distinct, difference and top-k as native columns."""
+"""Lowering of joins, distinct, difference and top-k to native columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row-by-row operators, and operators of order and ticks, as native columns of a batch.
+"""Lowering of row-by-row, ordering and tick operators to native columns of a batch.
 
 All input comes in one tick. So what each tick is answered for is the whole, what is shown in
 each tick is shown once, and what waits for a tick that something else starts never

@@ -1,4 +1,4 @@
-"""Nodes whose row order is read, and which must emit rows in the in-process engine's order.
+"""Search for nodes whose row order is read, so that they must emit rows in the in-process engine's order.
 
 A DataFrame has no order. So an operator that reads the order of its rows, and
 those between it and the sources, run in one subplan, and the source's rows get an

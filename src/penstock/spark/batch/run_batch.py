@@ -179,7 +179,7 @@ class _Run:
 
 
 def _as_read(schema: Schema, append: bool) -> Schema:
-    """The columns of a source as read; a table has its weight last."""
+    """Columns of a source as read; a table's weight comes last."""
     return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
 
 

@@ -44,7 +44,7 @@ def _(operator: Source, site: Site) -> DataFrame:
 
 
 def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The DataFrame given for a source. Raises `BadInput` where none is."""
+    """Return the DataFrame given for a source. Raises `BadInput` if there is none."""
     frame = frames.get(operator.name)
     if frame is None:
         raise BadInput(
@@ -54,7 +54,7 @@ def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame
 
 
 def checked_columns(operator: Source, frame: DataFrame) -> list[Column]:
-    """The declared columns of a source. Raises `WrongType`; a null that must not be is raised by tasks."""
+    """Return a source's declared columns. Raises `WrongType`; tasks raise for forbidden nulls."""
     return [_checked(field, frame, operator) for field in operator.schema.fields]
 
 

@@ -36,7 +36,7 @@ class Ports:
     streams: tuple[tuple[Schema, bool], ...]
 
     def type(self) -> Any:
-        """The Spark type of the frame, without extra columns."""
+        """Spark type of the frame, without extra columns."""
         from pyspark.sql.types import IntegerType, StructField, StructType
 
         rows = [StructField(f"row{at}", spark_schema(s), True) for at, s in enumerate(self._schemas())]
@@ -58,7 +58,7 @@ class Ports:
         return frame.select(*columns)
 
     def rows(self, batch: pa.RecordBatch, port: int) -> Rows:
-        """The rows of one stream in a record batch of the frame."""
+        """Return the rows of one stream in a record batch of the frame."""
         import pyarrow
         from pyarrow import compute
 

@@ -1,4 +1,4 @@
-"""Resumption from a checkpoint on Spark: the names of its state, and the shards that hold it.
+"""Resumption from a checkpoint on Spark: state names, and the shards that hold the state.
 
 The names are those of `penstock.engine.resume`. A place is a stage and the routes by which rows come
 to the operator within it: as long as both stay, every key is looked for on the shard where it was put.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
 
 Loops: TypeAlias = Literal["one shard", "rounds"]
-"""Where the loops of a flow run: each on one shard, or cut by key, in rounds over all of them."""
+"""Placement of a flow's loops: each on one shard, or partitioned by key and run in rounds on all shards."""
 
 ON_SPARK = "Spark"
 
@@ -75,7 +75,7 @@ class SparkResumeBinding:
 
 
 def stateful(plan: Plan) -> tuple[CompiledStage, ...]:
-    """Stages that keep state between ticks. Stage 0 forgets after each tick what it keeps."""
+    """Stages that keep state between ticks. Stage 0 drops its state after each tick."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)
 
@@ -96,7 +96,7 @@ def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
 def layout(
     stages: Iterable[CompiledStage], sources: tuple[str, ...], loops: Loops, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Location of state: the stage and routes of each operator, by name, and the sources in order."""
+    """Location of state: each operator's stage and routes, by name, and the sources in order."""
     places: dict[str, Any] = {}
     for of in stages:
         for slot in of.program.slots:
@@ -108,7 +108,7 @@ def layout(
 
 
 def loops_of(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
-    """Choose where the loops of a flow run. Raises `FlowChanged` where the checkpoint has them elsewhere."""
+    """Choose where a flow's loops run. Raises `FlowChanged` if the checkpoint has them elsewhere."""
     there: Loops | None = None if last is None else last.layout.get("loops", "one shard")
     if there is None or wanted in (None, there):
         return there or wanted or "one shard"

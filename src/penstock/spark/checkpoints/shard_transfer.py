@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from penstock.spark.ticks.plan import CompiledStage
 
 DEFERRED = "deferred"
-"""The slot of rows that wait for the next tick."""
+"""Name of the slot that holds rows deferred to the next tick."""
 Values: TypeAlias = dict[Any, Any]
 Placed: TypeAlias = tuple[str, bytes, bytes, int]
-"""Slot, key and value of an entry, encoded, and the number of its new cell."""
+"""Encoded slot, key and value of an entry, and the number of its new cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StatefulNode:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Migration of one operator's state to its new location. layouts: of its slots, by kind."""
+    """Migration of one operator's state to its new location. layouts: slot layouts by kind."""
 
     before: StatefulNode
     after: StatefulNode
@@ -65,7 +65,7 @@ class Move:
         return f"{self.name}.{what}"
 
     def home(self, slot: KeyedSlot) -> Callable[[Any, int], int]:
-        """Function from a key and its old shard to its new shard. Raises `NotOnSpark`."""
+        """Return the function from a key and its old shard to its new shard. Raises `NotOnSpark`."""
         old, new = (
             self.before.ownership.home(self.before.node, slot),
             self.after.ownership.home(self.after.node, slot),
@@ -120,9 +120,9 @@ def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
 # --- entries that are gathered ----------------------------------------------------------------
 
 Gathered: TypeAlias = Mapping[str, Mapping[int, Values]]
-"""Per slot and old shard its values by key."""
+"""Values by key, per slot and old shard."""
 Scattered: TypeAlias = dict[str, dict[int, Values]]
-"""Per slot and new shard."""
+"""Values by key, per slot and new shard."""
 
 
 def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
@@ -216,7 +216,7 @@ def moves(
     shards: int,
     names: Mapping[int, str],
 ) -> dict[str, Move]:
-    """The move of each operator's state, by name. The sides are by the operator's number in the flow."""
+    """Return the move of each operator's state, by name. `before` and `after` are keyed by node number."""
     found: dict[str, Move] = {}
     for origin, side in before.items():
         node, graph = side.node, side.stage.stage.graph

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.spark.placing.stages import Stage
 
 Home: TypeAlias = Callable[[Any], int]
-"""From a key, as the slot has it, to its shard."""
+"""Function from a key, as stored in the slot, to its shard."""
 
 
 class StateOwnership:

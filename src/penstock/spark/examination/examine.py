@@ -20,7 +20,7 @@ def doctor(
     settings: Mapping[str, str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
 ) -> Examination:
-    """Examine this machine, and a running session or the settings for one. Changes nothing.
+    """Examine this machine, and a running session or the settings for one, without changing anything.
 
     spark:      a running session: its settings, and by one small job its workers.
     settings:   of a session that is not started yet.

@@ -1,4 +1,4 @@
-"""Examination of this machine: Python, packages, Java, memory, disk, sockets. Nothing but `java` is run."""
+"""Examination of this machine: Python, packages, Java, memory, disk, sockets. Runs no program but `java`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.errors import SparkUnavailable
 
 OLDEST = 17
-"""The first Java release that Spark 4 runs on."""
+"""Oldest Java release that Spark 4 runs on."""
 
 _PROGRAM = "java.exe" if os.name == "nt" else "java"
 

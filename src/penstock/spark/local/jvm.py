@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.local.java import Java
 
 PATIENCE = 180.0
-"""Seconds after which a JVM that neither answers nor dies is given up."""
+"""Seconds to wait for a JVM that neither answers nor exits."""
 
 # What Spark reaches into, by its own list (org.apache.spark.launcher.JavaModuleOptions).
 _OPENED = (
@@ -150,7 +150,7 @@ def import_path() -> list[str]:
 
 
 def last_lines(log: Path, count: int = 15) -> str:
-    """The last lines of a log, indented; a note if there is none."""
+    """Return the last lines of a log, indented; a note if there is none."""
     try:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UNKNOWN = 2
-"""Tasks at a time if unknown."""
+"""Assumed number of concurrent tasks if unknown."""
 
 
 def is_remote(spark: SparkSession) -> bool:

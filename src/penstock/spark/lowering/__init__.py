@@ -1,1 +1,1 @@
-"""Expressions as Spark columns, with their Python semantics."""
+"""Lowering of expressions to Spark columns, with the semantics of generated Python."""

@@ -1,4 +1,4 @@
-"""Expressions as native Spark columns.
+"""Lowering of expressions to native Spark columns.
 
 The checked tree is lowered node by node: every conversion is a node already,
 so Spark is left nothing to decide. Which column a function of the catalogue is
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUES, **TIME}
-"""For each function of the catalogue, the column of a call from the columns of its arguments."""
+"""Lowerings of the catalogue functions: from argument columns to the column of the call."""
 
 
 def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:

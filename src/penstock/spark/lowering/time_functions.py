@@ -1,4 +1,4 @@
-"""Date and timestamp functions as Spark columns.
+"""Lowering of date and timestamp functions to Spark columns.
 
 Spark reads the fields of a timestamp in the session's time zone. Here time is
 UTC whatever session is at hand, so everything is arithmetic on the
@@ -101,7 +101,7 @@ def _day_field(function: Callable[[Column], Column]) -> Lowering:
 
 
 def _time_field(unit: int, of: int) -> Lowering:
-    """Whole units of this many microseconds within a larger unit."""
+    """Number of whole units of this many microseconds within a larger unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         return _whole(_rest(F.unix_micros(arguments[0]), of), unit).cast("int")

@@ -1,4 +1,4 @@
-"""Row types as Spark types."""
+"""Conversion of row types to Spark types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions on numbers, booleans, strings and nested values as Spark columns."""
+"""Lowering of functions on numbers, booleans, strings and nested values to Spark columns."""
 
 from __future__ import annotations
 

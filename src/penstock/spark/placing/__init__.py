@@ -1,1 +1,1 @@
-"""Placement of rows: a flow cut into stages, and the exchanges between them."""
+"""Placement of rows: the stages of a flow, and the exchanges between them."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.flow.aggregates import Aggregation
 
 ROWS = "rows"
-"""The column of a partial aggregate's output that counts the rows of the group."""
+"""Column of a partial aggregate's output with the group's row count."""
 
 
 def combined(graph: FlowGraph) -> FlowGraph:
@@ -192,5 +192,5 @@ class Columns:
         return Schema(tuple(Field(name, t.type, t.nullable) for name, t in typed))
 
     def field(self, column: Column) -> Field:
-        """The field of one of these columns."""
+        """Return the field of one of these columns."""
         return next(f for f in self.schema.fields if f.name == column.name)

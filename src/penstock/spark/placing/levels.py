@@ -1,4 +1,4 @@
-"""Levels: the earliest stage in which each operator's rows can be together, and the routes to it.
+"""Levels: the earliest stage in which an operator's rows can be together, and the routes to it.
 
 Level 0 is where rows come in; from level 1 on rows are on shards. What reads the
 order of rows gets them on one shard, or by a key in their order; so what hands on an

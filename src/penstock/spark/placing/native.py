@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 Chain: TypeAlias = tuple[Node, ...]
-"""A source and the operators behind it that Spark does, and Arrow at the end."""
+"""A source, the operators after it that Spark runs natively, and perhaps a final grouping on Arrow."""
 
 
 def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
@@ -94,7 +94,7 @@ def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
 
 
 def without_native(plan: StagePlan, chains: Mapping[str, Chain]) -> StagePlan:
-    """The plan with native parts removed from stage 0."""
+    """Return the plan with native parts removed from stage 0."""
     first, *others = plan.stages
     return replace(plan, stages=(_shortened(first, chains), *others))
 

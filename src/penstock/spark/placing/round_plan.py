@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from penstock.spark.placing.stages import Exchange
 
 LOOP_ROWS = 2_000_000
-"""How many rows may enter a loop of a batch in one task, where nothing else is said."""
+"""Default limit on the input rows of a batch loop that runs in one task."""
 
 _SHOWN_ROUNDS = 8
-"""Of how many of the last rounds the error of a loop without end tells."""
+"""Number of most recent rounds shown in the error for a loop that does not converge."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def check_loops_run_in_rounds(graph: FlowGraph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Position of a node that runs in the rounds of a loop.
+    """Position of a node that runs in a loop's rounds.
 
     loop: its number. first: level of the loop. level: of the node, within it.
     """

@@ -84,7 +84,7 @@ def _(route: ByBucket, schema: Schema, shards: int, weighted: bool) -> Divide:
 
 
 def table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | None:
-    """A function that divides a table as `divider` divides its rows; None if keys are computed."""
+    """Return a function that divides a table as `divider` divides its rows; None if keys are computed."""
     if shards == 1:
         return lambda table: {0: table}
     return _table_divider(route, schema, shards)

@@ -97,7 +97,7 @@ class Spread:
         return all(any(_is_function(expr, keys, columns) for expr in same) for same in self.positions)
 
     def renamed(self, columns: Iterable[tuple[str, Expr]]) -> Spread:
-        """The spread in terms of new columns; unknown if they no longer determine it."""
+        """Return the spread in terms of new columns; unknown if they no longer determine it."""
         if self.positions is None:
             return self
         pairs = tuple(columns)

@@ -125,7 +125,7 @@ def _live(graph: FlowGraph) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
-    """Assembly of the stages. live: nodes to assign to stages."""
+    """Assembly of the stages. live: the nodes to assign to stages."""
 
     graph: FlowGraph
     shards: int

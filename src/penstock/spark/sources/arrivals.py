@@ -26,7 +26,7 @@ from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.files.file_source import Listing, finished
 
 _FIRST_TIME = 1_000_000_000_000
-"""In milliseconds, which is as fine as Spark looks."""
+"""Timestamp of the first arrival, in milliseconds, the resolution that Spark reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Tickets:
                 self._free.append(number)
 
     def look(self, *, may_be_none: bool) -> None:
-        """File a ticket for each new file. Raises `UnreadableSource` as `Listing.files` does."""
+        """File a ticket for each new file. Raises `UnreadableSource` like `Listing.files`."""
         for name, path in self.listing.files(may_be_none=may_be_none):
             if name not in self._known:
                 self._file(name, str(path.absolute()))
@@ -118,7 +118,7 @@ def arrivals_folder(checkpoint: Path, source: str) -> Path:
 
 
 def path_of(ticket: Path) -> Path | None:
-    """The file that a ticket stands for; None if the file is skipped."""
+    """Return the file that a ticket stands for; None if the file is skipped."""
     path = json.loads(ticket.read_text())[1]
     return None if path is None else Path(path)
 

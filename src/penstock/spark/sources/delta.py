@@ -42,7 +42,7 @@ class VersionTickets:
             self._last = json.loads(tickets[-1].read_text())[1]
 
     def look(self, *, may_be_none: bool) -> None:
-        """File a ticket for each new version. Raises `UnreadableSource` where the table cannot be read."""
+        """File a ticket for each new version. Raises `UnreadableSource` if the table cannot be read."""
         if self._last is None:
             self._file(_WHOLE, self.versions.first())
         assert self._last is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 RECORD = "penstock record"
-"""The column of a source that holds the bytes of the record, null for a tombstone."""
+"""Column of a source with the bytes of each record; null for a tombstone."""
 
 
 # --- reading -------------------------------------------------------------------------------

@@ -42,6 +42,6 @@ def source_names(spark: SparkSession, named: bool) -> Iterator[None]:
 
 
 def spark_name(source: str) -> str:
-    """A name valid in Spark, unique for each source name."""
+    """Return a name valid in Spark, unique for each source name."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", source)
     return source if plain == source else f"{plain}_{zlib.crc32(source.encode()):08x}"

@@ -156,7 +156,7 @@ def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
 
 @singledispatch
 def open_on_spark(source: object, opening: Opening) -> Opened:
-    """Open a source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
+    """Open a source as a DataFrame. Raises `BadInput` if it is no source, `UnreadableSource` if missing."""
     if sends_rows(source):
         return open_frame(frame_of(source, opening, opening.operator.schema), opening)
     raise BadInput(

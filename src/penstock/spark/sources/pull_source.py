@@ -24,7 +24,7 @@ ROWS_PER_TICK = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Pulled(Source):
-    """A source of `penstock.pull` whose values are rows. What is given as one is taken for `Pulled(it)`.
+    """A source of `penstock.pull` whose values are rows. A bare pull source is wrapped in `Pulled`.
 
     rows_per_tick: so many rows a tick takes at most.
 

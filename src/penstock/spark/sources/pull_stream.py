@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ROWS = "rows"
 _ASKED = 1000
-"""Rows asked for at once of the source."""
+"""Number of rows requested from the source at once."""
 
 
 class PullSource(DataSource):

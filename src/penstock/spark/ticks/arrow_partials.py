@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 _COMPARED = (INT32, INT64, DATE, TIMESTAMP)
-"""Types whose least and greatest value are the same to Arrow and to us."""
+"""Types whose minimum and maximum Arrow computes as Penstock does."""
 
 _NO_KEYS = (ListType, StructType)
-"""Types that Arrow does not group by."""
+"""Types that Arrow cannot group by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _(accumulator: BestOnly, column: str) -> tuple[Measure, ...] | None:
 
 
 def grouping_of(operator: PartialAggregate, rows: Schema, sent: Schema, *, append: bool) -> Grouping | None:
-    """Compile a partial aggregate to Arrow columns; None if one of its parts has no form there."""
+    """Compile a partial aggregate to Arrow columns; None if one of its parts has no Arrow form."""
     if any(isinstance(f.type, _NO_KEYS) for f in sent.fields[: len(operator.keys)]):
         return None
     found: list[Measure] = []

@@ -15,7 +15,7 @@ from typing import Any, cast
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NEVER = ("penstock", "pyspark", "py4j")
 _ONE_AT_A_TIME = threading.RLock()
-"""Runs in several threads share the register of modules: what one takes out of it, another may still need."""
+"""Lock for the module registry, which concurrent runs share: one must not remove what another still needs."""
 
 
 def users_modules() -> list[types.ModuleType]:
@@ -35,7 +35,7 @@ def is_users(module: object) -> bool:
 
 
 def root_of(module: types.ModuleType) -> Path:
-    """The folder or archive that a module was imported from: the root of its dotted name."""
+    """Return the folder or archive that a module was imported from: the root of its dotted name."""
     file = Path(cast("str", module.__file__))
     depth = module.__name__.count(".") + (file.stem == "__init__")
     # Some modules make up their names; then it is as far up as there is something.
@@ -44,7 +44,7 @@ def root_of(module: types.ModuleType) -> Path:
 
 @functools.cache
 def _holds_packages(folder: Path) -> bool:
-    """Return whether a folder has installed packages, although this interpreter did not install them."""
+    """Return whether a folder contains packages, although this interpreter did not install them."""
     return any(folder.glob("*.dist-info"))
 
 

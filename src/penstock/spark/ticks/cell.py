@@ -20,7 +20,7 @@ from penstock.state.shard import ShardState
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Send: TypeAlias = Callable[[int, int, int, Rows], None]
-"""Called with stage, shard, number of the exchange, rows."""
+"""Function that sends rows; its arguments are stage, shard, exchange number and rows."""
 
 
 def cell_number(stage: int, shard: int, shards: int) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.spark.ticks.ticker import Ticker
 
 _LOOK_AGAIN = 0.1
-"""Seconds between two looks for new input."""
+"""Seconds between two checks for new input."""
 
 
 class OwnTicks(Query):

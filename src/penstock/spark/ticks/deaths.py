@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PATIENCE = 10.0
-"""Seconds that a JVM whose connection broke is given to be gone."""
+"""Seconds to wait for a JVM to exit after its connection broke."""
 
 _WORKER = re.compile(r"Python worker exited unexpectedly|Python worker .*crashed")
 _EXECUTOR = re.compile(r"ExecutorLostFailure \((executor \S+) [^)]*\) Reason: ([^\n]*)")
@@ -49,7 +49,7 @@ class Death:
 
 @contextmanager
 def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
-    """Raise `SparkProcessDied` for failures caused by the death of a process.
+    """Raise `SparkProcessDied` for failures caused by a dead process.
 
     tick: the last committed tick, None where nothing is kept.
     """

@@ -49,7 +49,7 @@ def told(task: Task) -> Task:
 
 @contextmanager
 def failing_as_told() -> Generator[None]:
-    """Encode Penstock errors raised in a Spark worker so that the driver can restore them."""
+    """Encode Penstock errors raised in a Spark worker, so that the driver can restore them."""
     try:
         yield
     except PenstockError as error:
@@ -89,7 +89,7 @@ def _is_of_spark(error: Exception) -> bool:
 
 
 def error_of(error: Exception) -> PenstockError | None:
-    """The Penstock error encoded in a Spark failure, if there is one."""
+    """Return the Penstock error encoded in a Spark failure, if there is one."""
     text = str(error)
     sealed = _MARK.search(text)
     if sealed:

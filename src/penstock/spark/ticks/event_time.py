@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Ends of sources. graph: stage 0. operators: sources of each operator notified of ends, by its name."""
+    """Ends of sources. graph: stage 0. operators: by name, the sources whose ends an operator awaits."""
 
     graph: FlowGraph
     operators: Mapping[str, frozenset[str]]
@@ -36,7 +36,7 @@ class Ends:
         return frozenset().union(*self.operators.values())
 
     def told_by(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
-        """Operators whose last source ends when `now` end after those `before`."""
+        """Operators whose last source is among `now`, given that the sources in `before` have ended."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)
         return [name for name, of in self.operators.items() if of <= after and not of <= earlier]

@@ -158,7 +158,7 @@ def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
 
 @singledispatch
 def read_table(reading: object, path: Path, source: Input) -> pa.Table | None:
-    """The rows of one file of a source in columns, if its format has them and every value is as declared."""
+    """Read one file of a source into columns, if its format is columnar and every value is as declared."""
     return None
 
 

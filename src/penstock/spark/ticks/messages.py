@@ -33,7 +33,7 @@ ARROW = pa.schema(
 )
 _ROWS_PER_BLOB = 20_000
 _ARROW_STREAM = b"\xff\xff\xff\xff"
-"""The first bytes of an Arrow IPC stream. No encoded list begins so."""
+"""First bytes of an Arrow IPC stream. No encoded list starts with them."""
 
 _BYTES_PER_BATCH = 64 << 20
 _BLOBS_OF_ONE_PLACE = 1 << 20
@@ -71,7 +71,7 @@ def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.T
 
 
 def place_of(message: Message) -> int:
-    """The place given to `messages_of` for this message."""
+    """Return the place given to `messages_of` for this message."""
     return message[3] // _BLOBS_OF_ONE_PLACE
 
 

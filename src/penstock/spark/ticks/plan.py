@@ -59,7 +59,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan shipped to tasks. folder: of the checkpoint. names: of state, by node (default: its number)."""
+    """Plan shipped to tasks. folder: the checkpoint's. names: state names by node (default: its number)."""
 
     stages: StagePlan
     inputs: tuple[Input, ...]
@@ -121,7 +121,7 @@ class Compiled:
         return any(of.begins for of in self.stages)
 
     def due(self, *, first: bool) -> frozenset[int]:
-        """Cells to run in a tick even without input. What acts by itself is on the first shard."""
+        """Cells to run in a tick even without input. Operators that act by themselves are on the first shard."""
         shards = self.plan.stages.shards
         acting = (of for of in self.stages if of.runs_each_tick or (first and of.begins))
         return frozenset(of.stage.number * shards for of in acting)
@@ -148,7 +148,7 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
 
 
 def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
-    """The append sources of stage 0 that are read by sinks and exchanges alone."""
+    """Append sources of stage 0 that only sinks and exchanges read."""
     if stage.number:
         return
     numbers = {e.name: (number, e) for number, e in enumerate(plan.stages.exchanges)}
@@ -169,7 +169,7 @@ def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
 
 
 def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:
-    """The node behind projections that compute nothing, and the source column behind each of its own."""
+    """Return the node behind projections that compute nothing, and the source column of each of its columns."""
     columns = node.schema.names
     while len(readers[node.id]) == 1:
         following = graph.nodes[readers[node.id][0].target]

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from penstock.state.checkpoint import Checkpoint
 
 _LOOK_EVERY = "100 milliseconds"
-"""How often Spark looks for new input."""
+"""Interval at which Spark checks for new input."""
 
 _LOOK_AGAIN = 0.1
-"""Seconds between two looks at signals and at a query that has nothing to do."""
+"""Seconds between two checks for signals, and for whether an idle query has work."""
 
 
 class Query:

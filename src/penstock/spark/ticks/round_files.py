@@ -18,7 +18,7 @@ from penstock.state.codec import decode, value_encoder
 SENT = "sent"
 
 NOTHING: Message = (-2, 0, 0, 0, b"")
-"""To no stage: Spark starts no task on a frame without rows, and some have their say though nothing came."""
+"""Message to no stage: Spark starts no task on an empty frame, but some tasks must run without input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Mess
 
 
 def read(path: str, offset: int, size: int) -> bytes:
-    """Read the body of a stored message. Raises `UnreadableSource` where it is not to be found."""
+    """Read the body of a stored message. Raises `UnreadableSource` if it is missing."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 FEW_ROWS = 20_000
-"""A round of at most so many rows is left to one task, where tasks share a machine."""
+"""Number of rows up to which a round runs in one task, if tasks share a machine."""
 
 
 def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
@@ -69,13 +69,13 @@ class _Tick:
     legs: int = 0
 
     def begin(self, last: int) -> TickOrder:
-        """The tick specification for the next job, which ends with stage `last`."""
+        """Return the tick specification for the next job, which ends with stage `last`."""
         self.order = replace(self.order, leg=Leg(self.legs, last, self.folder))
         self.legs += 1
         return self.order
 
     def end(self, told: Iterable[Result]) -> None:
-        """Take a job's results. Raises the error that it told of."""
+        """Take a job's results. Raises an error that they report."""
         sent, others = sent_of(told)
         self.waiting += sent
         self.results += others

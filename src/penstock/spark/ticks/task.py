@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Piece: TypeAlias = tuple[int, int, Rows]
-"""Exchange, place, rows."""
+"""Exchange number, place, and rows."""
 _Address: TypeAlias = tuple[int, int, int, int]
-"""Stage, shard, exchange, place."""
+"""Destination of rows: stage, shard, exchange, place."""
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
@@ -84,7 +84,7 @@ class CellOutput:
         return stage, shard, exchange, self.place if placed else 0
 
     def pieces(self) -> Iterator[tuple[_Address, Rows | pa.Table]]:
-        """Everything sent, by address: what was sent as rows, then what was sent as columns."""
+        """Yield everything sent, by address: rows first, then columns."""
         import pyarrow as pa
 
         yield from self._rows.items()
@@ -181,7 +181,7 @@ class Attempt:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
     def forward(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
-        """Pass the rows of a table of a source on as columns."""
+        """Pass a source's table on as columns."""
         table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
         out.forward(to, table)
         for name in to.sinks:
@@ -213,7 +213,7 @@ class Attempt:
         return ({0: {}} | turns if is_due else turns).items()
 
     def written(self) -> Iterator[Result]:
-        """Write the task's output. Its results count only when this is through."""
+        """Write the task's output. Its results count only once this has finished."""
         if self.plan.plan.durable:
             make_durable(self.files)
         changes: dict[str, Rows | pa.Table] = {**self.sinks}
@@ -226,7 +226,8 @@ class Attempt:
             )
 
     def _together(self, name: str, tables: list[pa.Table]) -> Rows | pa.Table:
-        """The changes of a sink that got columns: still columns if all are and its target takes them."""
+        """Combine a sink's changes, some given in columns; keep columns if all are and the target takes them.
+        """
         import pyarrow as pa
 
         output, rows = self.plan.plan.outputs[name], self.sinks.get(name, [])

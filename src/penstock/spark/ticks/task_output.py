@@ -21,7 +21,7 @@ from penstock.spark.ticks.plan import Output
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 _BUCKETS = 1 << 16
-"""Where a bucket is no file, there are enough of them for any number of shards."""
+"""Number of buckets for targets without bucket files, enough for any number of shards."""
 
 
 def takes_columns(target: object) -> bool:

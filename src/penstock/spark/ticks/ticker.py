@@ -90,7 +90,7 @@ class Ticker:
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
     ) -> None:
-        """Run the next tick on rows of the tagged union. Raises what fails in it.
+        """Run the next tick on rows of the tagged union. Raises the errors of the tick.
 
         ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
         times: of a tick that is several times, see `TickOrder`.

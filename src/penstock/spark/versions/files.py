@@ -32,7 +32,7 @@ from penstock.state.codec import key_encoder, value_encoder
 from penstock.state.sorted_files import damaged
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
-"""Hash of the key, encoded row, time, weight."""
+"""Key hash, encoded row, time, weight."""
 
 _ENDING = ".arrow"
 _CHANGES_OF_A_BATCH = 65_536
@@ -70,7 +70,7 @@ class Filing:
 
 
 def hash_of(key: bytes) -> int:
-    """Hash of a key, from 0 to `LAST_HASH`. Keys may share one."""
+    """Hash of a key, from 0 to `LAST_HASH`. Different keys may share a hash."""
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
@@ -185,7 +185,7 @@ def _(sink: ChangeFiles, request: SinkRequest) -> Writer:
 
 
 class ChangeFile:
-    """One file, opened on first read. May be read by several threads."""
+    """One file, opened on first read. Several threads may read it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Part: TypeAlias = Callable[[int], Iterator[bytes]]
-"""Function that computes a part from its number. It is sent to tasks, so it must be made of what can be
-pickled.
-"""
+"""Function that computes a part from its number. It is sent to tasks and so must be picklable."""
 
 
 def in_parts(spark: SparkSession, parts: int, make: Part, group: str) -> list[bytes]:
