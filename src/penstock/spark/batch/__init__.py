@@ -1,1 +1,1 @@
-"""Batch runs of a whole flow over bounded input: native DataFrames, with subplans on the in-process engine."""
+"""Batch runs of a whole flow over bounded input: native DataFrames and in-process subplans."""

@@ -121,7 +121,7 @@ class Compiled:
         return any(of.begins for of in self.stages)
 
     def due(self, *, first: bool) -> frozenset[int]:
-        """Cells to run in a tick even without input. Operators that act by themselves are on the first shard."""
+        """Cells to run in a tick even without input. Operators that act by themselves run on the first shard."""
         shards = self.plan.stages.shards
         acting = (of for of in self.stages if of.runs_each_tick or (first and of.begins))
         return frozenset(of.stage.number * shards for of in acting)
@@ -169,7 +169,7 @@ def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
 
 
 def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:
-    """Return the node behind projections that compute nothing, and the source column of each of its columns."""
+    """Return the node behind projections that compute nothing, and the source column of each of its own."""
     columns = node.schema.names
     while len(readers[node.id]) == 1:
         following = graph.nodes[readers[node.id][0].target]
