@@ -17,7 +17,7 @@ from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListTyp
 
 
 class Lattice(ABC):
-    """Base of lattices: a bottom value and a merge that never decreases. Subclasses are frozen dataclasses."""
+    """Base of lattices: a bottom value and a merge that never decreases. Subclass as a frozen dataclass."""
 
     __slots__ = ()
 

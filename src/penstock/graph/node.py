@@ -165,7 +165,7 @@ class Operator(ABC):
         return ""
 
     def may_be_silent(self) -> bool:
-        """Return whether the operator may emit nothing in an active tick, so that its consumers do not run."""
+        """Return whether an active operator may emit nothing in a tick, so that its consumers do not run."""
         return False
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
