@@ -121,7 +121,7 @@ class Compiled:
         return any(of.begins for of in self.stages)
 
     def due(self, *, first: bool) -> frozenset[int]:
-        """Cells to run in a tick even without input. Operators that act by themselves run on the first shard."""
+        """Cells to run in a tick even without input. Operators that act by themselves are on shard 0."""
         shards = self.plan.stages.shards
         acting = (of for of in self.stages if of.runs_each_tick or (first and of.begins))
         return frozenset(of.stage.number * shards for of in acting)

@@ -226,7 +226,7 @@ class Attempt:
             )
 
     def _together(self, name: str, tables: list[pa.Table]) -> Rows | pa.Table:
-        """Combine a sink's changes, some of them columns; keep columns if all are and the target takes them."""
+        """Combine a sink's changes, some in columns; keep columns if all are and the target takes them."""
         import pyarrow as pa
 
         output, rows = self.plan.plan.outputs[name], self.sinks.get(name, [])
