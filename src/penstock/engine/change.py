@@ -57,11 +57,10 @@ def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
 class Changes(Sequence[Change[Any]]):
     """Consolidated changes of one sink in one tick.
 
-    Of a table each row stands at most once, with a weight that is not 0. Of an
-    append stream each copy of a row stands by itself, in the stream's order.
-    Rows become instances of their row class when they are looked at. `raw` are
-    plain tuples with the weight as last field. What a large tick leaves in
-    columns becomes rows only then, too; `frame` gives it in columns.
+    For a table, each row occurs at most once, with a non-zero weight. For an append stream, each copy of a
+    row is a separate change, in stream order. Rows become instances of their row class only when accessed.
+    `raw` has plain tuples with the weight as the last field. Output that a large tick leaves in columns also
+    becomes rows only on access; `frame` returns the columns directly.
     """
 
     __slots__ = ("_append", "_made", "_schema", "_to_user")

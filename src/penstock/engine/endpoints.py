@@ -1,7 +1,7 @@
 """Sources and sinks of an in-process run, as pull-streams.
 
-Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
-(`penstock.io.pull.sinks`); whatever the user gave is made into one of these.
+Sources answer with batches (`penstock.io.source.Batch`), and sinks ask for the steps of ticks
+(`penstock.io.pull.sinks`). Whatever the user passes is converted to one of these.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Inlet:
 class Outlet:
     """A sink of a running flow, given by the caller.
 
-    at_once: its two steps may be one. ask: what it asks with, while it waits. left: it has enough.
+    at_once: whether both steps of a tick may be combined in one. ask: the pending ask, if the sink is
+          waiting. left: whether the sink has ended.
     rows:    what it is to be given when the tick is committed, where that is one step.
     """
 
@@ -136,7 +137,7 @@ def positions_slot(source: str) -> str:
 def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
     """Raise `BadInput` for unknown names and missing sources.
 
-    A sink may be left out: nobody reads those changes.
+    A sink may be omitted; its changes are then not read.
     """
     for kind, given, known in (("source", sources, graph.sources), ("sink", sinks, graph.sinks)):
         for name in given:

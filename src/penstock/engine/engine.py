@@ -43,22 +43,22 @@ _TICKS_BETWEEN_LOOKS = 32
 class Engine(RunsSignals):
     """A flow running in this process, tick by tick.
 
-    `tick` takes the rows of a tick and runs it. Or `feed` queues rows as they come, and
-    `run_tick` and `run_available` make ticks of what is queued. One thread uses an engine.
+    `tick` runs one tick on the given rows. Alternatively, `feed` queues rows as they arrive, and `run_tick`
+    and `run_available` run ticks on the queued rows. An engine must be used from one thread.
 
-    tick_rows:  how many queued rows a tick takes from each source at most: a number for
-           all, or one per name; by default whatever is queued. A bounded source is taken whole,
-           and of a signal always one value.
-    queue_rows: how many rows of each source may wait for ticks, likewise. By default 100,000.
-    max_iterations: bound of the rounds of every loop within one tick, instead of
-           those that the flow gives its feedbacks.
+    tick_rows:  limit on the queued rows that a tick takes from each source: one number for all, or one per
+           name; by default unlimited. A bounded source is always taken whole, and a signal one value at a
+           time.
+    queue_rows: limit on the rows of each source that may wait for ticks, given likewise; 100,000 by default.
+    max_iterations: limit on the rounds of every loop within one tick, which overrides the limits of the
+           flow's feedbacks.
     state: a mapping per slot name, to keep state elsewhere than in memory or to
            go on from an earlier run; by default new dicts. `Engine(flow).slots` are the names:
            the node's number and what is kept there, the same for equal flows.
     shared: some of the slots that somebody else keeps, by name (see `penstock.engine.shared_sides`).
            Their rows are whole, so the flow runs with every column.
            It goes with `columnar="never"`, and without `state`.
-    first_tick: the number of the first tick; above 0 when going on from an earlier run.
+    first_tick: number of the first tick; above 0 to continue an earlier run.
     schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
            regions, where something reaches them. "dynamic": single operators, likewise.
            "static": single operators, all of them. For comparison; answers are the same.
@@ -67,8 +67,8 @@ class Engine(RunsSignals):
     columnar: whether large ticks run on Polars, as far as the flow is made of expressions:
            "auto" where it is installed and that is faster, "never", or "always", for tests.
            The answers are the same. See docs/columnar.md.
-    columnar_rows: a tick is large when a source brings so many rows; by default 20,000.
-    count_activations: count what `activations` tells, which costs a little.
+    columnar_rows: number of rows from one source that makes a tick large; 20,000 by default.
+    count_activations: maintain the counts in `activations`, at a small cost.
 
     Raises at construction what the analysis of the flow raises.
     """
@@ -370,7 +370,7 @@ class Engine(RunsSignals):
     def tick_rows(self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = ()) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append-only.
 
-        ended: the sources that end with this tick.
+        ended: sources that end with this tick.
         """
         made = self._run(inputs, ended=ended)
         return {name: rows if rows.__class__ is list else rows.rows() for name, rows in made.items()}

@@ -1,9 +1,8 @@
 """Execution of a program's ticks over its state.
 
-Parts run in the order of (stratum, rank) of their heads, and only those that
-have something to read: the order is static inside a part and dynamic between
-parts. A part hears of its inputs before it runs, so it runs once per tick. A
-flow of one part has nothing to schedule: its tick is generated, too.
+Parts run in the order of their heads' (stratum, rank), and only if they have input: the order is static
+within a part and dynamic between parts. All inputs of a part are complete before it runs, so it runs at most
+once per tick. A flow with a single part needs no scheduling: its whole tick is generated.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NOTHING: Rows = []
 class Machine:
     """Executor of a program's ticks over `state`: one mapping per slot name.
 
-    columnar:    when a tick runs on Polars.
+    columnar:    condition for running a tick on Polars.
     at_home:     whether operators that act by themselves do so here; else only what is reached
                  runs, because another machine is theirs.
     activations: per node id the number of ticks in which a row reached it, if the
@@ -98,8 +97,8 @@ class Machine:
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """Run one tick. Rows are internal: tuples, with the weight last unless the edge is append-only.
 
-        inputs:  rows per source name; a source may be left out.
-        returns: consolidated rows per sink name; a sink without changes is left out.
+        inputs:  rows per source name; a source may be omitted.
+        returns: consolidated rows per sink name; a sink without changes is omitted.
 
         Raises what expressions and user functions raise, with operator, row and
         place; the state is then half of the tick.

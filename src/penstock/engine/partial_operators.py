@@ -1,8 +1,8 @@
 """Operators that an engine substitutes to aggregate rows before sending them, and to merge the results.
 
-Nobody writes them: an engine whose rows lie in several places puts a partial
-operator before its exchange. It answers each piece of a tick for itself and
-remembers nothing; what it answers is never a table, so it has no fact but `append`.
+They are never written by users: an engine whose rows are distributed puts a partial operator before an
+exchange. It aggregates each chunk of a tick on its own, without state. Its output is never a table, so
+`append` is its only fact.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Division of a flow into parts, each compiled to one function.
 
-Signals and streams may follow each other any number of times. The *level* of an operator counts
-how often one turned into the other on the way to it. The signals of one level are a *signal part*:
-for the streams around it one part, which reads and emits rows; inside it has parts of its own.
-Levels never decrease, so signal parts form no cycle.
+Signals and streams may alternate any number of times. The *level* of an operator counts the conversions
+between them on the way to it. The signals of one level form a *signal part*: to the streams around it, a part
+that reads and emits rows; inside, it has parts of its own. Levels never decrease, so signal parts form no
+cycle.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 class Part:
     """Operators compiled to one function, with one activation condition.
 
-    nodes:   in the order in which they run.
+    nodes:   in execution order.
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
     outputs: nodes in it whose rows others read, and sinks.
-    runs_each_tick: it runs in every tick, whatever comes.
-    begins:  it runs in the first tick of a machine, whatever comes.
+    runs_each_tick: whether the part runs in every tick, even without input.
+    begins:  whether the part runs in a machine's first tick, even without input.
     signals: it is a signal part of signals, which are compiled by themselves.
     """
 

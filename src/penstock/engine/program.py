@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Delayed:
     """A delay, which keeps the rows of node `source` for the next tick in a slot under the key `()`.
 
-    lazy:   its rows wait for a tick that starts for another reason.
-    append: its rows come without weights.
+    lazy:   whether the rows wait for a tick that starts for another reason.
+    append: whether the rows have no weights.
     """
 
     node: int
@@ -48,9 +48,9 @@ class Delayed:
 class Program:
     """A compiled flow, without state: `bind` creates its functions over given slots.
 
-    file:        the name that tracebacks show for the generated source.
+    file:        name of the generated source in tracebacks.
     purposes:    per line of the source, what it is for.
-    slots:       what must be kept from tick to tick. transient: what is emptied at the end of each.
+    slots:       state to keep from tick to tick. transient: slots emptied at the end of each tick.
     source_append, sink_append: per name, whether its rows come without weights.
     """
 
@@ -98,7 +98,7 @@ def compile_program(
 ) -> Program:
     """Compile a flow, divided according to `schedule`.
 
-    counting: the functions count activations in `x_activations`, which `bind` makes.
+    counting: let the functions count activations in `x_activations`, which `bind` creates.
 
     Raises what `analyse` raises: cycles, unmet needs, missing guards."""
     analysis = analyse(graph)

@@ -19,9 +19,9 @@ Time: TypeAlias = datetime | int | float
 class SourceProgress:
     """Number of rows that a tick took from a source, and the source's backlog if known.
 
-    rows:    taken in this tick.
+    rows:    number of rows taken in this tick.
     waiting: files, or batches of given rows, that were found and not taken yet; None if unknown.
-    newest:  when the newest input was found, in seconds since 1970; None if nobody tells.
+    newest:  when the newest input was found, in seconds since 1970; None if unknown.
     backlog: what the connector of a DataFrame says of itself, as Spark words it (Kafka's
              `maxOffsetsBehindLatest`, say). Of the batch before.
     """
@@ -36,16 +36,15 @@ class SourceProgress:
 class Progress:
     """Report on a tick, and the state of the run after it.
 
-    tick:        its number, from 1, counting on after a restart.
+    tick:        number of the tick, from 1; a restarted run continues the count.
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
     changes_out: changes given to all sinks.
     seconds:     from the first row read (on Spark: from the start of its job) to the last sink
                  known, commit included.
     way:         how it was run: "here", in this process; on Spark "one task" or "stages".
     sources:     per source what it brought, and what waits.
-    watermarks:  per watermark, by the name of its operator, where it stands; those that have
-                 seen no row are left out.
-    late:        per watermark, how many rows were late so far.
+    watermarks:  current watermarks, by operator name; those that have seen no row are left out.
+    late:        number of late rows so far, per watermark.
     state_bytes: size of the files that hold the state; None if it is in memory only.
     """
 
@@ -76,12 +75,12 @@ class Progress:
 class RunResult:
     """Result of a run.
 
-    last_tick:  the number of the last tick; with a checkpoint, what it holds.
-    ticks:      how many there were. The sums are over them.
+    last_tick:  number of the last tick; with a checkpoint, the last one it contains.
+    ticks:      number of ticks in this run. All totals are over these ticks.
     stopped_by: the signal that ended the run; None if the input ended, or all sinks had enough.
     results:    of the sinks that are pull-streams what each ended with, by name.
-    held_back:  by table sink the rows that were retracted more often than they came, with the
-                sources that they come of. Empty where there are none.
+    held_back:  by table sink, the rows that were retracted more often than inserted, and the sources they
+                come from. Empty if there are none.
     """
 
     last_tick: int

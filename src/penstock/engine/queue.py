@@ -24,7 +24,7 @@ QUEUE_ROWS = 100_000
 class SourceQueue:
     """First-in, first-out queue of one source.
 
-    limit: its capacity in rows, None if unlimited. location: of the source.
+    limit: capacity in rows; None if unlimited. location: of the source, for errors.
     """
 
     def __init__(self, source: str, limit: int | None, location: SourceLocation) -> None:

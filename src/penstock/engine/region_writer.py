@@ -1,9 +1,8 @@
 """Writer of a region of a flow as one straight-line Python function.
 
-Rows are pushed: a loop over a buffer carries the code of all that follows it,
-up to where something must be remembered. A buffer is made only where a stream
-has several readers, leaves the region, or enters an operator that reads whole
-inputs; what would be written more than once and is long, is buffered too.
+Rows are pushed: a loop over a buffer contains the code of all later operators, up to the next buffer. A
+stream has a buffer only if it has several readers, leaves the region, or enters an operator that reads whole
+inputs, or if the code after it is long and would be written more than once.
 """
 
 from __future__ import annotations

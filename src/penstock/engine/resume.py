@@ -1,8 +1,8 @@
 """Compatibility of a flow with a checkpoint to resume from, and the layout of its state.
 
-Both engines ask here. What is compared is what operators are and read
-(`penstock.analysis.state_compatibility`); so parts without state, other names, and another
-order of writing change nothing.
+Both engines use this module. It compares what operators are and read
+(`penstock.analysis.state_compatibility`), so stateless parts, names, and the order of definitions do not
+matter.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ IN_ONE_PROCESS = "one process"
 class ResumeBinding:
     """Properties of a run that must agree with its checkpoint; a `penstock.state.manifest.Bind`.
 
-    keeps:  per node its slots. layout: where they lie; must stay so for state that is kept.
-    shards: None means as many as there are.
+    keeps:  slots of each node. layout: location of the state, which must not change for existing state.
+    shards: number of shards; None keeps the checkpoint's.
     """
 
     graph: FlowGraph

@@ -1,11 +1,9 @@
 """Joins that must apply retractions before insertions.
 
-A join meets changes one after the other. If a row comes on one side while its
-old partner leaves on the other, the two may be paired and parted again: nothing
-of it reaches a sink, but an expression or function behind the join would be
-computed on a pair that no tick ever ended with, and might fail on it. Where
-that can be, a join takes back first (what goes, then what comes); elsewhere it
-need not, which is cheaper: its inputs need no buffer.
+A join processes changes one after the other. If a row arrives on one side while its old partner leaves on the
+other, the two may be paired and separated again within a tick. No sink sees that pair, but an expression or
+function after the join would be evaluated on it, and might fail. If that is possible, the join applies
+retractions before insertions; otherwise it does not need to, which saves the buffers of its inputs.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ def must_take_back_first(
 ) -> bool:
     """Return whether pairs that never existed could be observed downstream of a join.
 
-    appends: whether its inputs never take rows back.
+    appends: per input, whether it is append-only.
     """
     if all(appends):
         return False

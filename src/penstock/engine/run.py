@@ -50,9 +50,9 @@ def run(
     checkpoint: a folder. State, source positions and output of each tick become durable
                 together; a run with the same flow goes on after the last of these ticks.
                 Iterables must then bring the same rows again: those that were taken are skipped.
-    follow:     look for new files for ever, until Ctrl-C or SIGTERM.
-    on_tick:    called after every tick.
-    max_iterations: bound of the rounds of every loop within one tick, instead of the flow's own.
+    follow:     keep looking for new files until Ctrl-C or SIGTERM.
+    on_tick:    callback after every tick.
+    max_iterations: limit on the rounds of every loop within one tick, which overrides the flow's own.
     end:        whether a source that is done has ended for good, so that windows of event time
                 close. By default so without a checkpoint, as nothing can go on then. A later
                 run of an ended source must not bring more rows.

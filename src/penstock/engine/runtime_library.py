@@ -263,7 +263,7 @@ def no_pair(made: object) -> None:
 def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None:
     """Raise the error for a loop that exceeds its limit of rounds.
 
-    growth:  how many new rows each of the last rounds made, the latest last.
+    growth:  number of new rows in each of the last rounds, oldest first.
     closing: per feedback of the loop (its node) how many of the latest it got; `failure.explained`
              makes the user's lines of them.
     """

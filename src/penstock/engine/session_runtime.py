@@ -28,7 +28,7 @@ Session = list[Any]
 class SessionRule:
     """Rule that divides a key's rows into sessions.
 
-    empty: makes the list of a group without rows. merge: adds the second list to the first.
+    empty: creates the list of a group without rows. merge: adds the second list to the first.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SessionRule:
     ) -> Session:
         """Find the session of a row at `time`, creating or merging sessions as needed.
 
-        sessions: key -> sessions, by start. One that became part of it is put in `absorbed`.
+        sessions: key -> sessions, by start. Sessions merged into the result are added to `absorbed`.
         """
         mine: list[Session] | None = sessions.get(key)
         if mine is None:
@@ -94,7 +94,7 @@ class SessionRule:
     ) -> Iterator[tuple[Any, Any, Session]]:
         """Remove and yield (key, end, session) for sessions that end by `mark`, by end, then by first row.
 
-        mark: None is the end of time.
+        mark: None for the end of time.
         """
         buckets = calendar.get(())
         while buckets and (mark is None or buckets[0] <= self._bucket(mark)):

@@ -1,9 +1,9 @@
 """Externally stored join sides: a join reads an index in place instead of keeping a copy.
 
-A side of an inner join is a slot, key -> rows. Where the side is a source, read as it is and joined on some
-of its columns, and somebody keeps these rows by just those columns, the slot can be a window on them. Who
-feeds the engine does it time by time: the window shows what was there *before* the time that is being
-fed, and the slot keeps what the join has added since, which is the change of that time and soon forgotten.
+A side of an inner join is a slot, key -> rows. If the side is an unprocessed source, joined on some of its
+columns, and its rows are already indexed by exactly these columns elsewhere, the slot can be a view of that
+index. The caller feeds the engine time by time: the view shows the content *before* the current time, and the
+slot holds only what the join has added since, which is dropped when the time is over.
 """
 
 from __future__ import annotations

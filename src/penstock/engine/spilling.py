@@ -1,8 +1,8 @@
 """In-memory state: large slots are sharded, and slots beyond a limit spill to a file.
 
-A dict that grows is copied whole: 0.7 million keys stop a tick for some 20 ms, 3
-million for 100 ms. Sixty-four small ones are copied one at a time. A read costs one more
-function call, so only slots of hundreds of thousands of keys are divided.
+A growing dict is copied as a whole: 0.7 million keys stop a tick for some 20 ms, 3 million for 100 ms.
+Sixty-four small dicts are copied one at a time. A read then costs one more function call, so only slots with
+hundreds of thousands of keys are sharded.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LAST = SHARDS - 1
 class ShardedSlot(MutableMapping[Any, Any]):
     """Slot sharded by key hash over `SHARDS` dicts. It takes over the entries of `values` bit by bit.
 
-    What was in `values` stays there until it is written or `move` takes it: so the
-    change costs no tick more than a few entries.
+    Entries stay in `values` until they are written or `move` takes them, so that no tick pays for more than a
+    few.
     """
 
     __slots__ = ("_gets", "_old", "_shards")
@@ -152,7 +152,7 @@ class StateInMemory:
     def settle(self, came: int = 0) -> None:
         """At the end of a tick, shard large slots and spill what exceeds the limit.
 
-        came: how many rows the tick took, which may have made values larger and no slot longer.
+        came: number of rows in the tick, which may have enlarged values without adding keys.
         """
         for slot in self._spilled.values():
             slot.settle()

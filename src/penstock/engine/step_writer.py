@@ -1,7 +1,7 @@
 """Writer of generated code for the steps of one region: names, expressions and rows.
 
-Steps write through it and know neither each other nor how a region is put together;
-`RegionWriter`, which knows both, is the one subclass that is used.
+Steps write through this class and know neither each other nor how a region is composed; `RegionWriter`, which
+knows both, is its only subclass in use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runtime library for windows: the windows that contain a time, and the closing of ended ones.
 
-Nothing iterates a slot, so what is to be dropped is found in a calendar: the ends of open
-windows in a heap, and under each end the windows in chunks, so that a window more
-rewrites a chunk and not the whole. All of it is plain data.
+Slots cannot be iterated, so entries to drop are found through a calendar: a heap of the ends of open windows
+and, for each end, its windows in chunks, so that adding a window rewrites one chunk only. All of it is plain
+data.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def closing(
 ) -> Iterator[tuple[Any, Any]]:
     """Remove and yield (end, window) of all windows that end by `mark`, ordered by end, then by insertion.
 
-    mark: None is the end of time.
+    mark: None for the end of time.
     """
     ends = calendar.get(())
     while ends and (mark is None or ends[0] <= mark):

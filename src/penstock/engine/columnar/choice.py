@@ -36,8 +36,8 @@ NEVER = sys.maxsize
 class Columnar:
     """Condition for running ticks on Polars.
 
-    least:  a tick in which no source brings so many rows runs in rows.
-    always: run on frames even where that gains nothing, for tests.
+    least:  a tick in which every source brings fewer rows runs row by row.
+    always: run on frames even if that gains nothing, for tests.
     lazily: what joins remember may stand in frames until a small tick needs it; else
             the slots are up to date at the end of every tick.
     """

@@ -1,8 +1,8 @@
 """Selection of the operators that run on frames in a large tick, with a reason for each exclusion.
 
-Those that do are closed upwards: what they read comes from outside the part or
-from others of them. What they make for the rest of the part is given to it as
-rows, or already reduced where the reader is an aggregate or a distinct.
+The selected operators are closed upwards: their inputs come from outside the part or from other selected
+operators. Their output for the rest of the part is passed as rows, or already reduced if the reader is an
+aggregate or a distinct.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ColumnarPlan:
     """Division of a part into columnar and row-wise operators, for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
-    joins:    of the columnar nodes those that remember.
-    feeds:    what the rest reads from outside it.
-    reasons:  per node of the rest whose input is there in columns, why it does not run on them.
+    joins:    columnar nodes with state.
+    feeds:    outside input of the row-wise nodes.
+    reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
     """
 
     part: Part

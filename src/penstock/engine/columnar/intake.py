@@ -1,8 +1,7 @@
 """Fast path from user input to columns, taken if every value is plainly valid.
 
-Rows are checked one by one, with a message for each mistake. Here whole columns
-are asked whether they hold what their type says. If one does not, or might not,
-the answer is None, and the rows are checked as ever.
+Row-by-row validation has a message for each mistake. The fast path checks whole columns against their types.
+If a value is invalid, or might be, the result is None, and the rows are validated one by one as usual.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class HeldJoin:
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
         """Return the output caused by new rows on either side. Must be called before `add`.
 
-        computed_on: whether expressions follow, which want to know the bounds of integers.
+        computed_on: whether later expressions need the bounds of integers.
         """
         assert self._held is not None
         plan = self.plan

@@ -100,12 +100,12 @@ PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
 class LargeTicks:
     """Large-tick form of a program's parts.
 
-    names: of the generated code: functions and slots. The code that large ticks need is added to it.
-    least: with fewer rows a part runs in rows.
-    always: run on frames even where that gains nothing.
+    names: names in the generated code, of functions and slots. Code for large ticks is added to it.
+    least: below this number of rows, a part runs row by row.
+    always: run on frames even if that gains nothing.
     lazily: the state of joins may stay in frames from tick to tick.
 
-    program: the generated code of the parts' rests, for the places of errors in it.
+    program: generated code of the parts' row-wise operators, to locate errors in it.
     """
 
     def __init__(

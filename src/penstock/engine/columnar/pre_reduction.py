@@ -1,8 +1,7 @@
 """Reduction of a stateful operator's input in a large tick, to groups or to distinct rows.
 
-An accumulator keeps the same fields however rows arrive. In a large tick Polars aggregates each
-group's rows first; generated code then adds these few partial values to the fields, so that a small
-tick may follow.
+An accumulator has the same fields however its rows arrive. In a large tick, Polars first aggregates each
+group's rows; generated code then adds the few partial values to the fields, so that a small tick can follow.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Differential evaluation of loops with retractions: differences by tick and round.
 
-Each stream of the loop is a sequence of bags, one per round: what enters is the same
-in all of them, a feedback is empty in round 0 and then what closed it in the round
-before. The answer is where the sequence comes to rest. From tick to tick each
-operator remembers how its input changed from round to round, summed over all past
-ticks, and a tick brings the change of that. Rounds run in ascending order, only
-those in which something changes.
+Each stream of the loop is a sequence of bags, one per round. Input from outside is the same in every round; a
+feedback is empty in round 0 and then equals the closing stream of the previous round. The result is the bag
+at which the sequence becomes constant. Between ticks, each operator stores how its input changed from round
+to round, summed over all past ticks; a tick supplies the change of these differences. Rounds run in ascending
+order, and only those in which something changes.
 
 This is differential dataflow (McSherry, Murray, Isaacs, Isard: CIDR 2013) with one process and
 one order of ticks, so that all past ticks are one; see also DBSP (Budiu et al.: VLDB 2023).

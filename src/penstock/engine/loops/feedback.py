@@ -1,7 +1,7 @@
 """Feedbacks and distinct in loops with retractions.
 
-A feedback of sets remembers from which round on each row is there. One of bags lets the change of a
-round go round as it is: what a row that goes made, goes a round later.
+A feedback of sets stores the first round in which each row is present. A feedback of bags passes on the
+changes of a round unchanged, one round later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Inner join in loops with retractions.
 
-A pair is there in the rounds in which both of its rows are: from the later of the two
-on. Each change meets what the other side holds, at whatever rounds, and is then added
-to its own side; so every pair of changes is met once, by whichever comes second.
+A pair is present in the rounds in which both of its rows are: from the later of the two on. Each change is
+matched with the current content of the other side, whatever its round, and then added to its own side. So
+every pair of changes is met exactly once, when the second of them arrives.
 """
 
 from __future__ import annotations

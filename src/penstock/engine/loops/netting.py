@@ -1,9 +1,8 @@
 """Consolidation of a loop's rows per round, before they are emitted.
 
-A join in a loop meets changes one by one, and of different rounds. Some pairs that it makes
-are retracted again in the same tick, and were never there. Where an expression or
-function could fail on such a pair, changes wait until all of their round are known:
-what is then left was there, in an earlier tick or in this one.
+A join in a loop processes changes one by one, across rounds. Some of its pairs are retracted again in the
+same tick and never existed. If an expression or function could fail on such a pair, changes are held back
+until all changes of their round are known; the remaining ones existed, in an earlier tick or in this one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 class Netting:
     """Writer of code that sums rows per round.
 
-    shift: how many rounds later than it comes a row goes on.
+    shift: number of rounds by which a row is delayed.
     """
 
     def __init__(self, node: int, writer: StepWriter, what: str, schema: Schema, shift: int = 0) -> None:

@@ -1,6 +1,7 @@
 """Join state for the loop-invariant side of a join in a loop.
 
-It is as anywhere: key -> list of entries where the side is append, else key -> {entry: weight}.
+Its layout is that of any join: key -> list of entries if the side is append-only, else key -> {entry:
+weight}.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ _SHOWN_ROUNDS = 8
 def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
     """Write a loop as rounds of its body, collecting the rows that leave.
 
-    The steps of the body are written as anywhere, and see the rows of one round at a
-    time: variables that they `begin` are of the round, slots last.
+    The steps of the body are written like any others, and see the rows of one round at a time: variables from
+    `begin` belong to the round, while slots persist.
     """
     code, graph = writer.code, writer.graph
     closing = {n: step for n in loop if isinstance(step := steps[n], ClosingStep)}

@@ -1,7 +1,7 @@
 """State of signals in slots: current values, and the operators' own state.
 
-Per operator a slot; per variable of it a key, with the value as plain data. Written at the end
-of a tick for the operators of the parts that ran, read once before the first.
+Each operator has a slot, with a key per variable and the value as plain data. Slots are written at the end of
+a tick for the operators of the parts that ran, and read once before the first tick.
 """
 
 from __future__ import annotations

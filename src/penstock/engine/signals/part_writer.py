@@ -1,7 +1,7 @@
 """Writer of one part as a Python function, for single ticks or for a loop over ticks.
 
-In a function for ticks the values that outlast it are variables of the module, so
-that other functions, and those compiled later, see them. In a loop all are local.
+In a function for single ticks, values that outlast the tick are module variables, visible to other functions,
+including those compiled later. In a loop, all variables are local.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def as_it_is(value: Any) -> Any:
 class Cell:
     """Variable that keeps its value between ticks.
 
-    first:  makes the value that it has before anything fired.
-    freeze: from the value to plain data that nobody alters, to be stored. thaw: and back.
+    first:  creates the initial value.
+    freeze: converts the value to immutable plain data for storage. thaw: converts it back.
     """
 
     name: str
@@ -80,8 +80,8 @@ class SignalWriter(Protocol):
 class SignalStep:
     """One operator's part of a function.
 
-    `write` is called once per function that is generated, and may keep nothing: the same
-    operator is written for single ticks and for loops over ticks.
+    `write` is called once per generated function and must not keep state: the same operator is written for
+    single ticks and for loops over ticks.
     """
 
     def __init__(self, node: Node) -> None:

@@ -23,8 +23,8 @@ LOOP = "loop"
 class LoopFunction(PartWriter):
     """Function `loop(it, tick)` of an iterator over the sources' values and the first tick's number.
 
-    Variables that last are read from the module before the first tick and written back
-    after the last, also when a tick fails.
+    Persistent variables are read from the module before the first tick and written back after the last, even
+    if a tick fails.
     """
 
     def write(self, sources: tuple[int, ...]) -> SourceCode:

@@ -1,7 +1,6 @@
 """Accumulators: state of each aggregate function in a group's list, with code to update and read it.
 
-A group is one list: [rows, last answer, fields...]. An accumulator owns some
-fields in a row, starting at `at`.
+A group is one list: [rows, last answer, fields...]. An accumulator owns consecutive fields, starting at `at`.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class JoinedRows:
 class RightFirstStep(Step):
     """Step that depends on absence, so it applies the right side first and the left side last.
 
-    Where what follows could notice a left row that goes in this tick, such rows go even before
-    (see `penstock.engine.retraction_order`). What is done to each side is the subclass's.
+    If later operators could notice a left row that is retracted in this tick, such rows are retracted first
+    of all (see `penstock.engine.retraction_order`). Subclasses define what is done to each side.
     """
 
     takes_rows = False

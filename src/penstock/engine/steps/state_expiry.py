@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class ExpiryCalendar:
     """Writer of code for a calendar of keys to drop once the watermark has passed their time bucket.
 
-    prefix: tells several of a node apart. width: of the buckets. type: of the times.
+    prefix: distinguishes several calendars of one node. width: of the buckets. type: of the times.
     after:  how far the watermark must have passed.
     """
 

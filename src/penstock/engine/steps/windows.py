@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class WatermarkInput:
     """Writer of code over the watermark read by a step.
 
-    prefix: tells several of a node apart. risen, mark: variables: whether it rose in this tick, and to what.
+    prefix: distinguishes several watermarks of one node. risen, mark: variables that tell whether the
+          watermark rose in this tick, and its value.
     """
 
     def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
@@ -45,7 +46,7 @@ class WatermarkInput:
 class Calendar:
     """Writer of code for the calendar of windows to close (see `penstock.engine.window_runtime`).
 
-    prefix: tells several of a node apart.
+    prefix: distinguishes several calendars of one node.
     """
 
     def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:

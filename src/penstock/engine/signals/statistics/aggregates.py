@@ -1,10 +1,9 @@
 """Aggregates maintained by a window, from which a statistic can be read at any time.
 
-Each comes in forms. A *sliding* one combines the answers for the end pieces
-of an old part (see `suffixes.py`) with that for the part that grows. A *growing*
-one, for windows that lose nothing, carries corrections for what rounding cut
-off, as its sums may run for as long as the flow does; of whole numbers it keeps the
-sums themselves. Numbers that these lines would not get right go into a tally (see `tallies.py`).
+Each has several forms. A *sliding* form combines the results for the suffixes of an old part (see
+`suffixes.py`) with the result for the growing part. A *growing* form, for windows without removals, carries
+corrections for rounding, since its sums may run as long as the flow; for whole numbers it keeps exact sums.
+Numbers that this code would get wrong go to a tally (see `tallies.py`).
 """
 
 from __future__ import annotations

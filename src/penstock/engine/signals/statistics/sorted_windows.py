@@ -14,8 +14,8 @@ from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeW
 class Order:
     """Sorted values: sources of statements and expressions, with `{}` for a value or position.
 
-    put, take: let one in and out. at: the value at a place, from 0.
-    places:    how many are less, and how many are not greater.
+    put, take: insert or remove a value. at: the value at a position, from 0.
+    places:    number of lesser values, and of values not greater.
     """
 
     variables: tuple[Variable, ...]

@@ -1,7 +1,7 @@
 """Window kernels: entry and removal of values, for any aggregate.
 
-A window writes `$n`, the count of its values that are not missing; `$ok`,
-whether they are enough; `$ready`, whether they ever were.
+A window writes `$n`, the number of non-missing values; `$ok`, whether they are enough; and `$ready`, whether
+they ever were.
 """
 
 from __future__ import annotations
