@@ -1,12 +1,10 @@
 """Chain of a shard: the files that make up its state, where later entries override earlier ones.
 
-Every tick that changes the shard adds a small file. When there are several of
-one order of size, they are merged into one of the next; when all that came
-after the first file is as large as that, everything is, and the first file
-holds the whole state again: it is the snapshot, and holds no removed keys. So a
-chain of n ticks has O(log n) files, and an entry is rewritten O(log n) times.
-What the last tick changed is also kept on its own, for working copies that are
-one tick behind.
+Every tick that changes the shard adds a small file. Several files of one order of magnitude are merged into
+one of the next. When everything after the first file is as large as the first, all files are merged, and the
+first one holds the whole state again: it is the snapshot, and contains no removed keys. So a chain of n ticks
+has O(log n) files, and an entry is rewritten O(log n) times. The changes of the last tick are also kept
+separately, for working copies that are one tick behind.
 """
 
 from __future__ import annotations
@@ -94,9 +92,9 @@ class Chain:
     def behind(self, version: Version | None) -> tuple[FileRef, ...] | None:
         """Files that bring a working copy at `version` up to date; None if it must be rebuilt.
 
-        A merged file may begin before that version: applying it whole is right
-        too, because it holds the last value of every key it speaks of. The
-        snapshot is not, since it does not speak of removed keys.
+        A merged file may begin before that version. Applying all of it is still correct, because it holds the
+        last value of every key it mentions. This does not hold for the snapshot, which does not mention
+        removed keys.
         """
         if version is None or version not in self.versions:
             return None

@@ -1,9 +1,9 @@
 """Large values stored in chunks, so that reads and writes are proportional to the entries touched.
 
-A dict of many entries is spread over chunks by the hash of the key; one more chunk is made for every
-so many entries, by splitting one, and given up likewise (linear hashing, Litwin 1980). A
-long list is a sequence of chunks of about equal length, split and joined where they
-grow and shrink. A chunk is loaded when it is asked for, and written if it then encodes differently.
+A dict of many entries is spread over chunks by key hash. As entries are added, chunks are added one at a time
+by splitting an existing one, and removed likewise (linear hashing, Litwin 1980). A long list is a sequence of
+chunks of similar length, split and joined as they grow and shrink. A chunk is loaded on first access, and
+written if its encoding has changed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Exact:
 def check_exact(value: object) -> None:
     """Raise `NotPlainData` for a value whose type a store would not preserve.
 
-    What no store takes at all is left to the codec.
+    Values that no store accepts at all are left to the codec.
     """
     kind = type(value)
     if kind in _SINGLE:

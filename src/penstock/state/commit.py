@@ -1,9 +1,8 @@
 """Commits: one file per tick, written last, that names everything the tick made durable.
 
-A commit appears whole or not at all, and once: it is written aside, made
-durable, and linked under its name only if that name is free. Tick numbers have
-no gaps, and each says from which tick on commits are kept: so one that is missing is
-noticed, also if it is the last. The file carries its own checksum.
+A commit appears completely or not at all, and only once: it is written aside, made durable, and linked under
+its name only if that name is free. Tick numbers have no gaps, and each commit names the first retained tick,
+so a missing commit is noticed, even the last one. The file carries its own checksum.
 """
 
 from __future__ import annotations
@@ -119,7 +118,8 @@ class CommitLog:
     def write(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
         """Write a commit, unless `check`, called just before, raises.
 
-        Raises `CheckpointInUse` if somebody else made this tick's, or has called `drop_unfinished` meanwhile.
+        Raises `CheckpointInUse` if another process has committed this tick or called `drop_unfinished` in the
+        meantime.
         """
         path = self._path(commit.tick)
         aside = self._aside(commit)
@@ -149,9 +149,9 @@ class CommitLog:
     def drop_unfinished(self) -> None:
         """Invalidate commits begun but not finished by other processes.
 
-        Called by whoever has a new number of the lease. A process checks its number after it has begun
-        its commit: so either it finds that it is not the latest, or it had begun before and finds its
-        file gone, or its commit was there before this returns.
+        Called by the holder of a new fencing number. A process checks its number after it has begun a commit:
+        so either it finds that a later holder exists, or it began earlier and finds its file gone, or its
+        commit is complete before this function returns.
         """
         for path in self._folder.glob("*.part"):
             path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """State of a single-process run in a checkpoint folder: one shard, one object.
 
-A commit makes everything since the last one count at once: state, source
-positions, outputs. After a crash the next `open` finds the last commit.
+A commit makes all changes since the last one durable at once: state, source positions, outputs. After a
+crash, the next `open` finds the last commit.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class DirectoryState:
     ) -> int:
         """Commit the next tick with the current slots, positions and outputs (JSON); return its number.
 
-        Raises `CheckpointInUse` if another process has taken over; nothing counts then.
+        Raises `CheckpointInUse` if another process has taken over; nothing is committed then.
         """
         chain = self._shard.finish(self.tick + 1, self._attempt)
         make_durable(self._shard.written)

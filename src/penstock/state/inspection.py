@@ -1,7 +1,7 @@
 """Inspection of a checkpoint's content without its flow, and without stopping a run in progress.
 
-Reads what the last commit names, and takes no lease. A run that goes on meanwhile may
-remove files that were still to be read; then its newer commit is read instead.
+The inspection reads the files named by the last commit and takes no lease. If a run in progress removes files
+before they are read, its newer commit is read instead.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Found:
 def inspect(folder: str | Path) -> CheckpointHeld:
     """Summarise the last commit of a checkpoint; damaged files are reported in the result.
 
-    Raises `CheckpointDamaged` where commit or manifest cannot be read, `FlowChanged` where there is neither.
+    Raises `CheckpointDamaged` if the commit or the manifest cannot be read, `FlowChanged` if there is
+    neither.
     """
     return _steadily(folder, _held)
 

@@ -1,8 +1,8 @@
 """Slots: mappings that load values on demand and track changes.
 
-A large value may be stored in chunks (`chunked_values.py`). Then its entry is a header, which begins with a
-byte that begins no other value, and each chunk has an entry of its own: its key is that of the value, the
-same byte, which ends no key, and its number. So the chunks of a value follow it in the order of keys.
+A large value may be stored in chunks (`chunked_values.py`). Its entry is then a header, which begins with a
+byte that begins no other value, and each chunk has its own entry. The chunk's key is the value's key, then
+the same byte, which ends no key, then the chunk number. So in key order, a value is followed by its chunks.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Form:
 class LoadedSlot(MutableMapping[Any, Any], ABC):
     """A slot over a store, with values loaded on demand and cached in memory.
 
-    In memory None says that the key is known to be absent. There is no iteration:
-    nobody may depend on the size of the state.
+    In memory, None marks a key known to be absent. Iteration is not supported, because nothing may depend on
+    the size of the state.
     """
 
     __slots__ = ("_live", "name")
@@ -89,9 +89,8 @@ class LoadedSlot(MutableMapping[Any, Any], ABC):
 class Slot(LoadedSlot):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
-    Reading loads a value and remembers its bytes; whatever is in memory at the
-    end of the tick and encodes differently has changed, also if it was changed
-    in place.
+    Reading loads a value and keeps its bytes. Any value in memory whose encoding differs at the end of the
+    tick has changed, even if it was mutated in place.
     """
 
     __slots__ = ("_before", "_encode", "_form", "_key", "_load")

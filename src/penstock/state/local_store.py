@@ -1,11 +1,11 @@
 """Local stores in LMDB: the working copy of a shard, and the scratch file of a run.
 
-All workers of a host share the working copy of a shard, which is mapped into their memory. A tick reads it
-as of the last commit. As it writes the file of its changes, it puts them into the copy, and beside them what
-was there before. So the next tick finds its state in place, and a tick that was not committed is undone by
-whoever opens the copy next. A copy of another version is brought forward by the files of the chain. It is
-thrown away and rebuilt if the chain does not know its version, if the machine has been restarted since, if
-LMDB cannot read it, or if a value does not match its checksum.
+All workers of a host share the working copy of a shard, which is mapped into their memory. A tick reads the
+state as of the last commit. While it writes the file of its changes, it also puts them into the copy, along
+with the previous values. So the next tick finds its state in place, and an uncommitted tick is undone by
+whoever opens the copy next. A copy at an older version is brought up to date from the files of the chain. It
+is discarded and rebuilt if the chain does not contain its version, if the machine has been restarted since,
+if LMDB cannot read it, or if a value does not match its checksum.
 
 The scratch file holds state that is larger than memory. It belongs to one process, is never synced, and
 disappears with the process.
@@ -95,7 +95,7 @@ def _taken_apart(stored: bytes) -> tuple[bytes, bytes]:
 class WorkingCopy:
     """A shard's state in the file `path`, advanced to the version of `chain` and pinned there until `close`.
 
-    Raises `CheckpointDamaged` if a file of the chain that it needs is not whole.
+    Raises `CheckpointDamaged` if a required file of the chain is damaged.
     """
 
     def __init__(self, path: Path, checkpoint: Path, chain: Chain) -> None:
@@ -146,7 +146,7 @@ class WorkingCopy:
     def put(self, changes: Iterable[Entry], version: Version) -> None:
         """Write a tick's changes to the copy as `version`, which may or may not be committed later.
 
-        They are left out where the copy is not at the version of the chain any more.
+        The changes are skipped if the copy is no longer at the chain's version.
         """
         try:
             self._store.put(changes, self._chain, version)
@@ -184,8 +184,8 @@ def _whole(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
 class _Store:
     """A working copy's file, open in this process.
 
-    In `meta` are the numbers of slots by name and the versions of the entries: the present one, the one
-    before, and whether `undo` leads back to that: per key the value before, empty where there was none.
+    `meta` has the slot numbers by name, and the versions of the entries: the current one, the previous one,
+    and whether `undo` leads back to it. `undo` has the previous value of each key, empty if there was none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -412,8 +412,8 @@ def _close_scratch(environment: Any, folder: tempfile.TemporaryDirectory[str]) -
 class SpilledSlot(LoadedSlot):
     """A slot that keeps about `hot_entries` values in memory between ticks, and the rest in a scratch file.
 
-    Everything touched within a tick stays in memory, so a value may be changed in place; `settle` at the
-    end of the tick writes out the values that were loaded longest ago.
+    Everything touched within a tick stays in memory, so values may be mutated in place. At the end of the
+    tick, `settle` writes out the values that were loaded longest ago.
     """
 
     __slots__ = ("_file", "_slot", "_thaw", "hot_entries")

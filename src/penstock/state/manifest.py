@@ -1,8 +1,7 @@
 """Manifests: the flow and layout under which a checkpoint's ticks are run.
 
-Each commit names the manifest of its tick. So a change of the flow, or of the number
-of shards, counts from the first commit that was made under it, and going back to an
-earlier tick goes back to what was true then.
+Each commit names the manifest of its tick. So a change of the flow, or of the number of shards, takes effect
+with the first commit made under it, and a rewind to an earlier tick also restores the earlier manifest.
 """
 
 from __future__ import annotations

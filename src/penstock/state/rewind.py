@@ -1,7 +1,9 @@
 """Rewind of a checkpoint to an earlier retained tick, discarding all later ones.
 
-State, and positions of sources, become those of that tick, so that the next run reads again what came
-after it. What sinks were given since is theirs: a sink that holds later ticks says so in the next run.
+State and source positions become those of that tick, so that the next run reads all later input again. Output
+already delivered to sinks stays there: a sink that holds later ticks reports it in the next run. Spark keeps
+positions in a log of its own, which is truncated, too. These two steps are not atomic, so the rewind is first
+recorded, and no run may start until it is complete.
 
 Spark keeps positions in a log of its own, which is cut, too. Both cannot be done in one step; so what is
 being done is written down first, and a run refuses to begin in between.

@@ -1,8 +1,8 @@
 """Skipped files: input files excluded from a checkpoint's runs, by name.
 
-A file that cannot be read fails its tick, and the next run meets it again. It may be corrected or
-removed, because a tick that was not committed is planned anew; or be skipped where it must
-stay as it is. The list lies in the checkpoint, in a file of its own, and is read when a run starts.
+A file that cannot be read fails its tick, and the next run encounters it again. The user can correct or
+remove the file, because an uncommitted tick is planned anew, or skip it if it must stay as it is. The list is
+a file of its own in the checkpoint, read when a run starts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
 def unskip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
     """Include a skipped file in later runs again; return its absolute path.
 
-    Raises `BadInput` if it was not.
+    Raises `BadInput` if the file was not skipped.
     """
     folder = checkpoint_folder(checkpoint)
     path = Path(os.path.abspath(file))

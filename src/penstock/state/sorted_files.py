@@ -123,7 +123,7 @@ def make_durable(paths: Collection[Path]) -> None:
 def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
     """Read the entries of a file named by a commit. Raises `CheckpointDamaged` naming the file.
 
-    The whole file is checked before its first entry is given.
+    The whole file is checked before the first entry is returned.
     """
     path = folder / ref.name
     check_file(path, ref)
