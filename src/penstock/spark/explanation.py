@@ -42,7 +42,7 @@ def explain_on_spark(
 ) -> str:
     """Explain how `graph` runs on Spark, in ticks and then as a batch.
 
-    shards: parts of the state; with one there is nothing to exchange.
+    shards: number of state shards; with one, there are no exchanges.
     sinks:  where the sinks go, for what they promise. A table in files has a say in the exchanges.
 
     Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run in ticks.

@@ -1,7 +1,7 @@
 """Externally driven flow on Spark: a program supplies each tick's rows and the times they cover.
 
-A tick may be several times, one after the other: one job runs all of them, and each change that leaves says
-at which time. So a flow that is behind catches up in few jobs, and what it was at any time is still known.
+A tick may cover several times, in order: one job processes all of them, and each output change carries its
+time. So a flow that lags behind catches up in few jobs, without losing its content at any of these times.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Driven:
     def run(self, given: Iterable[Given], times: Sequence[int], positions: Any) -> int:
         """Run and commit one tick; return the number of input rows.
 
-        Raises what fails in it: then nothing of it counts.
+        Raises the errors of the tick, which then has no effect.
 
         times: ascending. positions: plain data, which `positions` gives back, also after a restart.
         """

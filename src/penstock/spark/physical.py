@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
     """Return the physical plan of a tick of `flow` that runs stage by stage, without running anything.
 
-    Its sources are taken to be DataFrames, so that the native part shows.
+    The flow's sources are assumed to be DataFrames, so that the native part is included.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-explain-") as folder:
         job = _job(

@@ -1,8 +1,7 @@
 """Planning-time refusal of operators that do not run on Spark, with a reason and an alternative.
 
-An operator that no function below speaks of runs: in streaming mode in shards, by its
-placement, with the order of rows kept where somebody reads it; in batch mode as
-`penstock.spark.batch.plan` says.
+An operator without a function below is supported: in streaming mode on shards, by its placement, with row
+order kept if it is read; in batch mode as described in `penstock.spark.batch.plan`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Anywhere:
 class ByKeys:
     """Distribution by keys.
 
-    keys: the key expressions of each node that enters the subplan, equally many for each.
+    keys: key expressions of each node that enters the subplan, the same number for each.
     """
 
     keys: Mapping[int, tuple[Expr, ...]]

@@ -1,8 +1,8 @@
 """Subplans of a batch as DataFrames: tasks run the in-process engine on distributed rows.
 
-Its rows come in the order of their ordinals where somebody reads that. By keys the rows
-of a task are sorted by a hash of their keys; the task goes through them in chunks of whole keys, each
-with a machine of its own, so that it holds no more than a piece.
+Rows arrive in the order of their ordinals if anything reads that order. When distributed by keys, a task's
+rows are sorted by a hash of their keys; the task processes them in chunks of whole keys, each with a machine
+of its own, so that only one chunk is in memory at a time.
 """
 
 from __future__ import annotations

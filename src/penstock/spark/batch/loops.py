@@ -1,8 +1,8 @@
 """Loops of a batch: run in one task on the in-process engine or, beyond a row limit, in rounds.
 
-Rounds run over parts of the keys. They are one tick of the loop alone, over state in a folder of the
-run, which is removed with it. The input of a batch's loop is complete before its first round, so no
-row in it is ever retracted.
+Rounds run on partitions by key. They form one tick of the loop alone, with state in a folder of the run,
+which is removed with it. The input of a batch loop is complete before its first round, so no row in the loop
+is ever retracted.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def run_in_rounds(
 ) -> DataFrame:
     """Run a loop's flow over all its input and return its output as a frame of `leaving`.
 
-    Sources and sinks of `graph` are in the order of the ports. The rounds run here and now, and
-    what they made is read when the frame is. Raises what rows raise, and `NoFixpoint`.
+    Sources and sinks of `graph` are in port order. The rounds run immediately; their output is read when the
+    frame is. Raises the errors of rows, and `NoFixpoint`.
     """
     folder, spark = bound.folder / uuid.uuid4().hex[:12], rows.sparkSession
     outputs: Mapping[str, Output] = {

@@ -1,9 +1,9 @@
 """Lowering of row-by-row, ordering and tick operators to native columns of a batch.
 
-All input comes in one tick. So what each tick is answered for is the whole, what is shown in
-each tick is shown once, and what waits for a tick that something else starts never
-comes. Where there are more ticks and their number shows, none of this is asked: such
-operators are in one subplan (`penstock.spark.batch.plan`). Nor is it where somebody reads the order.
+All input arrives in one tick. So the result of a tick is the result of the run, rows repeated in every tick
+appear once, and rows that wait for a tick started by something else never appear. If there are several ticks
+and their number is visible, or if the order of rows is read, these lowerings are not used: such operators are
+in a subplan (`penstock.spark.batch.plan`).
 """
 
 from __future__ import annotations

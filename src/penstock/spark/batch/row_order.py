@@ -1,9 +1,8 @@
 """Search for nodes whose row order is read, so that they must emit rows in the in-process engine's order.
 
-A DataFrame has no order. So an operator that reads the order of its rows, and
-those between it and the sources, run in one subplan, and the source's rows get an
-*ordinal*: where they stood. Filters and selections by expressions carry the ordinal
-along as native columns, and need not be in the subplan.
+A DataFrame has no order. So an operator that reads the order of its rows runs in one subplan with the
+operators between it and the sources, and the source's rows get an *ordinal*: their original position. Filters
+and selections by expressions carry the ordinal along as native columns, and need not be in the subplan.
 
 An order that means something (the fact `ordered`) is all that is asked of most
 streams. `assume_ordered` makes one out of the order in which rows happen to come; then

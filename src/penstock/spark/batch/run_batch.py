@@ -1,8 +1,8 @@
 """Batch run of a flow over bounded sources: read, compute in one native plan, write sinks.
 
-Files and Python rows are read by tasks as in streaming mode, so a file means
-the same, errors and dead letters included; what was read is kept by Spark
-until the run ends, so that no file is read twice. A DataFrame is used as it is.
+Tasks read files and Python rows as in streaming mode, so a file has the same meaning, including errors and
+dead letters. Spark caches what was read until the run ends, so that no file is read twice. A DataFrame is
+used unchanged.
 """
 
 from __future__ import annotations

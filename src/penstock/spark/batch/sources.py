@@ -1,9 +1,9 @@
 """Sources of a batch: the given DataFrame, validated, as a bag of rows or with ordinals.
 
-An ordinal says where a row stood, in two further columns: the number of the part and the position in
-it. For files these are the number of the file, in the order of names, and of the row in it; for Python
-rows the number of the batch. For a DataFrame of the user's it is the order in which Spark hands its
-rows over: by partition, and within it by position.
+An ordinal is the original position of a row, in two extra columns: the number of its part, and the position
+within the part. For files, these are the number of the file, ordered by name, and of the row in it; for
+Python rows, the first is the number of the batch. For a user's DataFrame, the order is that in which Spark
+delivers its rows: by partition, then by position.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _refused_null(operator: Source, column: str) -> Column:
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:
     """Expand each row to as many copies as its total weight; a negative total is an error.
 
-    Native operators know rows and no weights. A stream holds such a row back, because it may come yet.
+    Native operators have rows without weights. A stream would hold such a row back, because further copies
+    may still arrive.
     """
     names = operator.schema.names
     total = f.sum(_COPIES).alias(_COPIES)
@@ -124,7 +125,7 @@ ORDINAL = (PART, PLACE)
 def with_ordinals(graph: FlowGraph, node_id: int, frames: Mapping[str, DataFrame]) -> DataFrame:
     """Add ordinals to the rows of a source, or of filters and selections over one.
 
-    The changes of a table source have their weight as well, in a column `weight`.
+    Changes of a table source also have their weight, in a column `weight`.
     """
     node = graph.nodes[node_id]
     operator = node.operator

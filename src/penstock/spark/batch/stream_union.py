@@ -45,7 +45,7 @@ class Ports:
     def tag_rows(self, frame: DataFrame, port: int, further: Mapping[str, Column]) -> DataFrame:
         """Wrap one stream's rows as structs in the column of its port; the other columns are null.
 
-        port:    one that is no stream's holds no rows.
+        port:    a port that belongs to no stream has no rows.
         further: columns between the port and the rows, by name.
         """
         columns = [f.lit(port).alias(_PORT), *(column.alias(name) for name, column in further.items())]

@@ -1,6 +1,6 @@
 """Parts of a batch as flows of their own, run on the in-process engine inside a task.
 
-A part has a source for each node that it reads and a sink for each that is read outside.
+A part has a source for each node that it reads, and a sink for each of its nodes that is read outside.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry(Source):
 class Border:
     """A node of the flow whose rows enter or leave a subplan.
 
-    ordered:  they come in the order of their ordinals. weighted: with their weight last.
+    ordered:  rows arrive in the order of their ordinals. weighted: rows have their weight last.
     """
 
     node: int

@@ -146,7 +146,7 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Stateful
 def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
     """All entries with their new cells, in the order of slots and keys.
 
-    State of operators that are gone is left behind.
+    State of operators that no longer exist is left behind.
     """
     together: list[Placed] = []
     for name, entries in _gathered(folder, last, binding).items():

@@ -1,7 +1,7 @@
 """Resumption from a checkpoint on Spark: state names, and the shards that hold the state.
 
-The names are those of `penstock.engine.resume`. A place is a stage and the routes by which rows come
-to the operator within it: as long as both stay, every key is looked for on the shard where it was put.
+State names are those of `penstock.engine.resume`. A location is a stage and the routes by which rows reach
+the operator in it: while both stay the same, every key is looked up on the shard where it was stored.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _routes(of: CompiledStage, local: int) -> list[str]:
 def _noted_sources(folder: Path, last: Manifest, now: Manifest) -> dict[str, Any]:
     """The new layout, with sources in the order in which Spark recorded their offsets.
 
-    Raises `FlowChanged` for other sources, where Spark does not know them by name.
+    Raises `FlowChanged` for different sources if Spark does not know them by name.
     """
     then: list[str] = last.layout["sources"]
     here: list[str] = now.layout["sources"]

@@ -1,8 +1,8 @@
 """Migration of state from one number of shards to another.
 
-All cells are read at once, in the order of slots and keys, and each entry goes to its new home. What
-has no key of its own is gathered and put together anew. An entry that is not where its key
-says is no entry of this flow: then nothing is moved.
+All cells are read at once, in the order of slots and keys, and each entry moves to its new shard. Entries
+without a key of their own are gathered and reassembled. An entry that is not on the shard of its key does not
+belong to this flow; in that case nothing is moved.
 """
 
 from __future__ import annotations

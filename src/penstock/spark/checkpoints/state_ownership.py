@@ -1,8 +1,8 @@
 """Ownership of state entries by shards, for any number of shards.
 
-State is where the rows came from which it was made. So where it belongs follows from its key: from
-the same values as the route of these rows. What is kept under no key of its own (the calendars of
-windows, rows that wait for the next tick) is taken apart and put together again.
+State is on the shard that received the rows it was made from. So its location follows from its key, by the
+values that also route these rows. State without keys of its own (calendars of windows, rows deferred to the
+next tick) is taken apart and reassembled.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ class Level(Enum):
     """Severity of a finding.
 
     OK:      as it should be.
-    SLOW:    works, and costs time or space.
+    SLOW:    works, but costs time or space.
     MEANING: works, and may answer otherwise than the flow means, in the cases told.
     BROKEN:  flows do not run on Spark like this.
     """

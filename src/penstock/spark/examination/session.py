@@ -29,7 +29,7 @@ _MANY_PARTITIONS = 64
 class Setting:
     """A setting to examine.
 
-    default:  its value where nothing is said. fits: whether a value is as it should be.
+    default:  value if the setting is not set. fits: whether a value is suitable.
     wanted:   from the value that it has, the one to give it.
     at_start: it counts only when a session's JVM is started.
     why:      what comes of another value.

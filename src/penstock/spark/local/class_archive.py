@@ -1,8 +1,7 @@
 """Class archive of Spark's JVM, built once, which halves the startup time of later sessions.
 
-An archive fits one Java and one set of jars, so its name holds both; a missing
-or damaged one is passed over by the JVM. Making one costs half a minute and
-160 MB of disk, so it is asked for and never made by the way:
+An archive is valid for one Java and one set of jars, so its name includes both; the JVM ignores a missing or
+damaged one. Building it takes half a minute and 160 MB of disk, so it is only built on request:
 
     python -m penstock.spark
 """
@@ -69,7 +68,7 @@ def options_to_make(java: Java, archive: Path) -> Sequence[str]:
 def make() -> Path | None:
     """Build the archive by running a typical workload on Spark; None if the JVM wrote none.
 
-    Only for a process without a Spark session. Raises `SparkUnavailable` where Spark does not start.
+    Only for a process without a Spark session. Raises `SparkUnavailable` if Spark does not start.
     """
     from penstock.spark.session import session
 

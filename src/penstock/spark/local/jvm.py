@@ -1,9 +1,8 @@
 """Startup of Spark's JVM, tied to the life of this process.
 
-PySpark's own launcher starts a shell, a JVM that prints a command line, and
-then the JVM; and it always asks for a module (`jdk.incubator.vector`, of use
-to linear algebra only) that small Java runtimes lack. Here the JVM is started
-directly, and without it.
+PySpark's own launcher starts a shell, then a JVM that prints a command line, and then the actual JVM. It also
+always requires a module (`jdk.incubator.vector`, used only for linear algebra) that small Java runtimes lack.
+This module starts the JVM directly, without either.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Lowering of expressions to native Spark columns.
 
-The checked tree is lowered node by node: every conversion is a node already,
-so Spark is left nothing to decide. Which column a function of the catalogue is
-stands in `SPARK`, by name; the themes are in `value_functions` and `time_functions`. Spark must run in
-ANSI mode; the session's time zone does not matter.
+The checked tree is lowered node by node: every conversion is already a node, so Spark makes no typing
+decisions. `SPARK` maps each catalogue function to its column, by name; the themes are in `value_functions`
+and `time_functions`. Spark must run in ANSI mode; the session's time zone does not matter.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUE
 def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
     """Lower an expression over `schema` to a column of a DataFrame whose columns are prefixed with `prefix`.
 
-    Raises what `penstock.expr.check.check` raises.
+    Raises the errors of `penstock.expr.check.check`.
     """
     return _column(elaborate(expr, schema), prefix)
 

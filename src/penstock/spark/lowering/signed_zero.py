@@ -1,6 +1,6 @@
 """Replacement of -0.0 by 0.0 before comparisons in which Spark keeps them apart.
 
-Spark does in what it groups or joins by; not in the values that `min`, `max` or a sort compare.
+Spark distinguishes them in grouping and join keys, but not when comparing values in `min`, `max` or a sort.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lowering of date and timestamp functions to Spark columns.
 
-Spark reads the fields of a timestamp in the session's time zone. Here time is
-UTC whatever session is at hand, so everything is arithmetic on the
-microseconds since 1970, and on dates, which know no zone.
+Spark reads the fields of a timestamp in the session's time zone. Here, time is UTC in every session, so
+everything is computed on microseconds since 1970, and on dates, which have no time zone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Pre-aggregation before exchanges, to reduce the number of rows sent.
 
-An aggregate whose parts add up is divided in two before the flow is cut into
-stages: a partial one that stays with its input, and the one that keeps the groups.
-A top_k of rows that are never taken back gets candidates likewise, and windows on a grid
-are summed up by pane. Which operators
-this is done to is decided by the flow alone: the layout of the state depends on it.
+An aggregate whose parts can be merged is split in two before the flow is cut into stages: a partial aggregate
+that stays with its input, and one that keeps the groups. A top-k over rows that are never retracted gets a
+preselection likewise, and grid windows are pre-aggregated by pane. The flow alone decides which operators are
+split, because the layout of the state depends on it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ ROWS = "rows"
 def combined(graph: FlowGraph) -> FlowGraph:
     """Insert partial operators before the exchanges of a flow. Nodes keep their numbers; new ones come last.
 
-    Raises `NotOnSpark` as `stages.cut` does.
+    Raises `NotOnSpark` like `stages.cut`.
     """
     exchanged = sorted(set(_lone_readers(graph)))
     if not exchanged:
@@ -115,7 +114,7 @@ class Divided:
 def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
     """Split an operator over `rows`; None if it cannot be split.
 
-    appends: whether `rows` are never taken back.
+    appends: whether `rows` are never retracted.
     """
     return None
 

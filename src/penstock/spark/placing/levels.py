@@ -1,8 +1,8 @@
 """Levels: the earliest stage in which an operator's rows can be together, and the routes to it.
 
-Level 0 is where rows come in; from level 1 on rows are on shards. What reads the
-order of rows gets them on one shard, or by a key in their order; so what hands on an
-order that somebody reads keeps its rows on one shard, too.
+Level 0 is where rows enter the flow; from level 1 on, rows are on shards. An operator that reads row order
+gets its rows on one shard, or by a key within their order; so an operator that passes on an order that is
+read later keeps its rows on one shard, too.
 """
 
 from __future__ import annotations

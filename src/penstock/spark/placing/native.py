@@ -1,9 +1,9 @@
 """Native parts: filters and projections directly after a DataFrame source, run by Spark itself.
 
-Only expressions, and only as far as nobody else reads what lies between. So
-Catalyst sees them beside the user's own plan, and fewer and narrower rows
-reach Python; a partial aggregate behind them is summed up as Arrow columns
-(`penstock.spark.ticks.arrow_partials`). A source of files has no native part: its rows are made in tasks.
+A native part contains only expressions, and ends where another operator reads an intermediate result.
+Catalyst plans it together with the user's own query, and fewer and narrower rows reach Python; a partial
+aggregate after it runs on Arrow columns (`penstock.spark.ticks.arrow_partials`). A source of files has no
+native part, because tasks create its rows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def grouping_behind(chain: Chain) -> Grouping | None:
 def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
     """Apply a native chain to the rows of a source.
 
-    weighted: their last column is their weight, which is kept. As rows of a table they have one zero.
+    weighted: the last column is the weight, which is kept. Since the rows belong to a table, -0.0 is replaced
+          by 0.0.
     """
     from penstock.spark.lowering.columns import to_column
     from penstock.spark.lowering.signed_zero import with_one_zero

@@ -1,8 +1,7 @@
 """Distribution of rows over shards: the routes that send them, and the spreads that result.
 
-Rows are *spread* by expressions over their columns: rows for which these are
-equal are on one shard. An operator that needs equal keys in one place is
-content with any spread by columns that its keys determine.
+Rows are *spread* by expressions over their columns: rows with equal values of these are on one shard. An
+operator that needs equal keys together accepts any spread by columns that its keys determine.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ Route: TypeAlias = ByKey | ByBucket | ToOne | ToAll
 class Spread:
     """Distribution of rows over shards: per position, expressions of equal value that determine the shard.
 
-    positions: None means no order at all; empty means that all rows are on the first shard.
+    positions: None if nothing is known; empty if all rows are on the first shard.
     """
 
     positions: tuple[tuple[Expr, ...], ...] | None = None
@@ -148,7 +147,7 @@ Keys: TypeAlias = tuple[Expr, ...]
 def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
     """Keys by which each input must be co-located; None for an input that every shard needs in full.
 
-    None as a whole where any row may be anywhere, or all must meet.
+    The result is None if rows may be anywhere, or if all of them must meet.
     """
     keys = node.operator.placement().keys
     if keys is None:

@@ -1,12 +1,11 @@
 """Stages: a flow cut where rows must move between shards.
 
-A stage is a flow of its own that every shard runs on its part of the rows:
-what crosses a cut leaves one stage by a sink and enters a later one by a
-source, both called after the *exchange*. Stage 0 runs wherever rows come in and
-keeps no state; stages from 1 on run on the shards. Operators are put into the
-earliest stage in which their rows can be together, so consecutive ones share a
-stage wherever the spread of their rows allows it (`levels`). All of a loop runs on one shard,
-unless it is cut by key, too (`rounds`).
+A stage is a flow of its own that every shard runs on its part of the rows. Rows that cross a cut leave one
+stage through a sink and enter a later one through a source, both named after the *exchange*. Stage 0 runs
+wherever rows enter the flow and has no state; later stages run on the shards. Each operator is in the
+earliest stage in which its rows can be together, so consecutive operators share a stage whenever the spread
+of their rows allows it (`levels`). A whole loop runs on one shard, unless it is partitioned by key, too
+(`rounds`). This module is pure data and does not need Spark.
 
 Pure data; nothing here needs Spark.
 """

@@ -126,8 +126,8 @@ def path_of(ticket: Path) -> Path | None:
 def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path, read: ReadArrivals) -> None:
     """Write each batch of internal rows to a file of its own, keeping files that were already read.
 
-    A number that stands for no batch any more holds None. Once it is read it does so for ever:
-    the batches behind it have later numbers.
+    A number without a batch gets a file with None. Once that file has been read, this is permanent: later
+    batches have higher numbers.
     """
     from penstock.state.codec import value_encoder
 

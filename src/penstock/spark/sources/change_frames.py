@@ -41,7 +41,7 @@ def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
 def without_tombstones(records: DataFrame) -> DataFrame:
     """Drop tombstones: the records of a topic without a value.
 
-    As columns a tombstone looks like a value of another form.
+    In columns, a tombstone cannot be told from a value of another form.
     """
     from pyspark.sql import functions as f
 

@@ -1,8 +1,8 @@
 """Names of streaming sources, which let Spark add or remove sources of a query across restarts.
 
-Without names it knows sources by their position and refuses any other number of them. Spark
-wants names for all sources or for none, and a DataFrame of the user's has the name that the
-user gave it, or none: so a checkpoint has names where all of its sources are Penstock's own.
+Without names, Spark identifies sources by position and rejects a different number of them. Spark requires
+names for all sources or none, and a user's DataFrame has the name given by the user, if any. So a checkpoint
+has source names only if all of its sources are Penstock's own.
 """
 
 from __future__ import annotations

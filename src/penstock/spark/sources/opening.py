@@ -1,7 +1,7 @@
 """Sources on Spark as DataFrames of a common schema, so that their union is one query.
 
-The form is `penstock.spark.ticks.intake`'s. What arrives over time is a streaming
-DataFrame; what is there in the first tick, whole, is a static one.
+The common schema is that of `penstock.spark.ticks.intake`. Input that arrives over time is a streaming
+DataFrame; input that is complete in the first tick is a static one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`penstock.pull` sources as sources on Spark: the user's declaration, and its shipment to the reader.
 
-What reads it is `penstock.spark.sources.pull_stream`.
+The reader is `penstock.spark.sources.pull_stream`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS_PER_TICK = 10_000
 class Pulled(Source):
     """A source of `penstock.pull` whose values are rows. A bare pull source is wrapped in `Pulled`.
 
-    rows_per_tick: so many rows a tick takes at most.
+    rows_per_tick: limit on the rows of a tick.
 
     It is sent to another process, so it must be made of what can be pickled: functions and lambdas can,
     open files, sockets and iterators cannot. Make those within a function that the source calls.

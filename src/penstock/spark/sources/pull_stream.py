@@ -1,9 +1,8 @@
 """Reading of `penstock.pull` sources in Spark through the Python Data Source API.
 
-Spark opens the source in a process of its own beside the driver and asks it for
-the rows of each micro-batch. A position is the number of rows taken. After a
-restart the source is opened anew and as many rows are skipped, so it must bring the
-same rows again: then each counts once. The rows keep their order.
+Spark opens the source in a separate process beside the driver and asks it for the rows of each micro-batch. A
+position is the number of rows taken. After a restart, the source is opened again and that many rows are
+skipped. So it must produce the same rows again for each to count exactly once. Rows keep their order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Partial aggregation of DataFrame rows on Arrow columns, so that only groups become Python values.
 
-Spark computes keys and arguments (`penstock.spark.placing.native`) and hands them over as
-Arrow batches; Arrow's hash tables sum them up where they are. So a big tick reaches Python
-as one row per group, without a shuffle of its own and without reading a source twice,
-which a grouped DataFrame of one of several sources in a micro-batch would cost.
+Spark computes keys and arguments (`penstock.spark.placing.native`) and passes them on as Arrow batches, which
+Arrow's hash tables aggregate in place. So a big tick reaches Python as one row per group. This takes neither
+an additional shuffle nor a second read of a source, as a grouped DataFrame of one of several sources in a
+micro-batch would.
 """
 
 from __future__ import annotations

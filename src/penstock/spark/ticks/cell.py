@@ -1,6 +1,6 @@
 """Cell: one stage on one shard, with its own state.
 
-Cells are numbered stage x shards + shard; that is how a commit knows them.
+Cells are numbered stage x shards + shard; commits use these numbers.
 """
 
 from __future__ import annotations

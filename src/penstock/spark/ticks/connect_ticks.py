@@ -1,8 +1,8 @@
 """Ticks over Spark Connect: this process takes arrivals itself, with one bounded read per tick.
 
-The function of a `foreachBatch` would run in a process of the server, which has
-neither the lease nor the sinks of this one. What a tick has read is in its commit, so
-Spark's own account of it is not needed: only sources whose arrivals are numbered can be read so.
+A `foreachBatch` function would run in a server process, which has neither the lease nor the sinks of this
+one. Each commit records what its tick has read, so Spark's own record is not needed. Therefore only sources
+with numbered arrivals can be read this way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Death of a Spark process during a run: the JVM, an executor, or a Python worker.
 
-Spark repeats the tasks of a worker or an executor that died, as often as its
-settings say; a master `local[n]` does not. Where that did not help, the user
-gets what died and how to go on, not the stacks of three languages.
+Spark retries the tasks of a dead worker or executor, as often as its settings say; a `local[n]` master does
+not. If that fails, the user learns which process died and how to continue, instead of stack traces in three
+languages.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Death:
 def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
     """Raise `SparkProcessDied` for failures caused by a dead process.
 
-    tick: the last committed tick, None where nothing is kept.
+    tick: last committed tick; None if nothing is committed.
     """
     try:
         with quiet(spark):

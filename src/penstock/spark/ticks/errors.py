@@ -1,8 +1,7 @@
 """Propagation of task errors to the driver as the original exceptions.
 
-A Python task that fails reaches the driver as text. So an error of ours is
-sent inside that text, and `told_errors` takes it out again; what a native
-expression raises there becomes an `EvaluationError`.
+An exception in a Python task reaches the driver as text. So a Penstock error is encoded in that text, and
+`told_errors` decodes it; an error raised by a native expression becomes an `EvaluationError`.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _sealed(error: PenstockError) -> str:
 def told_errors() -> Generator[None]:
     """Restore task errors as `PenstockError`s around the reading of batch rows.
 
-    Other failures of Spark pass as they are.
+    Other failures of Spark pass unchanged.
     """
     try:
         yield

@@ -84,7 +84,7 @@ def read_inputs(
 ) -> Iterator[Piece]:
     """Read a task's input, one file or batch at a time.
 
-    columns: sources whose rows stay in columns if they come so.
+    columns: sources whose rows stay in columns if they arrive in columns.
 
     Raises `BadRow` and `UnreadableSource`.
     """

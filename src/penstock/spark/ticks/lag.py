@@ -56,7 +56,7 @@ class Lag:
     ) -> dict[str, SourceProgress]:
         """Progress of each source in `names`: its rows in this tick, and its backlog.
 
-        taken: per source how many arrivals all ticks so far have read.
+        taken: number of arrivals read by all ticks so far, per source.
         """
         named = list(names)
         connectors = [] if self.arrivals.keys() >= set(named) else self._connectors()

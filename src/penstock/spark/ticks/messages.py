@@ -59,7 +59,7 @@ class Result:
 def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.Table) -> Iterator[Message]:
     """Encode an exchange's rows for one shard as messages of bounded size. A table's rows stay columns.
 
-    place: of the rows among those of other messages, where their order means something.
+    place: position of the rows among those of other messages, if their order is meaningful.
     """
     encode = value_encoder()
     for number, at in enumerate(range(0, len(rows), _ROWS_PER_BLOB)):

@@ -31,7 +31,7 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 class Outcome:
     """Combined results of a tick's tasks.
 
-    passing: state files that only later jobs of the same tick needed.
+    passing: state files needed only by later jobs of the same tick.
     """
 
     chains: dict[int, Chain] = field(default_factory=dict[int, Chain])

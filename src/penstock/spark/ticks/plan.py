@@ -1,6 +1,6 @@
 """Plan of a run as sent to tasks: stages, sources of rows, destinations of changes.
 
-Pickled once by the driver; each worker process compiles it once and keeps it.
+The driver pickles the plan once; each worker process compiles it once and caches it.
 """
 
 from __future__ import annotations

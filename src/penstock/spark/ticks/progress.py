@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
     """Current watermarks, by operator name.
 
-    timestamps: those that are points of time; a commit has them in microseconds since 1970.
+    timestamps: operators whose watermarks are timestamps, which a commit has in microseconds since 1970.
     """
     found: Mapping[str, int | float] = commit.counters.get("watermarks") or {}
     return {

@@ -1,8 +1,8 @@
 """Streaming query of a run, which decides when a tick runs and on which rows.
 
-Spark numbers its batches and repeats the last one after a crash; a batch whose
-commit is there has happened. Ticks that nothing arrives for (deferred rows, a
-flow whose sources are all static) are started here.
+Spark numbers its batches and repeats the last one after a crash; a batch with a commit has already been
+processed. Ticks without arrivals (for deferred rows, or if all sources are static) are started by this
+module.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Query:
     def until_done(self, interrupt: Interrupt) -> None:
         """Run ticks until the sources end with nothing deferred, or a signal arrives.
 
-        Raises what a tick raises.
+        Raises the errors of ticks.
         """
         if self._arriving is not None:
             self._stream(self._arriving, interrupt)
@@ -80,7 +80,7 @@ class Query:
     def _is_due(self) -> bool:
         """Return whether a tick is due even without arrivals.
 
-        For static rows, what is said in a first tick, deferred rows, and sources that end.
+        This covers static rows, output of the first tick, deferred rows, and ending sources.
         """
         ticker = self._ticker
         first = ticker.checkpoint.last is None

@@ -69,7 +69,7 @@ def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[
 def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
     """Resolve references among messages by reading their files.
 
-    of: the stage that reads them; those for others stay where they are.
+    of: stage that reads the messages; references for other stages are not resolved.
     """
     for message in messages:
         stage, shard, port, place, body = message

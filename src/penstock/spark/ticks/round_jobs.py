@@ -1,9 +1,8 @@
 """Driver side of a tick whose loops run in rounds: jobs until no shard has new rows.
 
-The first job takes the input up to the end of the first loop; each further one is a round
-of that loop, on what the one before sent back, or goes on behind it. The
-state that a job leaves is a version like any other, which the next job is told of;
-nothing of it counts until the tick is committed.
+The first job runs the input up to the end of the first loop. Each further job is a round of that loop, on the
+rows fed back by the previous round, or continues after the loop. The state that a job leaves is a version
+like any other, and is passed to the next job; none of it counts until the tick is committed.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class _Tick:
 def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> Outcome:
     """Run a tick and combine the results of its jobs. folder: for the messages between jobs.
 
-    Raises what fails in a job, and `NoFixpoint`.
+    Raises the errors of jobs, and `NoFixpoint`.
     """
     tick = _Tick(order, folder)
     at = 1

@@ -1,7 +1,7 @@
 """Task bodies of a tick, run in Spark's Python workers: one stage per task, or the whole tick in one.
 
-Both ways run the same cells on the same rows from the same state; they differ
-in how rows get from stage to stage: through a shuffle, or through a list.
+Both ways run the same cells on the same rows and the same state. They differ in how rows get from stage to
+stage: through a shuffle, or through a list.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TickOrder:
 class CellOutput:
     """Rows sent by cells, grouped by destination. place: position of the next rows within their exchange.
 
-    timed: places are kept apart in all exchanges, not only where order means something.
+    timed: places are kept apart in all exchanges, not only if order is meaningful.
     """
 
     plan: Compiled

@@ -44,7 +44,7 @@ LAST_HASH = 2**63 - 1
 class ChangeFiles(SinkTarget):
     """All changes of a timed run (`penstock.spark.external_ticks`), filed by key.
 
-    key: positions of the columns that rows are filed by; empty: the whole row.
+    key: positions of the columns by which rows are filed; empty for the whole row.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "the commit of a tick names its files")
@@ -55,7 +55,7 @@ class ChangeFiles(SinkTarget):
 class Filing:
     """Function from rows to key bytes, equal for equal keys. Used by one thread.
 
-    key: positions of the columns; empty: the whole row.
+    key: positions of the columns; empty for the whole row.
     """
 
     def __init__(self, key: Sequence[int]) -> None:
