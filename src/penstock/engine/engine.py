@@ -52,25 +52,23 @@ class Engine(RunsSignals):
     queue_rows: limit on the rows of each source that may wait for ticks, given likewise; 100,000 by default.
     max_iterations: limit on the rounds of every loop within one tick, which overrides the limits of the
            flow's feedbacks.
-    state: a mapping per slot name, to keep state elsewhere than in memory or to
-           go on from an earlier run; by default new dicts. `Engine(flow).slots` are the names:
-           the node's number and what is kept there, the same for equal flows.
-    shared: some of the slots that somebody else keeps, by name (see `penstock.engine.shared_sides`).
-           Their rows are whole, so the flow runs with every column.
-           It goes with `columnar="never"`, and without `state`.
+    state: a mapping per slot name, to keep state outside memory or to continue an earlier run; new dicts by
+           default. `Engine(flow).slots` has the names: node number and purpose, the same for equal flows.
+    shared: slots that are stored elsewhere, by name (see `penstock.engine.shared_sides`). Their rows are
+           complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
     first_tick: number of the first tick; above 0 to continue an earlier run.
-    schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
-           regions, where something reaches them. "dynamic": single operators, likewise.
-           "static": single operators, all of them. For comparison; answers are the same.
-    memory: bound of the state in memory, in bytes or such as "512 MB"; about. What is
-           beyond goes to a scratch file, from where it is read when it is needed.
-    columnar: whether large ticks run on Polars, as far as the flow is made of expressions:
-           "auto" where it is installed and that is faster, "never", or "always", for tests.
-           The answers are the same. See docs/columnar.md.
+    schedule: granularity of compilation and scheduling. "hybrid": regions, run if they have input. "dynamic":
+           single operators, likewise. "static": single operators, all run in every tick. For comparison; the
+           results are the same.
+    memory: approximate limit on the state in memory, in bytes or as text such as "512 MB". State beyond it
+           goes to a scratch file, from which it is read on demand.
+    columnar: whether large ticks run on Polars, as far as the flow consists of expressions: "auto" if Polars
+           is installed and faster, "never", or "always", for tests. The results are the same. See
+           docs/columnar.md.
     columnar_rows: number of rows from one source that makes a tick large; 20,000 by default.
     count_activations: maintain the counts in `activations`, at a small cost.
 
-    Raises at construction what the analysis of the flow raises.
+    The constructor raises the errors of the flow's analysis.
     """
 
     def __init__(
@@ -159,8 +157,8 @@ class Engine(RunsSignals):
     def activations(self) -> dict[str, int]:
         """Activations per operator name: number of ticks in which a row reached it.
 
-        Sources and delays count ticks in which they had rows. All are 0 without `count_activations`.
-        Of signals: how often their function was called; of those without one, how often they fired.
+        Sources and delays count ticks in which they had rows. All counts are 0 without `count_activations`.
+        Signals count calls of their function or, without one, firings.
         """
         counts = dict(enumerate(self._machine.activations))
         for signal_part in self._machine.signal_parts.values():
@@ -188,7 +186,7 @@ class Engine(RunsSignals):
     def pending(self) -> bool:
         """Return whether deferred rows are waiting that will start another tick.
 
-        Those of a lazy delay start none.
+        Rows of a lazy delay start no tick.
         """
         return self._machine.pending
 
@@ -202,10 +200,10 @@ class Engine(RunsSignals):
     def tick(self, /, **inputs: Iterable[Any]) -> TickOutput:
         """Run one tick with these rows per source; return the changes per sink, including empty ones.
 
-        Rows that were fed are not part of it; they wait for `run_tick`.
-        Append sources take rows; table sources take rows or `Change(row, weight)`. Either takes
-        a frame with the columns of its rows: a Polars `DataFrame`, a pyarrow `Table`; that of a
-        table may have weights in a column `weight`.
+        Rows queued by `feed` are not included; they wait for `run_tick`. Append sources take rows; table
+        sources take rows or `Change(row, weight)`. Either kind also takes a frame with the columns of its
+        rows: a Polars `DataFrame` or a pyarrow `Table`, for a table source optionally with weights in a
+        column `weight`.
 
         Raises `BadInput` for a name that is no source and for rows of a bounded
         source after the first tick, `BadRow` for a row of the wrong type: both
@@ -296,17 +294,17 @@ class Engine(RunsSignals):
     def feed(self, /, **inputs: Iterable[Any]) -> None:
         """Queue rows per source for later ticks, without running a tick.
 
-        Raises `QueueFull` where more rows would wait than `queue_rows` allows, and
-        what `tick` raises for rows that it would not take; then nothing is queued.
+        Raises `QueueFull` if more rows would wait than `queue_rows` allows, and the errors of `tick` for
+        invalid rows; nothing is queued then.
         """
         self._queues.add(self._for_later(inputs))
 
     async def feed_when_free(self, /, **inputs: Iterable[Any]) -> None:
         """Queue rows like `feed`, but wait for capacity: they are queued in portions as it becomes available.
 
-        Ticks make room: another task of the same event loop runs them. Where this is
-        cancelled, what was queued stays queued. Raises what `feed` does except `QueueFull`,
-        and `EngineStopped` where the engine fails meanwhile.
+        Ticks free capacity; they must run in another task of the same event loop. If this call is cancelled,
+        rows already queued stay queued. Raises the errors of `feed` except `QueueFull`, and `EngineStopped`
+        if the engine fails in the meantime.
         """
         for name, rows in self._for_later(inputs).items():
             left = self._queues.add_some(name, rows)
@@ -318,7 +316,7 @@ class Engine(RunsSignals):
     def run_tick(self) -> TickOutput:
         """Run exactly one tick on the queued rows, up to the limits of `tick_rows`, even if there are none.
 
-        Raises what `tick` raises from within the tick.
+        Raises the errors that `tick` raises from within a tick.
         """
         return self._output(self._run(self._queues.take()))
 

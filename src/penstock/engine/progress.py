@@ -22,8 +22,8 @@ class SourceProgress:
     rows:    number of rows taken in this tick.
     waiting: files, or batches of given rows, that were found and not taken yet; None if unknown.
     newest:  when the newest input was found, in seconds since 1970; None if unknown.
-    backlog: what the connector of a DataFrame says of itself, as Spark words it (Kafka's
-             `maxOffsetsBehindLatest`, say). Of the batch before.
+    backlog: backlog as reported by a DataFrame's connector in Spark's terms (Kafka's
+             `maxOffsetsBehindLatest`, say), as of the previous batch.
     """
 
     rows: int
@@ -39,10 +39,10 @@ class Progress:
     tick:        number of the tick, from 1; a restarted run continues the count.
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
     changes_out: changes given to all sinks.
-    seconds:     from the first row read (on Spark: from the start of its job) to the last sink
-                 known, commit included.
-    way:         how it was run: "here", in this process; on Spark "one task" or "stages".
-    sources:     per source what it brought, and what waits.
+    seconds:     time from the first row read (on Spark, from the start of the job) to the last sink's
+                 confirmation, including the commit.
+    way:         where the tick ran: "here" for in-process; on Spark, "one task" or "stages".
+    sources:     rows taken and backlog per source.
     watermarks:  current watermarks, by operator name; those that have seen no row are left out.
     late:        number of late rows so far, per watermark.
     state_bytes: size of the files that hold the state; None if it is in memory only.
@@ -77,8 +77,8 @@ class RunResult:
 
     last_tick:  number of the last tick; with a checkpoint, the last one it contains.
     ticks:      number of ticks in this run. All totals are over these ticks.
-    stopped_by: the signal that ended the run; None if the input ended, or all sinks had enough.
-    results:    of the sinks that are pull-streams what each ended with, by name.
+    stopped_by: signal that ended the run; None if the input ended or all sinks were finished.
+    results:    results of the pull-stream sinks, by name.
     held_back:  by table sink, the rows that were retracted more often than inserted, and the sources they
                 come from. Empty if there are none.
     """

@@ -38,50 +38,50 @@ def run(
 ) -> RunResult:
     """Run `flow` in this process until its sources end and no deferred rows start another tick.
 
-    sources:    per name a source of `penstock.io` or of `penstock.pull`, or any iterable of rows,
-                or an async one (also the async generator function that makes it). An async source
-                is read ahead of the ticks by as many rows as a tick takes of it, and not further.
-    sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, a
-                function of (tick, changes), or a sink of `penstock.pull`, which is given each
-                `Change`. Sinks that are not named are not written.
-    tick_rows:  how many rows a tick takes from each source at most; one number, or one per
-                source (1000 where nothing is said). A bounded source is read whole in the
-                first tick; `Rows` and `files_per_tick` cut ticks themselves.
-    checkpoint: a folder. State, source positions and output of each tick become durable
-                together; a run with the same flow goes on after the last of these ticks.
-                Iterables must then bring the same rows again: those that were taken are skipped.
+    sources:    by name, a source of `penstock.io` or `penstock.pull`, an iterable of rows, or an async
+                iterable (or the async generator function that creates it). An async source is read ahead by
+                at most the rows of one tick.
+    sinks:      by name, a sink of `penstock.io`, a list to which `Change`s are appended, a function of (tick,
+                changes), or a sink of `penstock.pull`, which receives each `Change`. Sinks that are not named
+                are not written.
+    tick_rows:  limit on the rows that a tick takes from each source: one number, or one per source; 1000 by
+                default. A bounded source is read completely in the first tick; `Rows` and `files_per_tick`
+                define ticks themselves.
+    checkpoint: a folder. State, source positions and output of each tick become durable together; a later run
+                of the same flow continues after the last of these ticks. Iterables must then produce the same
+                rows again, of which those already taken are skipped.
     follow:     keep looking for new files until Ctrl-C or SIGTERM.
     on_tick:    callback after every tick.
     max_iterations: limit on the rounds of every loop within one tick, which overrides the flow's own.
-    end:        whether a source that is done has ended for good, so that windows of event time
-                close. By default so without a checkpoint, as nothing can go on then. A later
-                run of an ended source must not bring more rows.
+    end:        whether a source that is finished has ended for good, so that event-time windows close. True
+                by default without a checkpoint, since nothing can continue such a run. A later run must not
+                bring more rows of an ended source.
 
-    confirm_within: seconds that a source or sink may take to confirm that it has ended; None: any time.
-    metrics:    where to serve metrics for Prometheus while the run lasts: a port of this machine,
-                "HOST:PORT", or a `prometheus_client.CollectorRegistry` that is served elsewhere.
+    confirm_within: seconds that a source or sink may take to confirm its end; None for no limit.
+    metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
+                `prometheus_client.CollectorRegistry` that is served elsewhere.
 
-    All ends are pull-streams: a tick begins when each sink has asked for more, so a slow sink holds
-    back the sources. A source that only sinks read which have enough (`take` in front of one) is
-    aborted; when all have, the run ends. It ends in each case when every source and sink has confirmed.
+    All endpoints are pull-streams: a tick begins when every sink has asked for more, so a slow sink holds
+    back the sources. A source is aborted when all sinks that read it are finished (say, with a `take`); when
+    all sinks are finished, the run ends. In each case, the run ends only after every source and sink has
+    confirmed.
 
-    Where the sources bring nothing at all, there is one empty tick, if the flow has something to
-    say in its first one (the `init` of a `fold`, `initialize()`), and else none.
+    If the sources bring no rows at all, one empty tick runs if the flow has output in its first tick (the
+    `init` of a `fold`, `initialize()`), and otherwise none.
 
-    Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
-    acts at once. Sources, sinks and the checkpoint are closed in every case.
+    Ctrl-C and SIGTERM end the run after the current tick, which is committed; a second signal acts at once.
+    Sources, sinks and the checkpoint are always closed.
 
-    returns: what was done, what each sink of `penstock.pull` ended with, and the rows that tables hold
-    back because they were retracted more often than they came.
+    returns: totals of the run, the result of each sink of `penstock.pull`, and the rows that tables hold back
+    because they were retracted more often than inserted.
 
-    Raises what the analysis of the flow raises; `BadInput`, `BadRow`,
-    `UnreadableSource` for input, before its tick began, and whatever an iterable raises;
-    `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what fails
-    within a tick, nothing of which is then committed or published; what a source or sink fails
-    with. All other ends are failed with the same error, and what they fail with in turn is noted
-    on it. `EndNotConfirmed` names a source or sink that has not confirmed in time,
-    `NeverAnswered` one that nothing will come of. `BadOption` for a `confirm_within` that is no time.
-    Where an event loop runs already, ends that wait for something need `arun`: `BadInput`.
+    Raises the errors of the flow's analysis; `BadInput`, `BadRow` and `UnreadableSource` for input, before
+    its tick begins, and any error of an iterable; `FlowChanged`, `CheckpointDamaged` and `CheckpointInUse`
+    for the checkpoint; the errors of a tick, which is then neither committed nor published; and the errors of
+    sources and sinks. All other endpoints then fail with the same error, and any errors they raise in turn
+    are added to it as notes. `EndNotConfirmed` names a source or sink that has not confirmed in time,
+    `NeverAnswered` one that will never answer. `BadOption` is raised for an invalid `confirm_within`, and
+    `BadInput` inside a running event loop if an endpoint has to wait: use `arun`.
     """
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("run", confirm_within)
@@ -112,9 +112,9 @@ async def arun(
 ) -> RunResult:
     """Run `flow` like `run`, in the running event loop.
 
-    Ticks and reads of files hold the loop while they last; between them the others have their
-    turn. Signals are the program's own affair: cancel the task to end it early. It
-    then ends between two ticks, with sources, sinks and the checkpoint closed.
+    Ticks and file reads block the event loop; between them, other tasks run. Signals are left to the program:
+    cancel the task to end the run early. It then ends between two ticks, with sources, sinks and the
+    checkpoint closed.
     """
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)

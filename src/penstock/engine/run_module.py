@@ -1,9 +1,10 @@
 """Running flow as a pull-stream module: it reads from its sources, and its sinks read from it.
 
-A tick begins when every sink has asked for more. It is, in this order: ask the
-sources; compute; have the sinks prepare the output; commit; have them publish it. So
-what is committed can be published after a crash, what is not committed was never
-seen, and a sink that is slow holds back the sources.
+A tick begins when every sink has asked for more. Its steps are, in this order: ask the sources; compute; let
+the sinks prepare the output; commit; let them publish it. So committed output can be published after a crash,
+uncommitted output was never visible, and a slow sink holds back the sources. A tick takes whatever the
+sources have answered when nothing is left to do but wait: all of the sources that answer at once, and those
+of the others that have answered.
 
 A tick takes from each source what it has answered when there is nothing left to do
 but to wait: all of those that answer at once, and of the others those that have.
