@@ -75,37 +75,36 @@ def run(
 ) -> RunResult:
     """Run `flow` on Spark until its sources end and no deferred rows remain.
 
-    spark:      the session; without one `penstock.spark.session()`.
-    sources:    per name a source of `penstock.io`, a `penstock.spark.Frame`, or an iterable of rows.
-    sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, or a
-                function of (tick, changes). Sinks that are not named are not written.
-    checkpoint: a folder. State, source positions and output of each tick become durable
-                together; a run with the same flow goes on after the last of these ticks.
-                Without one there is a temporary one.
+    spark:      the session; by default `penstock.spark.session()`.
+    sources:    by name, a source of `penstock.io`, a `penstock.spark.Frame`, or an iterable of rows.
+    sinks:      by name, a sink of `penstock.io`, a list to which `Change`s are appended, or a function of
+                (tick, changes). Sinks that are not named are not written.
+    checkpoint: a folder. State, source positions and output of each tick become durable together; a later run
+                of the same flow continues after the last of these ticks. By default a temporary one.
     mode:       "stream": tick by tick, with state. "batch": one native plan over sources that end.
-    shards:     in how many parts the state is divided; fixed for the life of a checkpoint.
-                As many as Spark runs tasks at a time, where not given.
-    follow:     wait for new input for ever, until Ctrl-C or SIGTERM.
-    on_tick:    called after every tick, with a `Progress`.
-    metrics:    where to serve metrics for Prometheus while the run lasts: a port of this machine,
-                "HOST:PORT", or a `prometheus_client.CollectorRegistry` that is served elsewhere.
-    way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
-                "auto": by the number of rows of the tick before. The answers are the same.
-    loops:      where a loop runs: on "one shard" (the default), which must hold what it has found, or
-                cut by key in "rounds" over all shards, which takes rows that are never retracted. Fixed
-                for the life of a checkpoint. A batch chooses by `loop_rows`.
-    loop_rows:  how many rows may enter a loop of a batch in one task; beyond that it runs in rounds.
-    end:        whether a source that is done has ended for good, so that windows of event time
-                close. By default so without a checkpoint, as nothing can go on then. A later
-                run of an ended source must not bring more rows. In a batch all sources end.
-    keep_ticks: how many of the last ticks one can go back to (`penstock rewind`), the last one
-                included. Files are kept as long as one of these ticks needs them.
+    shards:     number of state shards, fixed for the life of a checkpoint; by default Spark's number of
+                concurrent tasks.
+    follow:     keep waiting for new input until Ctrl-C or SIGTERM.
+    on_tick:    callback after every tick, with a `Progress`.
+    metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
+                `prometheus_client.CollectorRegistry` that is served elsewhere.
+    way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
+                decides by the number of rows in the previous tick. The results are the same.
+    loops:      where a loop runs: on "one shard" (the default), which must hold all its rows, or partitioned
+                by key in "rounds" on all shards, which requires rows that are never retracted. Fixed for the
+                life of a checkpoint. A batch decides by `loop_rows`.
+    loop_rows:  limit on the input rows of a batch loop in one task; a loop with more runs in rounds.
+    end:        whether a source that is finished has ended for good, so that event-time windows close. True
+                by default without a checkpoint, since nothing can continue such a run. A later run must not
+                bring more rows of an ended source. In a batch, all sources end.
+    keep_ticks: number of ticks that can be rewound to (`penstock rewind`), including the last one. Files are
+                kept as long as one of these ticks needs them.
 
-    Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one acts at once.
+    Ctrl-C and SIGTERM end the run after the current tick, which is committed; a second signal acts at once.
 
-    Raises what the analysis of the flow raises; `BadInput`, `BadRow`, `UnreadableSource` for
-    input; `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint;
-    `SparkProcessDied`; and what fails within a tick, nothing of which is then committed or published.
+    Raises the errors of the flow's analysis; `BadInput`, `BadRow` and `UnreadableSource` for input;
+    `FlowChanged`, `CheckpointDamaged` and `CheckpointInUse` for the checkpoint; `SparkProcessDied`; and the
+    errors of a tick, which is then neither committed nor published.
     """
     graph = flow.graph()
     check_names(graph, sources, sinks or {})

@@ -45,18 +45,17 @@ def session(
 
     master:      `local[n]`: n tasks at a time, in this machine's one JVM. `local-cluster[e,c,m]`: e executors
                  on this machine, each a JVM of its own with c tasks at a time and m megabytes of heap.
-    memory:      heap of the JVM; "512m" is the least that starts.
-    partitions:  of a shuffle; as many as tasks at a time where not given.
-    jit:         "quick" compiles little: best for starts and small ticks. "full" lets the JVM
-                 optimise: best for batches that run for minutes.
-    python:      interpreter of the workers; this one where not given.
-    class_archive: use the archive that `python -m penstock.spark` made, if it is there.
+    memory:      heap of the JVM; at least "512m".
+    partitions:  partitions of a shuffle; by default the number of concurrent tasks.
+    jit:         "quick" compiles little, which suits short starts and small ticks. "full" lets the JVM
+                 optimise, which suits batches that run for minutes.
+    python:      interpreter of the workers; by default this one.
+    class_archive: use the archive built by `python -m penstock.spark`, if it exists.
     jvm_options: further options of the JVM.
-    config:      further settings of Spark; they win over ours.
+    config:      further settings of Spark, which override Penstock's.
 
-    The new session works in UTC, by ANSI rules, without a user interface, and logs to a file. What it
-    leaves on disk is removed at exit. Raises `SparkUnavailable` where PySpark or Java is missing, or
-    where the JVM does not start.
+    The new session uses UTC and ANSI rules, has no user interface, and logs to a file. Its files are removed
+    at exit. Raises `SparkUnavailable` if PySpark or Java is missing, or if the JVM does not start.
     """
     need_pyspark()
     there = _session_that_is_there()
