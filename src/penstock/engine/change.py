@@ -85,9 +85,9 @@ class Changes(Sequence[Change[Any]]):
     def frame(self) -> Any:
         """Convert to a Polars `DataFrame`, with weights in `weight` unless the stream is append-only.
 
-        (In `_weight`, where the rows have a column of that name, and so on.)
+        (In `_weight` if the rows have a column of that name, and so on.)
 
-        Raises `BadInput` where Polars is not installed, has no type for a column, or cannot hold a value.
+        Raises `BadInput` if Polars is not installed, has no type for a column, or cannot hold a value.
         """
         if self._schema is None:
             raise BadInput("the columns of these changes are not known", fix="read their rows")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class MappingCode:
     """Writer of code over a mapping.
 
-    name: the variable of it. get: source of its method `get`, which may have a variable of its own.
+    name: the mapping's variable. get: source of its method `get`, which may have a variable of its own.
     """
 
     def __init__(self, writer: StepWriter, name: str, get: str | None = None) -> None:
@@ -38,7 +38,7 @@ class MappingCode:
     def add_count(self, key: str, copies: str, before: str = "") -> tuple[str, str]:
         """Write code that adds `copies` to a key's count; return the variables of the old and new count.
 
-        No count of 0 is kept. before: a dict that gets the count of each key as it was at first.
+        Counts of 0 are dropped. before: a dict that gets the count of each key as it was at first.
         """
         code, old, new = self._code, self._writer.fresh("old"), self._writer.fresh("new")
         code.line(f"{old} = {self.get}({key}) or 0")
@@ -55,7 +55,7 @@ class MappingCode:
     def add_weight(self, key: str, row: Row) -> None:
         """Write code that adds the weight of a row, a tuple in a variable, to a key's {row: weight}.
 
-        No weight of 0 is kept, and no empty dict.
+        Weights of 0 and empty dicts are dropped.
         """
         code, own = self._code, self._writer.fresh("own")
         code.line(f"{own} = {self.get}({key})")

@@ -194,7 +194,7 @@ class OpenSource:
 
     stream:    answers the batch of a tick to each ask.
     bounded:   all its rows belong to the first tick.
-    positions: where those of a batch are noted when a tick takes it; None if nobody goes on from them.
+    positions: where a tick records those of its batches; None if no run resumes from them.
     """
 
     name: str

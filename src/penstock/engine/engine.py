@@ -336,7 +336,7 @@ class Engine(RunsSignals):
         max_ticks: stop after so many, whatever still waits; `pending` and `queued` tell.
                    A flow that always defers something ends in no other way.
 
-        Raises what `run_tick` raises.
+        Raises the errors of `run_tick`.
         """
         if max_ticks is not None and max_ticks < 1:
             raise BadInput(f"max_ticks is {max_ticks}", fix="give 1 or more: one tick always runs")
@@ -434,7 +434,7 @@ class Engine(RunsSignals):
     def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
         """Return the function that converts a source's user rows to internal rows for `tick_rows`.
 
-        It raises `BadRow` as `tick` does.
+        The function raises `BadRow` like `tick`.
         """
         return self._intake[name]
 
@@ -446,7 +446,7 @@ class Engine(RunsSignals):
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Convert rows as taken by `tick` to internal rows for `tick_rows`.
 
-        Raises `BadInput` and `BadRow` as `tick` does.
+        Raises `BadInput` and `BadRow` like `tick`.
         """
         intake = self._intake.get(name)
         if intake is None:

@@ -100,7 +100,7 @@ class Machine:
         inputs:  rows per source name; a source may be omitted.
         returns: consolidated rows per sink name; a sink without changes is omitted.
 
-        Raises what expressions and user functions raise, with operator, row and
+        Raises the errors of expressions and user functions, with operator, row and
         place; the state is then half of the tick.
         """
         try:

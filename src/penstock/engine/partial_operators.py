@@ -125,7 +125,7 @@ class MergedAggregate(Division):
 class PartialTopK(Division):
     """Top-k of each group over a chunk of a tick's rows, the only candidates for the final result.
 
-    Right only of rows that are never retracted.
+    Correct only for rows that are never retracted.
     """
 
     kind: ClassVar[str] = "candidates"

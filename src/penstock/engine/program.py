@@ -100,7 +100,7 @@ def compile_program(
 
     counting: let the functions count activations in `x_activations`, which `bind` creates.
 
-    Raises what `analyse` raises: cycles, unmet needs, missing guards."""
+    Raises the errors of `analyse`: cycles, unmet needs, missing guards."""
     analysis = analyse(graph)
     constants = Constants()
     consumers = live_consumers(graph)

@@ -1,6 +1,6 @@
 """Prometheus metrics of a run's progress, served over HTTP during the run.
 
-Names and units are by its conventions: seconds, bytes, `_total` for what only
+Names and units follow Prometheus conventions: seconds, bytes, `_total` for what only
 grows, times as seconds since 1970 (so that an age is `time() - x` where it is asked for).
 """
 
@@ -129,7 +129,7 @@ class RunMetrics:
 def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
     """Serve the metrics of a run of `flow` inside this block; yields None if none are requested.
 
-    Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
+    Raises `BadInput` if `prometheus_client` is missing, or the address is invalid or unavailable.
     """
     if metrics is None:
         yield None

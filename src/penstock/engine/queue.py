@@ -98,7 +98,7 @@ class Queues:
     sources: their places, by name. bounded: those whose rows belong to one tick: no limit holds for them.
     tick_rows, queue_rows: how many rows a tick takes, and how many may wait.
 
-    Raises `BadInput` for limits that are none, or of no source.
+    Raises `BadInput` for invalid limits and unknown sources.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ _NONE: AbstractSet[str] = frozenset()
 class RunModule:
     """Pull-stream module of a running flow, as described at the top of this file.
 
-    ticks, rows_in, set_aside, changes_out: so far, as in `RunResult`.
+    ticks, rows_in, set_aside, changes_out: totals so far, as in `RunResult`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RunModule:
         self._began: float | None = None
 
     def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
-        """Connect the endpoints; once and before any ask. Without sinks, the flow asks by itself."""
+        """Connect the endpoints, once, before any ask. Without sinks, the flow asks by itself."""
         self._inlets = inlets
         for inlet in inlets:
             inlet.came = partial(self._came, inlet)

@@ -147,7 +147,7 @@ class _Rows:
 class _Weights:
     """View of a key's rows with their weights.
 
-    The join reads and changes the new weights only; `items` returns the sums.
+    The join reads and changes only the new weights; `items` returns the sums.
     """
 
     __slots__ = ("_all_news", "_key", "_news", "_there")

@@ -48,7 +48,7 @@ class SourceCode:
     def replace_unused_loop_header(self, at: int, name: str, header: str) -> None:
         """Replace the loop header at line `at` if `name` is used only in the body's first line.
 
-        That line, which unpacks `name` as the header then does, goes.
+        That line, which unpacks `name` as the new header does, is removed.
         """
         used = re.compile(rf"\b{name}\b")
         body = self.lines[at + 2 :]

@@ -59,7 +59,7 @@ class RunOptions:
 class StartedRun:
     """A run in progress, with open endpoints and recovered sinks. `closing` closes what it opens.
 
-    Raises what `run` does before its first tick.
+    Raises the errors of `run` before its first tick.
     """
 
     def __init__(

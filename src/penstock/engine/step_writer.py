@@ -233,7 +233,7 @@ class StepWriter(ABC):
     ) -> list[int]:
         """Assign the key of a row to `name`; return the positions of the nullable parts.
 
-        One expression: its value. None: `()`. Several: a tuple.
+        The key of one expression is its value, of none `()`, of several a tuple.
         """
         scope = self._scope(schema, columns)
         typed = [check(e, schema) for e in exprs]

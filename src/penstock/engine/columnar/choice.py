@@ -1,6 +1,6 @@
 """Selection of the ticks to run on Polars, and the explanation shown to users.
 
-Polars is not imported before a first tick is large enough, or a flow is explained.
+Polars is imported only once a tick is large enough or a flow is explained.
 """
 
 from __future__ import annotations

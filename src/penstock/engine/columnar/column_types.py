@@ -91,7 +91,7 @@ def dtype_of(type: DataType) -> pl.DataType:
 def to_series(type: DataType, values: list[Any]) -> pl.Series:
     """Convert internal values to a column.
 
-    Raises what Polars raises for one it cannot hold (half a surrogate).
+    Raises Polars' own error for a value it cannot hold (half a surrogate).
     """
     return pl.Series(values=values, dtype=dtype_of(type), strict=True)
 

@@ -49,7 +49,7 @@ _SCANNED_PER_ROW = 64
 class JoinPlan:
     """Plan of a join on frames.
 
-    schemas, appends: of the two inputs. pairs: the columns of both, as the residual names them.
+    schemas, appends: of the two inputs. pairs: the columns of both, under the residual's names.
     schema, append: of the output.
     """
 
@@ -143,7 +143,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
 class HeldJoin:
     """State of a join during large ticks: both sides in frames, with their keys.
 
-    slot: gives the mapping of a slot, by side, as it is at the time.
+    slot: returns the current mapping of a side's slot.
     """
 
     def __init__(self, plan: JoinPlan, slot: Callable[[int], SlotMapping]) -> None:

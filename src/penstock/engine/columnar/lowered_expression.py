@@ -21,7 +21,7 @@ Bounds: TypeAlias = tuple[int, int]
 class LoweredExpression:
     """A lowered expression over the columns of a frame.
 
-    bounds: of an integer, else None.
+    bounds: bounds of an integer; None for other types.
     fails:  true on each row on which the row path might raise; None if it cannot.
     """
 

@@ -30,7 +30,7 @@ class Stream:
     """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
 
     columns: the columns as expressions, with what is known of their values.
-    most:    it has no more rows than this.
+    most:    upper bound of the number of rows.
     checked: column "f" is true on rows on which the row path might raise. No operator
              drops such a row, so that none goes unnoticed.
     """

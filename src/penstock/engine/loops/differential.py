@@ -29,7 +29,7 @@ _SHOWN_ROUNDS = 10
 def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
     """Write the code of a loop.
 
-    Afterwards the buffers of its nodes hold the rows that leave it, with weights.
+    Afterwards, the buffers of the loop's nodes hold the rows that leave the loop, with weights.
     """
     code = writer.code
     round_, next_, times = writer.round_variable(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])

@@ -91,7 +91,7 @@ class OutsideSide(Side):
     def change(self, key: str, entry: str, row: Row) -> str | None:
         """Write code that adds a row's weight.
 
-        The variable with the change of how often it counts; None: 1.
+        Returns the variable with the change of its multiplicity; None for 1.
         """
         code, writer = self.code, self.writer
         if self._append:

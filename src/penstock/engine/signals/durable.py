@@ -61,7 +61,7 @@ class Durable:
     def save(self, nodes: Iterable[int]) -> None:
         """Write the operators' state to their slots.
 
-        Raises `WrongType` for a value that is no plain data.
+        Raises `WrongType` for a value that is not plain data.
         """
         for node in nodes:
             if node in self._slots:
@@ -98,7 +98,7 @@ class NoPlainData(TypeError):
 class ValueCodec:
     """Conversion of values to and from immutable plain data that distinguishes lists from tuples.
 
-    schemas: whose row classes may be among the values.
+    schemas: schemas whose row classes may occur in the values.
     """
 
     def __init__(self, schemas: Iterable[Schema]) -> None:

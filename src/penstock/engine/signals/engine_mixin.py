@@ -46,8 +46,8 @@ class RunsSignals:
         columns: instead, per signal its values; those of one position come together.
 
         For a flow all of whose operators are signals. Much faster than `tick` for each: with
-        columns the loop over the ticks is compiled, too. Where somebody has subscribed,
-        each tick is told when it ends, and nothing is gained.
+        columns the loop over the ticks is compiled, too. With subscribers, callbacks run after each tick, and
+        nothing is gained.
 
         Raises `BadInput` and `BadRow` for what are no values of these signals, before the
         first tick, and what `tick` raises from within one.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Emissions:
     """Values emitted by a sink during a replay, one per tick in which it fired.
 
-    Iterates over pairs of the tick's number and the value.
+    Iteration yields pairs of tick number and value.
     """
 
     ticks: Sequence[int]
@@ -85,7 +85,7 @@ class Replay:
     def run_events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
         """Run one tick per event; return the number of ticks, and what each sink emitted.
 
-        Raises as `columns`.
+        Raises like `run_columns`.
         """
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:

@@ -80,7 +80,7 @@ class TickContext:
 class SignalPart:
     """A running signal part, callable as a part: rows of its inputs to rows of its outputs.
 
-    left: what left in the last tick in which it ran.
+    left: output of the last tick in which the part ran.
     """
 
     def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, context: TickContext) -> None:

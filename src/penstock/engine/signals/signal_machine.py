@@ -272,7 +272,7 @@ class SignalMachine:
     def run(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
         """Run one tick in which these sources fire. Raises `UserFunctionFailed` if an operator fails.
 
-        ran: gets the operators of the parts that ran.
+        ran: receives the operators of the parts that ran.
         """
         self.module.variables["tick"] = tick
         try:
@@ -289,7 +289,7 @@ class SignalMachine:
     def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
         """Run added operators as if the older ones they read had just fired.
 
-        tick: a number that no tick has. Raises as `run` does, and then leaves nothing to be run.
+        tick: a number that no tick has. Raises like `run`, and then leaves nothing scheduled.
         """
         variables = self.module.variables
         variables["tick"] = tick

@@ -36,7 +36,7 @@ class Outcome:
     """Outcome of a step's lines, as source.
 
     value:     the new value, evaluated once, and only if it fires.
-    condition: whether it fires; None: always.
+    condition: whether the operator fires; None for always.
     """
 
     value: str

@@ -135,8 +135,8 @@ class Subscriptions:
     def notify(self, left: Mapping[int, Leaving]) -> None:
         """Call the callbacks of emitted values, in the order of subscription.
 
-        A callback may subscribe, unsubscribe and run ticks: what these bring is told after all
-        that is told now. Where a callback raises, the others hear all the same; then it is raised.
+        A callback may subscribe, unsubscribe and run ticks: what these emit is delivered after all current
+        values. If a callback raises, the others are still called; then its error is raised.
         """
         for node, subscription in self._active.items():
             if node in left:

@@ -98,7 +98,7 @@ class Accumulator:
     def merge(self, to: Target, fields: Sequence[str]) -> None:
         """Write code that merges another group's fields, given as sources, into those of `to`.
 
-        Only of groups whose rows are never retracted.
+        Only for groups whose rows are never retracted.
         """
         raise NotImplementedError(type(self).__name__)
 

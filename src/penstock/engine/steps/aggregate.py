@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class AggregateStep(Step):
     """Step of aggregate. Slot: key -> [rows, last answer, fields of the accumulators].
 
-    `touched` holds the groups of this tick, so that each answers once, in the
-    order in which they were first touched.
+    `touched` holds the groups of this tick, so that each emits once, in the order of first touch.
     """
 
     keeps_state = True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class AppendDistinctStep(Step):
     """Distinct over an append stream, which emits the first copy at once.
 
-    of_a_tick: what was there is forgotten when the tick ends.
+    of_a_tick: the state is dropped at the end of the tick.
     """
 
     keeps_state = True

@@ -167,7 +167,7 @@ class WatermarkStep(Step):
 class LeastWatermarkStep(Step):
     """Minimum of several watermarks. Slot: () -> {input number: its watermark, moved; -1: last emitted}.
 
-    A bounded input is whole from its first tick on, so it holds nothing back.
+    A bounded input is complete from its first tick on, so it does not hold the minimum back.
     """
 
     operator: LeastWatermark

@@ -36,7 +36,7 @@ class Folding(Step):
     State is the rows last sent, and what is accumulated is made of them again: so it
     is plain data whatever class users see it as, and a function may alter its own.
 
-    reduces: the first item is what it begins with. first: source of what is accumulated before any item.
+    reduces: the first item is the initial value. first: source of what is accumulated before any item.
     """
 
     keeps_state = True

@@ -26,7 +26,7 @@ ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 class Group:
     """Writer of code for one group's list, for aggregates over rows of `schema`.
 
-    appends: no row is ever retracted.
+    appends: rows are never retracted.
     """
 
     def __init__(

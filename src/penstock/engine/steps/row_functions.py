@@ -61,7 +61,7 @@ class OpaqueStep(Step):
 class MapStep(OpaqueStep):
     """Step of map: one output row per input row.
 
-    A result that is exactly a row passes; any other is converted or refused.
+    A result that is exactly a row is passed on; any other is converted or rejected.
     """
 
     def consume(self, port: int, row: Row) -> None:

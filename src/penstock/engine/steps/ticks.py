@@ -71,7 +71,7 @@ class EveryTickStep(Step):
 class MultisetDeltaStep(Step):
     """Step of multiset_delta. Slot, under the key (): {row: copies} of the last tick.
 
-    `before` is what of it was not met yet in this tick, `now` counts this tick's rows.
+    `before` has those not matched yet in this tick, `now` counts this tick's rows.
     """
 
     keeps_state = True

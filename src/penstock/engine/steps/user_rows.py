@@ -29,7 +29,7 @@ def write_received(
 ) -> Row:
     """Write code that assigns the result of `call`, a row of `schema`, to variables; return it as a row.
 
-    A result that is exactly a row goes on as it is, any other is made right or refused.
+    A result that is exactly a row is passed on; any other is converted or rejected.
     checked: name of the converter from a list of users' rows.
     """
     code = writer.code

@@ -37,7 +37,7 @@ class WatermarkInput:
     def consume(self, row: Row) -> None:
         """Write code that advances the watermark.
 
-        Those of a tick rise, so the last is the one that counts.
+        The watermarks of a tick rise, so the last one counts.
         """
         self._code.line(f"{self.risen} = True")
         self._code.line(f"{self.mark} = {row.columns[0]}")
@@ -134,7 +134,7 @@ class WindowStep(Step):
 class GridStep(WindowStep):
     """Step of grid windows. Slots: groups, (key, start) -> list; and the calendar.
 
-    Rows come about in the order of time, so the window of the last row is tried first.
+    Rows arrive roughly in time order, so the last row's window is tried first.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
     """Source of `value` over `$x` and `$old`, the value `count` before it.
 
-    A missing one of them makes it NaN.
+    The result is NaN if either is missing.
     """
     variables, oldest, turn = _one_before() if count == 1 else _ring(count)
     lines = (

@@ -132,7 +132,7 @@ def admit_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
 
 
 def admit_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) -> Any:
-    """Add a pair to a ring, as `admit_by_count` does for a value."""
+    """Add a pair to a ring, like `admit_by_count` for a value."""
     if kept:
         leave(kept, xs[k], ys[k])
     if x is None or y is None or x != x or y != y:
@@ -148,7 +148,7 @@ def admit_by_time(kept: List, sums: int, x: Any, old: List, k: int, new: List) -
 
 
 def admit_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, new: List, new_y: List) -> Any:
-    """Add a pair to a window, as `admit_by_time` does for a value."""
+    """Add a pair to a window, like `admit_by_time` for a value."""
     if x is None or y is None or x != x or y != y:
         return None, None
     first = len(xs) - k

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Answer:
     """Sources of a statistic's value over `$n` and the combined aggregate.
 
-    floats: in general. whole: of whole numbers. exact: over the tally `$exact`, where there is one.
+    floats: the general source. whole: for whole numbers. exact: over the tally `$exact`, if there is one.
     """
 
     floats: str

@@ -59,7 +59,7 @@ class NoRepeatsStep(SignalStep):
 def differ(one: object, other: object) -> bool:
     """Return whether two values differ: True and 1 do, NaN and NaN do not.
 
-    Of lists, tuples and dicts the items are compared so, too.
+    The items of lists, tuples and dicts are compared likewise.
     """
     if one is other:
         return False
