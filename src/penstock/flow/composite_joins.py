@@ -122,7 +122,7 @@ def add_outer_join(
 ) -> AnyStream:
     """Add an outer join of the given kind. lifetimes: those of both sides, and the reason for them.
 
-    Raises as `plan_join` and `Flow.add` do.
+    Raises like `plan_join` and `Flow.add`.
     """
     planned, schema = plan_outer_join(left.schema, right.schema, on, kind.may_lack, suffix, location)
     planned = replace(planned, lifetimes=lifetimes[0], nondet=lifetimes[1])

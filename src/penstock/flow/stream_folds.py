@@ -369,7 +369,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
-        """Merge all items as `lattice_fold` does, without a row before the first item."""
+        """Merge all items like `lattice_fold`, without a row before the first item."""
         from penstock.flow.operators.lattice_reduce import LatticeReduce
 
         location = SourceLocation.of_caller()
