@@ -45,7 +45,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
 def can_fail(expr: Expr, schema: Schema) -> bool:
     """Return whether `expr` can raise for some row of `schema`: overflow, division by zero, a bad cast.
 
-    Raises as `check` does.
+    Raises like `check`.
     """
     return may_raise(elaborate(expr, schema))
 

@@ -38,7 +38,7 @@ RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in
 def lower(expr: Expr, scope: Scope) -> str:
     """Return source of the value: None for null, NaN canonical.
 
-    Raises as `penstock.expr.check.check` does.
+    Raises like `penstock.expr.check.check`.
     """
     return _not_too_deep(PythonEmitter(scope).value(elaborate(expr, scope.schema)), expr)
 

@@ -52,7 +52,7 @@ _ORDERED = (INT32, INT64, FLOAT64, DATE, TIMESTAMP)
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
     """Determine how `expr` moves while `column` rises and all other columns stay the same.
 
-    Raises as `penstock.expr.check.check` does.
+    Raises like `penstock.expr.check.check`.
     """
     return _of(elaborate(expr, schema), column)
 
