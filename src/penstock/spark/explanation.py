@@ -45,7 +45,7 @@ def explain_on_spark(
     shards: number of state shards; with one, there are no exchanges.
     sinks:  where the sinks go, for what they promise. A table in files has a say in the exchanges.
 
-    Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run in ticks.
+    Raises the errors of the flow's analysis, and `NotOnSpark` for a flow that cannot run in ticks.
     """
     targets = dict(sinks or {})
     graph = live_graph(graph)

@@ -51,7 +51,7 @@ class Driven:
     sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.
     append: by source whether its rows are only added, and so have no weight.
     It must not read order, defer rows or wait for the ends of sources: see `penstock.compute.plans.servable`.
-    Raises what `penstock.spark.run` raises for the checkpoint.
+    Raises the errors of `penstock.spark.run` for the checkpoint.
     """
 
     def __init__(

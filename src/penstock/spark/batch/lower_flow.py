@@ -59,7 +59,7 @@ def lower_flow(
             `DataFrame.persist`, for one.
 
     The rows are those that an engine's output adds up to when all input comes in one tick and
-    what is deferred is waited for. Raises what the analysis of the flow raises, `BadInput` and
+    what is deferred is waited for. Raises the errors of the flow's analysis, `BadInput` and
     `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading
     raises; under `penstock.spark.ticks.errors.told_errors()` as errors of ours.
     """
@@ -110,7 +110,7 @@ _CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
 def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[int]:
     """Nodes computed by more than filters and selections whose readers lead to different sinks.
 
-    after: per node the nodes that read it. Loops are none: they share their answers themselves.
+    after: readers of each node. Loops are excluded: they share their results themselves.
     """
     reached: list[set[int]] = [set() for _ in graph.nodes]
     costly = [False] * len(graph.nodes)

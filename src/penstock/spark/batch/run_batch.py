@@ -79,7 +79,7 @@ def run_batch(
 
     loop_rows: how many rows may enter a loop that runs in one task.
 
-    Sinks are published when all of them are prepared. Raises what `penstock.spark.run` raises.
+    Sinks are published once all of them are prepared. Raises the errors of `penstock.spark.run`.
     """
     start = time.perf_counter()
     with ExitStack() as closing, told_errors():

@@ -51,7 +51,7 @@ def units(graph: FlowGraph) -> list[list[int]]:
 class Levels:
     """Stage levels of a flow. level, spread: per node. routes: per node and port whose rows cross a cut.
 
-    order_read: the nodes whose order somebody reads.
+    order_read: nodes whose row order is read.
     """
 
     graph: FlowGraph

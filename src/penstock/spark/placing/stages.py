@@ -38,7 +38,7 @@ class Exchange:
 
     name:    of the sink by which they leave and of the source by which they enter.
     schema:  of the rows, which have their weight last unless `append`.
-    ordered: somebody reads their order, so it goes along.
+    ordered: the order of the rows is read, so it is sent along.
     """
 
     name: str
@@ -101,7 +101,7 @@ def cut(
     tables: per sink that keeps a table in buckets, how its rows get to the owner of their bucket.
     rounds: whether loops are cut by key where they can be; else each runs on one shard.
 
-    Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run there.
+    Raises the errors of the flow's analysis, and `NotOnSpark` for unsupported operators.
     """
     check_runs_on_spark(graph, travelling=())
     facts = analyse(graph).facts

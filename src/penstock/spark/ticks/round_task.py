@@ -74,7 +74,8 @@ def run_rounds(
     """Run a loop on all shards from the rows in `out`, until no rows circulate.
 
     most: gives up, leaving in `out` what goes round, when that is more rows in one round.
-    before: how many rounds the tick has had. Of those that are run the driver is told, if there is a `most`.
+    before: number of earlier rounds in the tick. With `most`, the driver receives the counts of the rounds
+          run.
     """
     growth: list[Mapping[int, int]] = []
     with ExitStack() as closing:
