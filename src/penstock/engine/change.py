@@ -23,12 +23,12 @@ class Change(NamedTuple, Generic[T]):
 
 
 def insert(row: T) -> Change[T]:
-    """Insertion of one copy of `row`, for a table source."""
+    """Create the insertion of one copy of `row`, for a table source."""
     return Change(row, 1)
 
 
 def delete(row: T) -> Change[T]:
-    """Deletion of one copy of `row`, for a table source."""
+    """Create the deletion of one copy of `row`, for a table source."""
     return Change(row, -1)
 
 

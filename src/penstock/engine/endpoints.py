@@ -96,12 +96,12 @@ class Outlet:
 
 
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
-    """Sinks that a source's rows can reach."""
+    """Return the sinks that a source's rows can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
 
 def table_sources(graph: FlowGraph, append: Mapping[str, bool], sink: str) -> tuple[str, ...]:
-    """Sources that reach a sink and may retract rows. append: whether each source is append-only."""
+    """Return the sources that reach a sink and may retract rows. append: whether a source is append-only."""
     upstream = _upstream(graph, graph.sinks[sink])
     return tuple(name for name, node in graph.sources.items() if node in upstream and not append[name])
 
@@ -130,7 +130,7 @@ def is_async(source: object) -> bool:
 
 
 def positions_slot(source: str) -> str:
-    """Name of the state slot for a source's position."""
+    """Return the name of the state slot for a source's position."""
     return f"source.{source}"
 
 
@@ -332,7 +332,7 @@ def open_sinks(
 
 
 def held_back_by(writers: Mapping[str, Writer]) -> dict[str, HeldBack]:
-    """Number of rows held back per table sink, if any."""
+    """Return the number of rows held back per table sink, if any."""
     found = {name: writer.held_back() for name, writer in writers.items()}
     return {name: held for name, held in found.items() if held is not None}
 

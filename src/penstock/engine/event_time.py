@@ -20,18 +20,18 @@ Rows = list[tuple[Any, ...]]
 
 
 def ends_of(graph: FlowGraph) -> dict[str, int]:
-    """Nodes that receive a row when their sources have ended, by name."""
+    """Return the nodes that receive a row when their sources have ended, by name."""
     return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
 
 
 def awaited_ends(graph: FlowGraph) -> dict[str, int]:
-    """Nodes of `ends_of` that lead to a sink or null; other ends start no tick."""
+    """Return the nodes of `ends_of` that lead to a sink or null; other ends start no tick."""
     consumers = live_consumers(graph)
     return {name: node for name, node in ends_of(graph).items() if consumers[node]}
 
 
 def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """Slots of awaited ends: () -> names of the sources that have ended."""
+    """Return the slots of awaited ends: () -> names of the sources that have ended."""
     return tuple(Slot(f"{node}.ended") for node in awaited_ends(graph).values())
 
 
@@ -73,12 +73,12 @@ class EventTime:
                 raise more_after_the_end(self._graph, name)
 
     def late_rows(self) -> dict[str, int]:
-        """Number of late rows, by name of the operator that detects them."""
+        """Return the number of late rows, by name of the operator that detects them."""
         clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
         return {name: 0 if clock is None else clock[2] for name, clock in clocks.items()}
 
     def watermarks(self) -> dict[str, Time]:
-        """Current watermarks, by name of the operator that detects late rows; none before its first row."""
+        """Return the current watermarks, by name of the operator that detects late rows, if it has any."""
         clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
         return {name: clock[1] for name, clock in clocks.items() if clock is not None}
 

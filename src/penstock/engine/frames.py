@@ -24,11 +24,11 @@ class ColumnarRows(Protocol):
     def __len__(self) -> int: ...
 
     def rows(self) -> Rows:
-        """Rows as tuples."""
+        """Return the rows as tuples."""
         ...
 
     def for_user(self) -> Any:
-        """Rows as a Polars frame with column names."""
+        """Return the rows as a Polars frame with column names."""
         ...
 
 

@@ -123,7 +123,7 @@ def _part_from_signals(
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
-    """Edges from each node towards a sink or null."""
+    """Return the edges from each node towards a sink or null."""
     live = {*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams)}
     waiting = list(live)
     while waiting:
@@ -135,7 +135,7 @@ def live_consumers(graph: FlowGraph) -> Consumers:
 
 
 def _region_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Head of each node's region."""
+    """Return the head of each node's region."""
     head_of: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
@@ -156,7 +156,7 @@ def _region_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) ->
 
 
 def _single_heads(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
-    """Head of each node's own part, shared by the nodes of a loop."""
+    """Return the head of each node's own part, shared by the nodes of a loop."""
     loop_of = {node: loop[0] for loop in analysis.loops for node in loop}
     return {n.id: loop_of.get(n.id, n.id) for n in graph.nodes if _is_compiled(n, consumers)}
 
@@ -198,7 +198,7 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
 
 
 def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
-    """Level of each node. order: the nodes in execution order."""
+    """Return the level of each node. order: the nodes in execution order."""
     among = [is_among_signals(graph, node) for node in graph.nodes]
     found = [0] * len(among)
     if not any(among):

@@ -70,7 +70,7 @@ class Program:
     bytecode: CodeType = field(repr=False)
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
-        """Purpose of each line of the generated source, if `file` names it."""
+        """Return the purpose of each line of the generated source, if `file` names it."""
         return self.purposes if file == self.file else None
 
     def signal_parts(self, context: TickContext) -> dict[str, SignalPart]:
@@ -166,13 +166,13 @@ def _compiled(source_code: str, file: str) -> CodeType:
 
 
 def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
-    """Names of a slot's mapping and its `get` in generated code."""
+    """Return the names of a slot's mapping and its `get` in generated code."""
     name = slot.replace(".", "_")
     return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
 
 def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
-    """Names of sources and sinks by node, for a single-part flow; else None."""
+    """Return the names of sources and sinks by node, for a single-part flow; else None."""
     if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
         return None
     (part,) = parts

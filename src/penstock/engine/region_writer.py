@@ -133,7 +133,7 @@ class RegionWriter(StepWriter):
                     self._steps[node].write_start()
 
     def _in_turn(self) -> Iterator[tuple[int, ...]]:
-        """Nodes in order, with the nodes of a loop grouped."""
+        """Yield the nodes in order, with the nodes of a loop grouped."""
         done: set[int] = set()
         for node in self.part.nodes:
             if node not in done:
@@ -144,7 +144,7 @@ class RegionWriter(StepWriter):
     # -- what is inlined ---------------------------------------------------------------------------
 
     def _find_inlined(self) -> dict[int, Edge]:
-        """Nodes whose only consumer is inlined at their output, with the edge to it."""
+        """Return the nodes whose only consumer is inlined at their output, with the edge to it."""
         inlined: dict[int, Edge] = {}
         ends_heavy: dict[int, bool] = {}
         run: dict[int, int] = {}

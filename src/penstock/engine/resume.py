@@ -114,7 +114,7 @@ def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
 
 
 def in_one_process(names: Mapping[int, str]) -> dict[str, Any]:
-    """Layout of a single-process run, with all state in one shard."""
+    """Return the layout of a single-process run, with all state in one shard."""
     return {"on": IN_ONE_PROCESS, "places": dict.fromkeys(names.values(), 0)}
 
 
@@ -163,7 +163,7 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
 def kept_sinks(
     graph: FlowGraph, description: list[dict[str, Any]], sinks: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Sinks that accumulate their input: name, target, and inputs."""
+    """Return the sinks that accumulate their input: name, target, and inputs."""
     known = identities(description)
     found: list[dict[str, Any]] = []
     for name, sink in sinks.items():

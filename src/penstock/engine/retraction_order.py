@@ -50,7 +50,7 @@ def must_take_back_first(
 
 
 def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
-    """Columns of both sides of a join, under the names used by its residual."""
+    """Return the columns of both sides of a join, under the names used by its residual."""
     assert isinstance(operator, Join)
     fields = [f for source in node.inputs for f in graph.nodes[source].schema.fields]
     named = zip(fields, operator.pair_names, strict=True)
@@ -67,7 +67,7 @@ def looks_closely(graph: FlowGraph, node: Node) -> bool:
 
 @singledispatch
 def _computed(operator: Operator, graph: FlowGraph, node: Node) -> list[tuple[Expr, Schema]]:
-    """Expressions of a node, each with its schema. Default: all over the columns of the only input."""
+    """Return a node's expressions, each with its schema. Default: all over the columns of the only input."""
     return [(expr, graph.nodes[node.inputs[0]].schema) for _, expr in operator.expressions()]
 
 

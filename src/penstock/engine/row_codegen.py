@@ -25,7 +25,7 @@ class Row:
         return self.whole if self.whole is not None else tuple_source(self.columns)
 
     def flat(self, *, append: bool) -> str:
-        """Source of the row as carried by edges: a tuple, with the weight last unless `append`."""
+        """Return the source of the row as carried by edges: a tuple, with the weight last unless `append`."""
         if append:
             assert self.weight in (None, "1"), "an append edge carries weights of +1 only"
             return self.source
@@ -41,24 +41,24 @@ class Row:
 
 
 def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
-    """Source of a tuple of these sources."""
+    """Return the source of a tuple of these sources."""
     if len(parts) == 1:
         return f"({parts[0]},)"
     return "(" + ", ".join(parts) + ")"
 
 
 def item_sources(source: str, count: int) -> tuple[str, ...]:
-    """Sources of the items of a tuple or list."""
+    """Return the sources of the items of a tuple or list."""
     return tuple(f"{source}[{at}]" for at in range(count))
 
 
 def key_columns(key: str, count: int) -> tuple[str, ...]:
-    """Column sources of a key of `count` expressions; a single one is the key itself."""
+    """Return the column sources of a key of `count` expressions; a single one is the key itself."""
     return (key,) if count == 1 else item_sources(key, count)
 
 
 def times(one: str | None, other: str | None) -> str | None:
-    """Source of the product of two weights, with None for +1."""
+    """Return the source of the product of two weights, with None for +1."""
     if one in (None, "1"):
         return other
     if other in (None, "1"):
@@ -67,7 +67,7 @@ def times(one: str | None, other: str | None) -> str | None:
 
 
 def negated(weight: str | None) -> str:
-    """Source of the negated weight."""
+    """Return the source of the negated weight."""
     if weight in (None, "1"):
         return "-1"
     return "1" if weight == "-1" else f"-({weight})"

@@ -196,7 +196,7 @@ class RunModule:
         return self._begins and not self._waits and self._engine.ticks == 0
 
     def _ended(self) -> set[str]:
-        """Sources that end with this tick, for operators that await their end."""
+        """Return the sources that end with this tick, for operators that await their end."""
         if self._engine.pending:
             return set()
         done = {i.name for i in self._inlets if i.ended and not i.unwanted and i.batch is None}

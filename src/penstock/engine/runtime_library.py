@@ -96,7 +96,7 @@ _WIDE = Context(prec=200, traps=[Inexact])
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """Integer `value * 10**scale`."""
+    """Return the integer `value * 10**scale`."""
     return int(value.scaleb(scale, _WIDE))
 
 
@@ -110,7 +110,7 @@ def decimal_of(total: int, precision: int, scale: int) -> Decimal:
 
 
 def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: int) -> Decimal:
-    """Mean `total / count` of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
+    """Return the mean of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
     numerator = abs(total) * 10 ** (to_scale - scale)
     rounded = (2 * numerator + count) // (2 * count)
     return decimal_of(rounded if total >= 0 else -rounded, precision, to_scale)
@@ -174,7 +174,7 @@ def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
 
 
 def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
-    """All present values in ascending order, with repetitions."""
+    """Return all present values in ascending order, with repetitions."""
     values = sorted((v for v, n in counts.items() if n > 0), key=order_key)
     return tuple(v for v in values for _ in range(counts[v]))
 
@@ -183,7 +183,7 @@ def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
 
 
 def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict[tuple[Any, ...], int]:
-    """First `k` copies of ordered `rows`: row -> number of copies taken."""
+    """Return the first `k` copies of ordered `rows`: row -> number of copies taken."""
     top: dict[tuple[Any, ...], int] = {}
     for row in islice(rows, k):
         taken = min(counts[row], k)
@@ -207,7 +207,7 @@ def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
 
 
 def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
-    """Changes from one top-k result to another: retractions first, then insertions."""
+    """Return the changes from one top-k result to another: retractions first, then insertions."""
     gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 

@@ -76,7 +76,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide
 
 
 def _plain_column(key: Expr, source: Source) -> str | None:
-    """Column that serves as the key, if its values can be dict keys unchanged."""
+    """Return the column that serves as the key, if its values can be dict keys unchanged."""
     if not isinstance(key, Column):
         return None
     field = next(f for f in source.schema.fields if f.name == key.name)
@@ -85,7 +85,7 @@ def _plain_column(key: Expr, source: Source) -> str | None:
 
 
 def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | None:
-    """Readers of a source as (node, port) if all are joins; else None."""
+    """Return the readers of a source as (node, port) if all are joins; else None."""
     graph = program.graph
     edges = graph.consumers()[graph.sources[source]]
     joins = all(isinstance(graph.nodes[edge.target].operator, Join) for edge in edges)
@@ -109,7 +109,7 @@ class SharedSide:
             self._news = {}
 
     def get(self, key: Hashable) -> Any:
-        """Mutable view of a key's rows; None if there are none."""
+        """Return a mutable view of a key's rows; None if there are none."""
         there, news = self._there(key), self._news.get(key)
         if not there and news is None:
             return None
@@ -159,7 +159,7 @@ class _Weights:
         self._news: dict[Row, int] | None = news
 
     def items(self) -> Collection[tuple[Row, int]]:
-        """All rows with their non-zero total weights."""
+        """Return all rows with their non-zero total weights."""
         if not self._news:
             return self._there
         weights = dict(self._there)

@@ -99,7 +99,7 @@ class StepWriter(ABC):
         return node in self._loop_of
 
     def loop(self, node: int) -> tuple[int, ...]:
-        """Loop that contains a node."""
+        """Return the loop that contains a node."""
         return self._loop_of[node]
 
     def loops_apart(self, one: int, other: int) -> bool:
@@ -115,11 +115,11 @@ class StepWriter(ABC):
         return any(self.reads_buffer(edge) for edge in self._consumers[node])
 
     def entries(self, node: int) -> tuple[Edge, ...]:
-        """Edges that enter a node, in port order."""
+        """Return the edges that enter a node, in port order."""
         return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
 
     def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
-        """Edges from a node to any of the given nodes."""
+        """Return the edges from a node to any of the given nodes."""
         return [e for e in self._consumers[node] if e.target in among]
 
     def leaves(self, node: int, loop: Sequence[int]) -> bool:
@@ -127,15 +127,15 @@ class StepWriter(ABC):
         return any(e.target not in loop for e in self._consumers[node])
 
     def round_variable(self, node: int) -> str:
-        """Variable with the current round, from 0, of a node's loop."""
+        """Return the variable with the current round, from 0, of a node's loop."""
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:
-        """Variable with the next round, in a loop with retractions."""
+        """Return the variable with the next round, in a loop with retractions."""
         return f"next_{self._loop_of[node][0]}"
 
     def times(self, node: int) -> str:
-        """Variable with the heap of future rounds, in such a loop."""
+        """Return the variable with the heap of future rounds, in such a loop."""
         return f"times_{self._loop_of[node][0]}"
 
     @contextmanager
@@ -166,7 +166,7 @@ class StepWriter(ABC):
         return self.graph.nodes[node.inputs[port]].schema
 
     def constant(self, name: str, value: object) -> str:
-        """Name of a constant used by generated code."""
+        """Return the name of a constant used by generated code."""
         return self._constants.name(name, value)
 
     def fresh(self, name: str) -> str:
@@ -179,7 +179,7 @@ class StepWriter(ABC):
         return f"{clean}_{self._fresh}"
 
     def named(self, what: str, node: int) -> str:
-        """Variable of a node for `what`."""
+        """Return the variable of a node for `what`."""
         return f"{what}_of_{node}"
 
     def function(self, header: str, *body: str) -> None:
@@ -198,15 +198,15 @@ class StepWriter(ABC):
         return f"get_{node}_{what}"
 
     def buffer(self, node: int) -> str:
-        """Variable with a node's rows of this tick or, in a loop, of this round."""
+        """Return the variable with a node's rows of this tick or, in a loop, of this round."""
         return f"rows_{node}"
 
     def result(self, node: int) -> str:
-        """Variable with the rows that leave the region at a node."""
+        """Return the variable with the rows that leave the region at a node."""
         return f"out_{node}"
 
     def news(self, node: int) -> str:
-        """Variable with a feedback's rows for the next round."""
+        """Return the variable with a feedback's rows for the next round."""
         return f"news_{node}"
 
     # -- expressions -------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class StepWriter(ABC):
         return predicate(expr, self._scope(schema, columns))
 
     def key_source(self, dtype: DataType, source: str) -> str:
-        """Source of a non-null value as a dict key."""
+        """Return the source of a non-null value as a dict key."""
         return key_of(dtype, False, source)
 
     def is_own_key(self, dtype: DataType) -> bool:
@@ -242,7 +242,7 @@ class StepWriter(ABC):
         return [i for i, t in enumerate(typed) if t.nullable]
 
     def key(self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]) -> str:
-        """Variable with a row's key: the column itself if that is the key, else a new variable."""
+        """Return the variable with a row's key: the column itself if that is the key, else a new variable."""
         if len(exprs) == 1:
             typed, source = check(exprs[0], schema), self.value(exprs[0], schema, columns)
             if source.isidentifier() and self.key_source(typed.type, source) == source and not typed.nullable:
@@ -254,19 +254,19 @@ class StepWriter(ABC):
     def null_key_test(
         self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
     ) -> str | None:
-        """Test for a null part of the key; None if none can be null."""
+        """Return a test for a null part of the key; None if none can be null."""
         schema = self.input_schema(node, port)
         scope = self._scope(schema, columns)
         tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
         return " or ".join(tests) if tests else None
 
     def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:
-        """Source of the row as a tuple usable as a dict key."""
+        """Return the source of the row as a tuple usable as a dict key."""
         pairs = zip(schema.fields, columns, strict=True)
         return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
 
     def entry(self, schema: Schema, columns: tuple[str, ...]) -> str:
-        """Source of the row as a dict key among rows of one schema: a single column stands for the row."""
+        """Return the source of the row as a dict key among rows of one schema; a single column is the key."""
         if len(columns) == 1:
             (field,) = schema.fields
             return key_of(field.type, field.nullable, columns[0])

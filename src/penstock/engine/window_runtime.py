@@ -30,7 +30,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def before_all(type: DataType) -> Any:
-    """Lower bound of all times of the given type."""
+    """Return the lower bound of all times of the given type."""
     return EARLIEST if type == TIMESTAMP else -inf
 
 
@@ -38,7 +38,7 @@ def before_all(type: DataType) -> Any:
 
 
 def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
-    """Function from the maximum time seen to the watermark."""
+    """Return the function from the maximum time seen to the watermark."""
     lateness: Any = clock.lateness
     every: Any = clock.every
     least, origin = before_all(type), EPOCH if type == TIMESTAMP else 0
@@ -57,7 +57,7 @@ def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
 
 
 def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
-    """Function from a time to its windows, the latest first."""
+    """Return the function from a time to its windows, the latest first."""
     if type == FLOAT64:
         return _float_windows(grid)
     size: Any = grid.size
@@ -108,7 +108,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
 
 
 def bucket_of(width: Any, type: DataType) -> Callable[[Any], int]:
-    """Function from a time to the number of its bucket of length `width`."""
+    """Return the function from a time to the number of its bucket of length `width`."""
     origin: Any = EPOCH if type == TIMESTAMP else 0
 
     def bucket(time: Any) -> int:

@@ -29,7 +29,7 @@ class NotLowered(Exception):
 
 @singledispatch
 def polars_type(type: DataType) -> pl.DataType | None:
-    """Polars type of a column; None for types that stay in rows (nested values, any value)."""
+    """Return the Polars type of a column; None for types that stay in rows (nested values, any value)."""
     return None
 
 

@@ -47,13 +47,13 @@ class Columns:
         return self.frame.height
 
     def rows(self) -> Rows:
-        """Internal rows: tuples, with the weight last unless append-only."""
+        """Return the internal rows: tuples, with the weight last unless append-only."""
         if self._rows is None:
             self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
         return self._rows
 
     def for_user(self) -> pl.DataFrame:
-        """Rows under their column names, with a weight column unless append-only."""
+        """Return the rows under their column names, with a weight column unless append-only."""
         taken: dict[str, pl.Series] = {}
         for at, field in enumerate(self.schema.fields):
             series = self.frame[str(at)]

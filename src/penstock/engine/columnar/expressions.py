@@ -52,7 +52,7 @@ def reads_columns(expr: Expr) -> bool:
 
 
 def unknown_columns(schema: Schema) -> list[LoweredExpression]:
-    """Columns without known bounds, for testing whether an expression can be lowered."""
+    """Return the columns without known bounds, for testing whether an expression can be lowered."""
     return [LoweredExpression(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
 

@@ -60,13 +60,13 @@ def constant(term: Term) -> object:
 
 
 def bounds_of(lowered: LoweredExpression) -> Bounds:
-    """Bounds of a lowered integer."""
+    """Return the bounds of a lowered integer."""
     assert lowered.bounds is not None
     return lowered.bounds
 
 
 def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
-    """Smallest bounds that contain all the given ones; None for non-integers."""
+    """Return the smallest bounds that contain all the given ones; None for non-integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 

@@ -54,7 +54,7 @@ class Partial:
     def values(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
-        """Polars aggregations that compute a group's partial values.
+        """Return the Polars aggregations that compute a group's partial values.
 
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
@@ -66,7 +66,7 @@ class Partial:
 
 @singledispatch
 def partial_of(accumulator: Accumulator) -> Partial | None:
-    """Partial form of an accumulator; None if it has none."""
+    """Return the partial form of an accumulator; None if it has none."""
     return None
 
 

@@ -82,7 +82,7 @@ def refuse_marked(frame: pl.DataFrame) -> None:
 
 
 def heaviest(frame: pl.DataFrame) -> int:
-    """Largest absolute weight in a frame; 0 without rows."""
+    """Return the largest absolute weight in a frame; 0 without rows."""
     low: Any = frame[WEIGHT].min()
     high: Any = frame[WEIGHT].max()
     return max(-(low or 0), high or 0)
@@ -103,7 +103,7 @@ def stream_of(columns: Columns) -> Stream:
 
 
 def unknown_stream(schema: Schema, append: bool) -> Stream:
-    """Empty stream, for testing which operators can be lowered.
+    """Return an empty stream, for testing which operators can be lowered.
 
     Raises `NotLowered` for a type that stays in rows.
     """

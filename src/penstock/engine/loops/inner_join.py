@@ -134,7 +134,7 @@ class NestedInnerJoinStep(NestedStep):
             other.collect(key, found, into, self._pair_columns(express, port, row))
 
     def _pair_columns(self, express: Destination, port: int, row: Row) -> list[str | int]:
-        """Source of each gathered column, or its position in a row of the other side."""
+        """Return the source of each gathered column, or its position in a row of the other side."""
         width = len(self._rows.schemas[0].fields)
         pair = [*range(width), *(width + at for at in self._rows.operator.kept_right)]
         own = range(width) if port == 0 else range(width, width + len(row.columns))

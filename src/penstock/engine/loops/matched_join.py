@@ -107,5 +107,5 @@ class NestedMatchedJoinStep(NestedStep):
             self._left.add(key, row)
 
     def _answer(self, row: Row) -> Row:
-        """Output for an unmatched row: nulls replace the columns of a match."""
+        """Return the output for an unmatched row: nulls replace the columns of a match."""
         return self._rows.unmatched(row) if self._how is How.LEFT else row

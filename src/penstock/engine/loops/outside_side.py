@@ -65,7 +65,7 @@ class OutsideSide(Side):
         return (Slot(self._name), *odd)
 
     def entry(self, row: Row) -> str:
-        """Variable with a row's stored entry, under its key."""
+        """Return the variable with a row's stored entry, under its key."""
         rest = tuple(row.columns[i] for i in self._rest)
         if len(rest) == 1 and rest[0].isidentifier():
             return rest[0]
@@ -76,7 +76,7 @@ class OutsideSide(Side):
         return name
 
     def row_of(self, key: str, entry: str, weight: str | None) -> Row:
-        """Row of an entry under a key."""
+        """Return the row of an entry under a key."""
         if len(self._rest) == 1:
             rest = (entry,)
         else:

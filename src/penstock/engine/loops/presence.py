@@ -42,7 +42,7 @@ class Keys:
         self._join = None if operator is None else JoinedRows(node, writer, operator)
 
     def exprs(self, port: int) -> tuple[Expr, ...]:
-        """Key expressions of a side; empty if the whole row is the key."""
+        """Return the key expressions of a side; empty if the whole row is the key."""
         if self._join is None:
             return ()
         return self._join.keys[port]
@@ -56,7 +56,7 @@ class Keys:
         return nullcontext(key)
 
     def null_test(self, row: Row) -> str | None:
-        """Test for a left row with a null key; None if every left row has a key."""
+        """Return a test for a left row with a null key; None if every left row has a key."""
         return None if self._join is None else self._join.null_left_key(row)
 
 

@@ -52,7 +52,7 @@ class Ranks:
         return self._writer.times(self._node)
 
     def _due(self) -> str:
-        """Variable with the round that this round's entries are scheduled for."""
+        """Return the variable with the round that this round's entries are scheduled for."""
         return self._writer.next_round(self._node) if self._shift else self._writer.round_variable(self._node)
 
     def begin_loop(self) -> None:

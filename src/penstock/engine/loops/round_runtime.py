@@ -15,7 +15,7 @@ Sums = dict[int, dict[Any, int]]
 
 
 def later(history: History, after: int) -> int:
-    """First round of a history after `after` (0 or more); 0 if there is none."""
+    """Return the first round of a history after `after` (0 or more); 0 if there is none."""
     found = 0
     for at in history:
         if at > after and (at < found or not found):

@@ -90,7 +90,7 @@ def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
 
 
 def copies(writer: StepWriter, row: Row) -> str:
-    """Source of a row's weight that is cheap to repeat."""
+    """Return the source of a row's weight that is cheap to repeat."""
     weight = row.copies
     if weight.isidentifier() or weight.lstrip("-").isdigit():
         return weight

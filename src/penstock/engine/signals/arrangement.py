@@ -77,7 +77,7 @@ class Block:
         return f"{self.part.at}_{self.number}"
 
     def chain(self) -> list[Block]:
-        """The block and its enclosing blocks, innermost first."""
+        """Return the block and its enclosing blocks, innermost first."""
         found: list[Block] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
@@ -160,7 +160,7 @@ class Arrangement:
         return list(node.inputs)
 
     def _primitives(self, node: int) -> Primitives:
-        """Primitives that decide whether a node fires. With `apart`, each operator decides for itself."""
+        """Return the primitives that decide whether a node fires. With `apart`, each operator is its own."""
         if self._apart:
             return frozenset({node})
         return self._still[node] if node in self._still else self.fires_in[node].primitives
@@ -188,7 +188,7 @@ class Arrangement:
         return self._shared[key]
 
     def _inside(self, blocks: list[Block], read: Primitives, all_have: tuple[int, ...]) -> Block:
-        """Block for operators that run whenever any of `blocks` does, within their part."""
+        """Return the block for operators that run whenever any of `blocks` does, within their part."""
         if len(blocks) > 1:
             return Block(
                 blocks[0].part, _innermost_around(blocks), read, any_of=tuple(blocks), all_have=all_have
@@ -198,7 +198,7 @@ class Arrangement:
         return Block(block.part, block, read, all_have=unsure) if unsure else block
 
     def firing_of(self, node: int) -> set[Block]:
-        """Blocks entered when a node fires: its own, and those of its primitives."""
+        """Return the blocks entered when a node fires: its own, and those of its primitives."""
         blocks = {self._block_of[p] for p in self._primitives(node)}
         return {self.fires_in[node], *blocks}
 
@@ -246,7 +246,7 @@ def follows_from_inputs(node: Node) -> bool:
 
 
 def _outermost(blocks: list[Block]) -> list[Block]:
-    """Blocks not inside any of the others, without duplicates."""
+    """Return the blocks not inside any of the others, without duplicates."""
     distinct = list(dict.fromkeys(blocks))
     return [b for b in distinct if not any(b is not o and b.is_within(o) for o in distinct)]
 

@@ -103,7 +103,7 @@ class _Order:
 
 
 def _around(block: Block) -> Block | None:
-    """Block whose lines enclose a block's lines: its parent, unless nested too deeply."""
+    """Return the block whose lines enclose a block's lines: its parent, unless nested too deeply."""
     chain = block.chain()
     if len(chain) == 1:
         return None

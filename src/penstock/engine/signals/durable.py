@@ -28,12 +28,12 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
 
 
 def slot_of(node: Node) -> Slot:
-    """Slot of a signal."""
+    """Return the slot of a signal."""
     return Slot(f"{node.id}.{'statistic' if isinstance(node.operator, StatisticSignal) else 'signal'}")
 
 
 def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """Slots of all signals in a flow."""
+    """Return the slots of all signals in a flow."""
     return tuple(slot_of(node) for node in graph.nodes if isinstance(node.operator, SignalOperator))
 
 

@@ -75,7 +75,7 @@ class Module:
                     del self.variables[name]
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
-        """Purposes of the lines of a generated file; None for any other file."""
+        """Return the purposes of the lines of a generated file; None for any other file."""
         return next((unit.purposes for unit in self._units if unit.file == file), None)
 
     @property

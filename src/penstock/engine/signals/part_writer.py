@@ -80,7 +80,7 @@ class PartWriter:
     # -- what steps ask ----------------------------------------------------------------------------
 
     def constant(self, prefix: str, value: object) -> str:
-        """Name of a constant without a source literal."""
+        """Return the name of a constant without a source literal."""
         return self._constants.name(prefix, value)
 
     def fresh(self, name: str) -> str:
@@ -89,7 +89,7 @@ class PartWriter:
         return f"{name}_{self._fresh}_{self.part.at}"
 
     def cell(self, node: Node, name: str) -> str:
-        """Variable with a piece of an operator's state."""
+        """Return the variable with a piece of an operator's state."""
         return self.lasting(cell_name(node.id, name))
 
     def lasting(self, name: str) -> str:
@@ -98,14 +98,14 @@ class PartWriter:
         return name
 
     def value_of(self, node: int) -> str:
-        """Source of an operator's current value at the current line."""
+        """Return the source of an operator's current value at the current line."""
         fires_in = self._arrangement.fires_in.get(node)
         if fires_in is not None and self._here.is_within(fires_in):
             return self._in_run[node]
         return self.lasting(value_name(node))
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Test for a value of an input; None if it certainly has one."""
+        """Return a test for a value of an input; None if it certainly has one."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is not None and self._here.is_within(fires_in):
@@ -113,7 +113,7 @@ class PartWriter:
         return f"{self.lasting(value_name(source))} is not {NOTHING}"
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Test for an input's firing in this tick; None if it certainly fired."""
+        """Return a test for an input's firing in this tick; None if it certainly fired."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is None:
@@ -126,7 +126,7 @@ class PartWriter:
 
     @abstractmethod
     def tick_number(self) -> str:
-        """Source of the tick's number."""
+        """Return the source of the tick's number."""
 
     @abstractmethod
     def write_leaving(self, node: int, value: str) -> None:
@@ -160,7 +160,7 @@ class PartWriter:
 
     @abstractmethod
     def ready(self, name: str) -> str:
-        """Variable that is false at first and stays true once set."""
+        """Return the variable that is false at first and stays true once set."""
 
     def _write_entry(self, entry: Entry) -> None:
         with self._inside(entry.block):
@@ -192,10 +192,10 @@ class PartWriter:
 
     @abstractmethod
     def count(self, at: int) -> str:
-        """Variable of a count."""
+        """Return the variable of a count."""
 
     def _counted(self, block: Block) -> tuple[int, ...]:
-        """Operators activated exactly when a block is entered."""
+        """Return the operators activated exactly when a block is entered."""
         if block.node is not None and block.parent is not None:
             own = () if self._counts_calls(block.node) else (block.node,)
         else:
@@ -295,12 +295,12 @@ def _entered_again(entry: Entry) -> Iterator[Block]:
 
 
 def value_name(node: int) -> str:
-    """Variable of an operator's current value."""
+    """Return the variable of an operator's current value."""
     return f"v_{node}"
 
 
 def local_name(node: int) -> str:
-    """Variable of an operator's value within a run."""
+    """Return the variable of an operator's value within a run."""
     return f"x_{node}"
 
 
@@ -309,10 +309,10 @@ def cell_name(node: int, name: str) -> str:
 
 
 def flag_name(block: Block) -> str:
-    """Variable that tells whether a block was entered in this tick."""
+    """Return the variable that tells whether a block was entered in this tick."""
     return f"f_{block.name}"
 
 
 def stamp_name(block: Block) -> str:
-    """Variable with the last tick in which a block was entered."""
+    """Return the variable with the last tick in which a block was entered."""
     return f"s_{block.name}"

@@ -161,7 +161,7 @@ def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
 
 
 def ticks_of(events: Iterable[Any] | None, columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Input of each tick in a replay."""
+    """Return the input of each tick in a replay."""
     if events is None:
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -63,7 +63,7 @@ class ValueCheck:
 
 
 def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
-    """Function from a signal's values to rows: one value, or the columns of its row class."""
+    """Return the function from a signal's values to rows: one value, or the columns of its row class."""
     if not source.schema.scalar:
         return from_user(source.schema, what=f"signal {source.name!r}")
     check = ValueCheck(source)
@@ -143,7 +143,7 @@ class SignalPart:
                 )
 
     def _reader_of_every_value(self, source: int) -> Node | None:
-        """Operator of the current graph that may not miss a source's rows, if any."""
+        """Return the operator of the current graph that may not miss a source's rows, if any."""
         operator = self.machine.nodes[source].operator
         if not isinstance(operator, LastRow) or operator.nondet:
             return None
@@ -155,7 +155,7 @@ class SignalPart:
 
 
 def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | None:
-    """First operator whose output would differ if a source fired more often."""
+    """Return the first operator whose output would differ if a source fired more often."""
     fires = {source}
     for number in sorted(nodes):
         node = nodes[number]
@@ -187,7 +187,7 @@ def _only(row: tuple[Any, ...]) -> Any:
 
 
 def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
-    """Function from values to rows. Values of a stream are fitted to its row type."""
+    """Return the function from values to rows. Values of a stream are fitted to its row type."""
     if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
         return from_user(node.schema, what=f"a row made by {node.name!r}")
     return lambda values: [(value,) for value in values]

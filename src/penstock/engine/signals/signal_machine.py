@@ -251,7 +251,7 @@ class SignalMachine:
     # -- values --------------------------------------------------------------------------------------
 
     def value_of(self, node: int) -> Any:
-        """Current value of an operator; `NO_VALUE` if it has none."""
+        """Return the current value of an operator; `NO_VALUE` if it has none."""
         if node in self.kept:
             return self.module.variables[value_name(node)]
         operator = self.nodes[node].operator

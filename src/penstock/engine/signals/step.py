@@ -50,7 +50,7 @@ class SignalWriter(Protocol):
     def code(self) -> SourceCode: ...
 
     def constant(self, prefix: str, value: object) -> str:
-        """Name of a constant without a source literal."""
+        """Return the name of a constant without a source literal."""
         ...
 
     def fresh(self, name: str) -> str:
@@ -58,15 +58,15 @@ class SignalWriter(Protocol):
         ...
 
     def cell(self, node: Node, name: str) -> str:
-        """Variable with a piece of an operator's state."""
+        """Return the variable with a piece of an operator's state."""
         ...
 
     def has_value(self, node: Node, port: int) -> str | None:
-        """Test for a value of an input; None if it certainly has one."""
+        """Return a test for a value of an input; None if it certainly has one."""
         ...
 
     def fired(self, node: Node, port: int) -> str | None:
-        """Test for an input's firing in this tick; None if it certainly fired.
+        """Return a test for an input's firing in this tick; None if it certainly fired.
 
         For operators that `tell_inputs_apart`.
         """
@@ -88,7 +88,7 @@ class SignalStep:
         self.node = node
 
     def cells(self) -> tuple[Cell, ...]:
-        """State of the operator. In generated code `writer.cell(node, name)` is the variable."""
+        """Return the state of the operator. In generated code `writer.cell(node, name)` is the variable."""
         return ()
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:

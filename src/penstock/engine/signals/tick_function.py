@@ -101,10 +101,10 @@ class TickFunction(PartWriter):
 
 
 def function_name(part: int) -> str:
-    """Name of a part's function."""
+    """Return the name of a part's function."""
     return f"part_{part}"
 
 
 def late_name(block: Block) -> str:
-    """Name of the list of parts added to a block's readers at run time."""
+    """Return the name of the list of parts added to a block's readers at run time."""
     return f"late_{block.name}"

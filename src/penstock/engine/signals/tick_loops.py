@@ -100,7 +100,7 @@ class LoopFunction(PartWriter):
 
 
 def count_name(at: int) -> str:
-    """Variable of a count in the running loop."""
+    """Return the variable of a count in the running loop."""
     return f"loop_count_{at}"
 
 

@@ -84,7 +84,7 @@ class Subscriptions:
         return subscription
 
     def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
-        """Operators needed for a signal that the machine lacks, inputs first."""
+        """Return the operators needed for a signal that the machine lacks, inputs first."""
         if signal.flow is not self._flow:
             raise BadInput(
                 f"the signal is of flow {signal.flow.name!r}, and the engine runs {self._flow.name!r}",

@@ -77,7 +77,7 @@ class Accumulator:
         self.append = append
 
     def fields(self) -> tuple[Field, ...]:
-        """Fields in the group's list."""
+        """Return the fields in the group's list."""
         raise NotImplementedError
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
@@ -88,11 +88,11 @@ class Accumulator:
         """Write the code to run once per tick for a touched group, after all updates."""
 
     def result(self, to: Target) -> str:
-        """Source of the result, for a non-empty group."""
+        """Return the source of the result, for a non-empty group."""
         raise NotImplementedError
 
     def parts(self) -> tuple[SchemaField, ...] | None:
-        """Columns that carry the fields of a partial aggregate; None if they cannot be sent."""
+        """Return the columns that carry the fields of a partial aggregate; None if they cannot be sent."""
         return None
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
@@ -420,7 +420,7 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
 def parts_of(
     aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
 ) -> list[SchemaField] | None:
-    """Columns of all parts of a group's aggregates, numbered; None if any cannot be sent."""
+    """Return the columns of all parts of a group's aggregates, numbered; None if any cannot be sent."""
     found: list[SchemaField] = []
     for number, aggregation in enumerate(aggregations):
         parts = accumulator_for(aggregation, schema, appends).parts()

@@ -108,7 +108,7 @@ class AggregateStep(Step):
 
 
 def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
-    """Key expressions of an aggregate, without their names."""
+    """Return the key expressions of an aggregate, without their names."""
     return tuple(expr for _, expr in operator.keys)
 
 

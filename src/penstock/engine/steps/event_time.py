@@ -51,7 +51,7 @@ class WatermarkWriter:
         self._code.line(f"{slot}[()] = ({self.top}, {self.mark}, {self.count})")
 
     def unusable(self, time: str) -> str | None:
-        """Test for a row without a valid time; None if every row has one."""
+        """Return a test for a row without a valid time; None if every row has one."""
         tests: list[str] = []
         if self._field.nullable:
             tests.append(f"{time} is None")
@@ -66,7 +66,7 @@ class WatermarkWriter:
             self._code.line(f"{self.mark} = {self.mark_source(time)}")
 
     def mark_source(self, time: str) -> str:
-        """Source of the watermark for a maximum time."""
+        """Return the source of the watermark for a maximum time."""
         passed, every = f"{time} - {self._clock.lateness!r}", self._clock.every
         if self._field.type != TIMESTAMP and every is None:
             return passed

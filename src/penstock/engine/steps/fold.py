@@ -63,19 +63,19 @@ class Folding(Step):
                 self.code.line(f"{old} = {old}.value")
 
     def kept(self, row: str) -> str:
-        """Source of an inside row's stored form."""
+        """Return the source of an inside row's stored form."""
         if holds_any(self.accumulated):
             return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
         return row
 
     def next(self, accumulated: str, row: Row) -> str:
-        """Source of the next accumulated value for a row."""
+        """Return the source of the next accumulated value for a row."""
         item = item_of_row(self.writer, self.node, self.item, row)
         call = f"{self.function}({accumulated}, {item})"
         return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
 
     def seen(self, row: str) -> str:
-        """Source of the accumulated value as the user's function sees it, from the inside row `row`."""
+        """Return the source of the accumulated value as user functions see it, from the inside row `row`."""
         return users_view(
             self.writer, self.accumulated, Row(item_sources(row, len(self.accumulated.fields)), row)
         )
@@ -85,7 +85,7 @@ class Folding(Step):
         self.code.line(f"({name},) = {self.checked}([{accumulated}])")
 
     def start(self, init: object) -> str:
-        """Source of the initial accumulated value.
+        """Return the source of the initial accumulated value.
 
         A lattice may begin with None if no answer is null: a row is there once an item has come.
         """

@@ -103,7 +103,7 @@ class Group:
             accumulator.merge(Target(self._writer, group, at, code), fields)
 
     def part_columns(self, group: str) -> tuple[str, ...]:
-        """Sources of a list's parts, as taken by `merge`."""
+        """Return the sources of a list's parts, as taken by `merge`."""
         count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
         return (f"{group}[{ROWS}]", *item_sources(group, FIRST_FIELD + count)[FIRST_FIELD:])
 
@@ -113,10 +113,10 @@ class Group:
             accumulator.settle(Target(self._writer, group, at))
 
     def aggregate_sources(self, group: str) -> list[str]:
-        """Sources of the aggregates of a non-empty group."""
+        """Return the sources of the aggregates of a non-empty group."""
         return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
-        """Accumulators with the index of their first field."""
+        """Yield the accumulators with the index of their first field."""
         for _, accumulator, at in self._parts:
             yield accumulator, at

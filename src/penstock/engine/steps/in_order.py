@@ -96,7 +96,7 @@ class ScanStep(Step):
 
 
 def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Functions that convert (carried value,) to its stored form and back; () is unchanged."""
+    """Return the functions that convert (carried value,) to its stored form and back; () is unchanged."""
     if carried.scalar and isinstance(carried.fields[0].type, AnyType):
         # It stands in no row, and need not be hashable.
         return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()

@@ -47,11 +47,11 @@ class JoinedRows:
             yield key
 
     def null_left_key(self, row: Row) -> str | None:
-        """Test for a null part in a left row's key; None if none can be null."""
+        """Return a test for a null part in a left row's key; None if none can be null."""
         return self.writer.null_key_test(self.operator.left_keys, self.node, 0, row.columns)
 
     def pair(self, port: int, own: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-        """Columns of a pair, left ones first; `own` are those of the input `port`."""
+        """Return the columns of a pair, left ones first; `own` are those of the input `port`."""
         return own + other if port == 0 else other + own
 
     @contextmanager
@@ -65,12 +65,12 @@ class JoinedRows:
             yield
 
     def output(self, pair: tuple[str, ...]) -> tuple[str, ...]:
-        """Output columns of a pair: all of the left, the kept ones of the right."""
+        """Return the output columns of a pair: all of the left, the kept ones of the right."""
         width = len(self.schemas[0].fields)
         return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)
 
     def unmatched(self, row: Row) -> Row:
-        """Output columns of an unmatched left row, with nulls for the right columns."""
+        """Return the output columns of an unmatched left row, with nulls for the right columns."""
         nulls = ("None",) * len(self.operator.kept_right)
         return replace(row, columns=row.columns + nulls, whole=None)
 

@@ -43,7 +43,7 @@ class LatticeStep(Step):
         return key
 
     def value_of(self, call: str) -> str:
-        """Source of a lattice call's result, checked against the column's type."""
+        """Return the source of a lattice call's result, checked against the column's type."""
         value = write_received(self.writer, self.merged, call, self.checked).columns[0]
         (field,) = self.merged.fields
         source = key_of(field.type, field.nullable, value)

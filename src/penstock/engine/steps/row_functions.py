@@ -54,7 +54,7 @@ class OpaqueStep(Step):
         self._checked = writer.constant("rows", from_user(node.schema, what=what))
 
     def call(self, port: int, row: Row) -> str:
-        """Source of the function call on a row."""
+        """Return the source of the function call on a row."""
         return f"{self._function}({users_view(self.writer, self.writer.input_schema(self.node, port), row)})"
 
 

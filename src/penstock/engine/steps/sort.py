@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def comparable(
     writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
 ) -> str:
-    """Source of the sort key of a value with the type and nullability of `of`."""
+    """Return the source of the sort key of a value with the type and nullability of `of`."""
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"
 
@@ -58,7 +58,7 @@ class SortStep(Step):
         self.code.line(f"{self.pending}.append(({key}, {row.source}))")
 
     def _keys(self, row: Row) -> Iterator[str]:
-        """Sources of a row's sort keys, most significant first."""
+        """Yield the sources of a row's sort keys, most significant first."""
         writer, schema = self.writer, self.input_schema()
         for one in self.operator.by:
             if isinstance(one, Ordering):

@@ -50,7 +50,7 @@ class ExpiryCalendar:
         self.slots = self._calendar.slots
 
     def bucket(self, time: str) -> str:
-        """Source of the number of a time's bucket."""
+        """Return the source of the number of a time's bucket."""
         return f"{self._bucket}({time})"
 
     def schedule_expiry(self, bucket: str, key: str) -> None:

@@ -45,7 +45,7 @@ class Step:
         self.code = writer.code
 
     def slots(self) -> tuple[Slot, ...]:
-        """Slots of the operator's state."""
+        """Return the slots of the operator's state."""
         return ()
 
     def begin(self) -> None:
@@ -77,11 +77,11 @@ class Step:
     # -- its state and inputs ----------------------------------------------------------------------
 
     def slot(self, what: str) -> str:
-        """Variable of a slot of the node."""
+        """Return the variable of a slot of the node."""
         return self.writer.slot(self.node.id, what)
 
     def get(self, what: str) -> str:
-        """Variable of a slot's `get`."""
+        """Return the variable of a slot's `get`."""
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:
@@ -89,7 +89,7 @@ class Step:
         return MappingCode(self.writer, self.slot(what), self.get(what))
 
     def input_schema(self, port: int = 0) -> Schema:
-        """Row type of an input."""
+        """Return the row type of an input."""
         return self.writer.input_schema(self.node, port)
 
     # -- what a region writes of a step ------------------------------------------------------------

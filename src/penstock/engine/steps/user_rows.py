@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
-    """Source of a row as user functions see it."""
+    """Return the source of a row as user functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
         return row.columns[0]
@@ -77,12 +77,12 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
 
 
 def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
-    """Source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
+    """Return the source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
     return item_of_row(writer, node, item, row, merges=True)
 
 
 def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
-    """Source of a row's item for a folding function: the row, or the value of `item`."""
+    """Return the source of a row's item for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
         return users_view(writer, schema, row)

@@ -63,7 +63,7 @@ class Calendar:
         self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
 
     def closing(self, mark: str) -> str:
-        """Source of the iterator over the entries that end by `mark`, with their ends."""
+        """Return the source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
 
 

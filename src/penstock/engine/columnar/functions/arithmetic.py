@@ -156,7 +156,7 @@ def _ceil(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
 
 
 def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpression:
-    """Extreme of the operands, ignoring nulls.
+    """Return the extreme of the operands, ignoring nulls.
 
     NaN is the greatest float, to comparisons of Polars as well.
     """

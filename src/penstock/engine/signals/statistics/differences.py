@@ -23,7 +23,7 @@ def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
 
 
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
-    """Source of `value` over `$x` and `$old`, the value `count` before it.
+    """Return the source of `value` over `$x` and `$old`, the value `count` before it.
 
     The result is NaN if either is missing.
     """

@@ -49,7 +49,7 @@ def _std(statistic: EwmStd, inputs: Inputs) -> Kernel:
 
 
 def _spread(statistic: EwmVar, of: str) -> str:
-    """Source of `of` applied to the variance in units of squares; NaN without a variance."""
+    """Return the source of `of` applied to the variance in units of squares; NaN without a variance."""
     # Infinities have left NaN there, which is no other than that of the user's values.
     if statistic.bias:
         return f"({of.format('$q / $sum_w')} if $n and $q == $q else $NAN)"
@@ -90,7 +90,7 @@ def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
 
 
 def _keep_since(inputs: Inputs) -> tuple[str, ...]:
-    """Lines that compute the decay factor `$keep` from the time of the last value."""
+    """Return lines that compute the decay factor `$keep` from the time of the last value."""
     return (
         "$keep = 1.0",
         "if $since is not None:",
@@ -101,7 +101,7 @@ def _keep_since(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _keep_after_missing(keep: float) -> tuple[str, ...]:
-    """Lines that compute the decay factor `$keep` from the number of preceding missing values."""
+    """Return lines that compute the decay factor `$keep` from the number of preceding missing values."""
     return (
         f"$keep = {keep!r}",
         "if $missed:",
@@ -121,7 +121,7 @@ def _fade(keep: str, *, squares: bool) -> tuple[str, ...]:
 
 
 def _enter(weight: float, inputs: Inputs, *, squares: bool) -> tuple[str, ...]:
-    """Lines that add a value with this weight; earlier values have already decayed."""
+    """Return lines that add a value with this weight; earlier values have already decayed."""
     x, rest, halves = "$x", "", ()
     if not inputs.floats:
         # A whole number may have as many digits as a mean, which is two floats.

@@ -249,7 +249,7 @@ def _products(kept: List, one: int, other: int, at: int) -> float:
 
 
 def _infinite(kept: List) -> float | None:
-    """Sum of the infinite values; None if there are none."""
+    """Return the sum of the infinite values; None if there are none."""
     above, below = kept[_ABOVE], kept[_BELOW]
     if above:
         return NAN if below else inf
@@ -257,12 +257,12 @@ def _infinite(kept: List) -> float | None:
 
 
 def _spread(kept: List, one: int, other: int, at: int) -> int:
-    """Sum of products of deviations from the means, times the count."""
+    """Return the sum of products of deviations from the means, times the count."""
     return kept[_COUNT] * kept[_SUMS + at] - kept[_SUMS + one] * kept[_SUMS + other]
 
 
 def total(kept: List) -> Any:
-    """Sum of the values, an integer if all of them are."""
+    """Return the sum of the values, an integer if all of them are."""
     infinite = _infinite(kept)
     if infinite is not None:
         return infinite
@@ -270,25 +270,25 @@ def total(kept: List) -> Any:
 
 
 def mean(kept: List) -> float:
-    """Mean of the values."""
+    """Return the mean of the values."""
     infinite = _infinite(kept)
     return quotient(kept[_SUMS], kept[_COUNT] << kept[_SCALE]) if infinite is None else infinite
 
 
 def variance(kept: List, ddof: int) -> float:
-    """Variance of the values; NaN if any is infinite."""
+    """Return the variance of the values; NaN if any is infinite."""
     if _infinite(kept) is not None:
         return NAN
     return quotient(_spread(kept, 0, 0, 1), _divisor(kept, ddof))
 
 
 def deviation(kept: List, ddof: int) -> float:
-    """Standard deviation, even if the variance overflows a float."""
+    """Return the standard deviation, even if the variance overflows a float."""
     return NAN if _infinite(kept) is not None else root(_spread(kept, 0, 0, 1), _divisor(kept, ddof))
 
 
 def covariance(kept: List, ddof: int) -> float:
-    """Covariance of the pairs."""
+    """Return the covariance of the pairs."""
     if _infinite(kept) is not None:
         return NAN
     return quotient(_spread(kept, 0, 1, 3), _divisor(kept, ddof))
@@ -300,12 +300,12 @@ def _divisor(kept: List, ddof: int) -> int:
 
 
 def pair_correlation(kept: List) -> float:
-    """Pearson's correlation of the pairs."""
+    """Return Pearson's correlation of the pairs."""
     return NAN if _infinite(kept) is not None else correlation_of_whole(*_spreads(kept))
 
 
 def pair_line(kept: List, origin: Any) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2 of the regression line."""
+    """Return the slope, intercept at `y == origin`, and r2 of the regression line."""
     if _infinite(kept) is not None:
         return NAN, NAN, NAN
     vx, vy, vxy = _spreads(kept)
@@ -315,5 +315,5 @@ def pair_line(kept: List, origin: Any) -> tuple[float, float, float]:
 
 
 def _spreads(kept: List) -> tuple[int, int, int]:
-    """Spreads of x, of y, and of their products."""
+    """Return the spreads of x, of y, and of their products."""
     return _spread(kept, 0, 0, 2), _spread(kept, 1, 1, 4), _spread(kept, 0, 1, 3)

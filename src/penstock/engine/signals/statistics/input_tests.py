@@ -52,7 +52,7 @@ class Inputs:
                 return " or ".join(f"${x} is None or ${x} != ${x}" for x in given)
 
     def guarded(self, present: Iterable[str], otherwise: Iterable[str] = ()) -> tuple[str, ...]:
-        """Lines that run `present` if no value is missing, else `otherwise`."""
+        """Return lines that run `present` if no value is missing, else `otherwise`."""
         present, otherwise = tuple(present), tuple(otherwise)
         if not present:
             return ()
@@ -73,7 +73,7 @@ class Inputs:
         return self.holes is Holes.NAN and (self.count == 1 or bool(self.before))
 
     def plain(self, aggregate: Aggregate) -> str:
-        """Test for present values within float range; empty if certain."""
+        """Return a test for present values within float range; empty if certain."""
         given = self.names if not self.before else ("x",)
         there = [f"${x} is not None" for x in given if self.holes is Holes.NAN_NONE]
         if not tallied(aggregate, self):
@@ -114,7 +114,7 @@ def tallied(aggregate: Aggregate, inputs: Inputs) -> bool:
 
 
 def in_order() -> tuple[str, ...]:
-    """Lines that reject a time before the last one."""
+    """Return lines that reject a time before the last one."""
     return (
         "if $last is not None and not $t >= $last:",
         "    $time_went_back($t, $last)",

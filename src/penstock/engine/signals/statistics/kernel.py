@@ -50,7 +50,7 @@ class Kernel:
     constants: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def start(self, functions: Mapping[str, Any]) -> list[Any]:
-        """Initial state."""
+        """Return the initial state."""
         return [v.first(functions) for v in self.variables]
 
 

@@ -29,7 +29,7 @@ def time_went_back(now: Any, last: Any) -> None:
 
 
 def multiple_before(now: Any, span: Any) -> Any:
-    """Last multiple of `span` not after `now`; datetimes count from 1970 in their own zone."""
+    """Return the last multiple of `span` not after `now`; datetimes count from 1970 in their own zone."""
     if isinstance(span, timedelta):
         begin = datetime(1970, 1, 1, tzinfo=now.tzinfo)
         return begin + (now - begin) // span * span
@@ -37,13 +37,13 @@ def multiple_before(now: Any, span: Any) -> Any:
 
 
 def seconds_since(first: Any, now: Any) -> Any:
-    """Seconds between two times: `datetime`s, or numbers of seconds."""
+    """Return the seconds between two times: `datetime`s, or numbers of seconds."""
     apart = now - first
     return apart if isinstance(apart, (int, float)) else apart.total_seconds()
 
 
 def correlation(vx: Any, vy: Any, vxy: Any) -> float:
-    """Pearson's correlation from sums of squares; NaN if either variable is constant."""
+    """Return Pearson's correlation from sums of squares; NaN if either variable is constant."""
     if not (vx > 0 and vy > 0):
         return NAN
     found = vxy / (sqrt(vx) * sqrt(vy))
@@ -54,7 +54,7 @@ def correlation(vx: Any, vy: Any, vxy: Any) -> float:
 def line(
     n: int, x0: Any, sx: Any, y0: Any, sy: Any, vx: Any, vy: Any, vxy: Any, origin: Any
 ) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant."""
+    """Return the slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant."""
     if not vy > 0 or vx != vx:
         return NAN, NAN, NAN
     slope = vxy / vy

@@ -46,7 +46,7 @@ def tamed(values: List) -> List:
 
 
 def quotient(above: Any, below: Any) -> float:
-    """Quotient rounded to the nearest float; infinity on overflow."""
+    """Return the quotient rounded to the nearest float; infinity on overflow."""
     try:
         return above / below
     except OverflowError:
@@ -70,7 +70,7 @@ def between(low: Any, high: Any, part: float) -> Any:
 
 
 def ratio(above: Any, below: Any) -> float:
-    """Ratio `above / below`; division by zero follows IEEE 754."""
+    """Return the ratio `above / below`; division by zero follows IEEE 754."""
     if below:
         return quotient(above, below)
     if not above or above != above:
@@ -79,7 +79,7 @@ def ratio(above: Any, below: Any) -> float:
 
 
 def change(now: Any, before: Any) -> float:
-    """Relative change `(now - before) / before`, even if the difference is not a float."""
+    """Return the relative change `(now - before) / before`, even if the difference is not a float."""
     if not before:
         return ratio(now, before)
     try:
@@ -97,7 +97,7 @@ def change(now: Any, before: Any) -> float:
 
 
 def root(above: int, below: int) -> float:
-    """Square root of a non-negative `above / below`, even if the quotient is not a float."""
+    """Return the square root of a non-negative `above / below`, even if the quotient is not a float."""
     square = quotient(above, below)
     if 1e-290 < square < 1e290:
         return sqrt(square)
@@ -112,7 +112,7 @@ def root(above: int, below: int) -> float:
 
 
 def correlation_of_whole(vx: int, vy: int, vxy: int) -> float:
-    """Pearson's correlation from integer sums of squares; NaN if either variable is constant."""
+    """Return Pearson's correlation from integer sums of squares; NaN if either variable is constant."""
     if not (vx and vy):
         return NAN
     found = root(vxy * vxy, vx * vy)
@@ -122,7 +122,7 @@ def correlation_of_whole(vx: int, vy: int, vxy: int) -> float:
 def line_of_whole(
     n: int, sx: int, sy: int, vx: int, vy: int, vxy: int, origin: int | None, scale: int = 0
 ) -> tuple[float, float, float]:
-    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant.
+    """Return the slope, intercept at `y == origin`, and r2 of x explained by y; NaN if y is constant.
 
     Slope and r2 are of one scale above and below, the intercept is of the given one.
     """
@@ -181,5 +181,5 @@ def fitted(q: float, s: float, d: float) -> tuple[float, float]:
 
 
 def _unit(exponent: int) -> float:
-    """Unit that scales numbers of about `2**exponent` to about 1."""
+    """Return the unit that scales numbers of about `2**exponent` to about 1."""
     return ldexp(1.0, min(max(-exponent, -1022), 1023))

@@ -58,7 +58,7 @@ def take(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
 
 
 def at(blocks: list[List], counts: List, index: int) -> Any:
-    """Value at a position, counted from 0."""
+    """Return the value at a position, counted from 0."""
     if len(blocks) == 1:
         return blocks[0][index]
     where, step = 0, 1 << (len(counts).bit_length() - 1)

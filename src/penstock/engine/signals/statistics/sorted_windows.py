@@ -58,7 +58,7 @@ def order_of(window: Window) -> Order:
 
 @singledispatch
 def sorted_window(window: Window, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
-    """Kernel of `value` after `lines`, over the sorted values and their count `$n`."""
+    """Return the kernel of `value` after `lines`, over the sorted values and their count `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 

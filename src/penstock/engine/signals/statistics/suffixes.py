@@ -24,7 +24,7 @@ List: TypeAlias = "list[Any]"
 
 
 def sums(values: List, gaps: int) -> List:
-    """Sums of the newest values."""
+    """Return the sums of the newest values."""
     try:
         return list(accumulate(_filled(values, gaps, 0), initial=0))
     except OverflowError:
@@ -32,34 +32,34 @@ def sums(values: List, gaps: int) -> List:
 
 
 def least(values: List, gaps: int) -> List:
-    """Minima of the newest values; infinity if there is none."""
+    """Return the minima of the newest values; infinity if there is none."""
     return list(accumulate(_filled(values, gaps, inf), min, initial=inf))
 
 
 def greatest(values: List, gaps: int) -> List:
-    """Maxima of the newest values; minus infinity if there is none."""
+    """Return the maxima of the newest values; minus infinity if there is none."""
     return list(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
 
 
 def _filled(values: List, gaps: int, filling: float) -> Iterable[Any]:
-    """Values with missing ones replaced."""
+    """Return the values with missing ones replaced."""
     if not gaps:
         return values
     return [filling if v is None else v for v in values]
 
 
 def oldest(values: List, gaps: int) -> List:
-    """Oldest present value among the newest; None if there is none."""
+    """Return the oldest present value among the newest; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: found if v is None else v))
 
 
 def newest(values: List, gaps: int) -> List:
-    """Newest present value; None if there is none."""
+    """Return the newest present value; None if there is none."""
     return list(accumulate([None, *values], lambda found, v: v if found is None else found))
 
 
 def anchor(values: List) -> int:
-    """Position of the reference value for deviations: the newest present one, or 0 if there is none.
+    """Return the position of the reference value for deviations: the newest present one; 0 if none is.
 
     Deviations from a value that is itself in the window cannot be large where the
     variance is small, so no digits are lost when the square of their sum is taken from
@@ -98,7 +98,7 @@ def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
 
 
 def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:
-    """Result of `pair_deviations` with the oldest y among the newest, before the position."""
+    """Return the result of `pair_deviations` with the oldest y among the newest, before the position."""
     *made, place = pair_deviations(xs, ys, gaps)
     return *made, oldest(ys, gaps), place
 
@@ -110,7 +110,7 @@ def _value_at(values: List, place: int) -> Any:
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:
-    """Difference of each value from `origin`; 0 for a missing one."""
+    """Return the difference of each value from `origin`; 0 for a missing one."""
     if not gaps:
         return [v - origin for v in values]
     return [0 if v is None else v - origin for v in values]

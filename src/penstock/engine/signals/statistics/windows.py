@@ -43,7 +43,7 @@ class Answer:
 def taken(
     aggregate: Aggregate, inputs: Inputs, admit: str, present: Iterable[str], missing: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Lines that run `present`, over `$a` (and `$b`), if no value is missing, else `missing`.
+    """Return lines that run `present`, over `$a` (and `$b`), if no value is missing, else `missing`.
 
     admit: source of what the floats take where they cannot take the values, or while there is a tally.
     """
@@ -74,13 +74,13 @@ def combined(aggregate: Aggregate, inputs: Inputs, lines: tuple[str, ...]) -> tu
 
 
 def tally_of(aggregate: Aggregate, inputs: Inputs, start: str = "[]") -> tuple[Variable, ...]:
-    """Variable of the tally, if one may be needed."""
+    """Return the variable of the tally, if one may be needed."""
     return (Variable("exact", start, lists=1),) if tallied(aggregate, inputs) else ()
 
 
 @singledispatch
 def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
-    """Kernel of a statistic over a window's values."""
+    """Return the kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
@@ -131,7 +131,7 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, answer: An
 def _into_gaps(
     window: CountWindow, aggregate: Aggregate, inputs: Inputs, keep: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Lines that add a value, present or missing, to a window with gaps or a tally."""
+    """Return lines that add a value, present or missing, to a window with gaps or a tally."""
     least, sliding = window.min_periods, aggregate.sliding
     fill = (
         "if $gaps:",
@@ -159,7 +159,7 @@ def _into_gaps(
 
 
 def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tuple[str, ...]:
-    """Lines that turn the whole ring into the old part when due."""
+    """Return lines that turn the whole ring into the old part when due."""
     # The newest value is at `$k`, and goes first.
     turned = ("if $k:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
     return (
@@ -236,7 +236,7 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, answer: Answ
 
 
 def _leaving(function: str, values: list[str]) -> tuple[str, ...]:
-    """Lines that remove values from a tally, if there is one."""
+    """Return lines that remove values from a tally, if there is one."""
     return ("    if $exact:", f"        ${function}($exact, {', '.join(values)})")
 
 
@@ -281,7 +281,7 @@ def _checked(value: str) -> str:
 
 
 def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
-    """Variables of the anchors, the empty old part, and the growing part."""
+    """Return the variables of the anchors, the empty old part, and the growing part."""
     empty = [v.start for v in sliding.part]
     return (
         *(Variable(name, "0") for name in sliding.anchors),
@@ -291,7 +291,7 @@ def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
 
 
 def _remade(sliding: Sliding, anchor_index: str, lists: tuple[str, ...], *, gaps: bool) -> tuple[str, ...]:
-    """Lines that turn the growing part, in `lists`, into the old one, and start an empty one.
+    """Return lines that turn the growing part, in `lists`, into the old one, and start an empty one.
 
     anchor_index: target of the index of the anchors. gaps: whether values in the lists may be missing.
     """

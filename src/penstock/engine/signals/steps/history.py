@@ -71,7 +71,7 @@ class DelayStep(SignalStep):
 
 
 def history(size: int) -> Cell:
-    """Last `size` values, oldest first."""
+    """Return the last `size` values, oldest first."""
     return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
 
 

@@ -82,7 +82,7 @@ class LiftStep(SignalStep):
         return Outcome(self.call(writer, inputs))
 
     def call(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
-        """Source of the function's value."""
+        """Return the source of the function's value."""
         arguments = [
             constant_source(writer, a.value) if isinstance(a, Constant) else inputs[a]
             for a in self.lift.arguments
@@ -113,7 +113,7 @@ class ZipStep(LiftStep):
 
 
 def constant_source(writer: SignalWriter, value: object) -> str:
-    """Source of a constant: a literal if possible, for readable code."""
+    """Return the source of a constant: a literal if possible, for readable code."""
     if type(value) in (bool, int, str, type(None)) or (type(value) is float and value - value == 0):
         return f"({value!r})" if repr(value).startswith("-") else repr(value)
     return writer.constant("value", value)

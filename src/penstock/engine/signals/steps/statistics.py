@@ -34,7 +34,7 @@ class StatisticStep(SignalStep):
         return Outcome(renamed(self._kernel.value, source), condition)
 
     def _names(self, writer: SignalWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
-        """Names of the kernel's variables in generated code."""
+        """Return the names of the kernel's variables in generated code."""
         names: dict[str, str] = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
         if self.operator.statistic.reads_time:
             names["t"] = inputs[-1]
