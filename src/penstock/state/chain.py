@@ -69,7 +69,7 @@ class Chain:
             yield self.news
 
     def swallowed(self, size: int) -> int:
-        """Number of trailing files to merge with a new one of `size` bytes."""
+        """Return the number of trailing files to merge with a new one of `size` bytes."""
         sizes = [link.file.size for link in self.links]
         if len(sizes) >= _FILES_OF_ONE_SIZE and sum(sizes[1:]) + size >= sizes[0]:
             return len(sizes)
@@ -90,7 +90,7 @@ class Chain:
         return Chain((*kept, Link(merged, version.tick)), versions, news)
 
     def behind(self, version: Version | None) -> tuple[FileRef, ...] | None:
-        """Files that bring a working copy at `version` up to date; None if it must be rebuilt.
+        """Return the files that bring a working copy at `version` up to date; None if it must be rebuilt.
 
         A merged file may begin before that version. Applying all of it is still correct, because it holds the
         last value of every key it mentions. This does not hold for the snapshot, which does not mention

@@ -211,7 +211,7 @@ class Checkpoint:
 
 
 def work_folder(checkpoint: Path) -> Path:
-    """Folder of this host's working copies for a checkpoint."""
+    """Return the folder of this host's working copies for a checkpoint."""
     return checkpoint / "work" / (socket.gethostname() or "host")
 
 

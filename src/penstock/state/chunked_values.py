@@ -55,14 +55,14 @@ class Divided(ABC):
 
     @abstractmethod
     def header(self) -> Header:
-        """Header stored in place of the value."""
+        """Return the header stored in place of the value."""
 
     @abstractmethod
     def whole(self) -> Any:
-        """The complete value, as a dict or list."""
+        """Return the complete value, as a dict or list."""
 
     def changes(self, encode: Callable[[Any], bytes]) -> Iterator[tuple[int, bytes | None]]:
-        """Chunks that differ from their stored form; None for an empty one."""
+        """Yield the chunks that differ from their stored form; None for an empty one."""
         before = self._before
         for number, piece in self._loaded.items():
             after = encode(piece) if piece else None

@@ -89,11 +89,11 @@ class CommitLog:
         self._folder = checkpoint / "commit"
 
     def ticks(self) -> list[int]:
-        """Ticks with a commit, ascending."""
+        """Return the ticks with a commit, ascending."""
         return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
 
     def last(self) -> Commit | None:
-        """The last commit; None before the first. Raises `CheckpointDamaged` if some are missing."""
+        """Return the last commit; None before the first. Raises `CheckpointDamaged` if some are missing."""
         ticks = self.ticks()
         if not ticks:
             return None

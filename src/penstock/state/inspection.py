@@ -109,7 +109,7 @@ def inspect(folder: str | Path) -> CheckpointHeld:
 
 
 def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
-    """Values stored for a key in all slots of an operator.
+    """Return the values stored for a key in all slots of an operator.
 
     operator: its name, or the name of its state. key: as JSON has it: a list for several columns,
     text for what JSON cannot say (dates, decimals), as `plain` shows it.
@@ -182,7 +182,7 @@ def _slot_held(node: Any, name: str, what: str, shards: dict[int, Held]) -> Slot
 
 
 def operator_label(node: dict[str, Any]) -> str:
-    """User-facing label of an operator in a description."""
+    """Return the user-facing label of an operator in a description."""
     if node["name"]:
         return f"{node['kind']} {node['name']!r}"
     return f"{node['kind']} ({node['text']})" if node["text"] else str(node["kind"])
@@ -198,7 +198,7 @@ def _note(
 
 
 def _entries(folder: Path, chain: Chain) -> Iterator[tuple[str, bytes, bytes]]:
-    """Current entries of a shard with this chain."""
+    """Yield the current entries of a shard with this chain."""
     layers = [read_entries(folder, link.file) for link in chain.links]
     for slot, key, value in merge(layers, whole=True):
         assert value is not None, "what was removed is left out"

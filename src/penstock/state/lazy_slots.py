@@ -146,7 +146,7 @@ class Slot(LoadedSlot):
         return lambda number: load(name, piece_key(key, field, number))
 
     def changes(self) -> Iterator[Entry]:
-        """Entries that differ from the store, in no order."""
+        """Return the entries that differ from the store, in no particular order."""
         if self._form.divides != "nothing":
             yield from self._changes_in_pieces()
             return
@@ -215,7 +215,7 @@ class Headed:
 
 
 def piece_key(key: bytes, field: int, number: int) -> bytes:
-    """Key of a value's chunk. field: the field it belongs to; 0 for the value itself."""
+    """Return the key of a value's chunk. field: the field it belongs to; 0 for the value itself."""
     return key + _MARK + _NUMBER.pack(field, number)
 
 
@@ -261,7 +261,7 @@ class Stored:
         return len(self.key) + len(self.data) + sum(len(k) + len(v) for k, v in self.pieces.items())
 
     def value(self) -> Any:
-        """The decoded value, with its chunks joined."""
+        """Return the decoded value, with its chunks joined."""
         return put_together(self.data, self.key, self.pieces)
 
 
@@ -280,7 +280,7 @@ def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
 
 
 def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
-    """Keys of a stored value's chunks; none if it is stored whole."""
+    """Return the keys of a stored value's chunks; none if it is stored whole."""
     if data is None or data[:1] != _MARK:
         return ()
     kept = value_of_header(data)

@@ -40,7 +40,7 @@ class Manifest:
     id: str = ""
 
     def of(self, checkpoint: str) -> Manifest:
-        """The manifest with the given checkpoint id, or a new id if it is empty."""
+        """Return the manifest with the given checkpoint id, or a new id if it is empty."""
         return replace(self, id=checkpoint or uuid.uuid4().hex)
 
     def write(self, folder: Path, *, durable: bool = True) -> FileRef:

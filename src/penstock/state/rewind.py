@@ -95,7 +95,7 @@ def check_not_rewinding(folder: Path) -> None:
 
 
 def _broken_off(folder: Path) -> int | None:
-    """Target tick of an interrupted rewind, if there is one."""
+    """Return the target tick of an interrupted rewind, if there is one."""
     mark = folder / _MARK
     return int(read_checked(mark)["tick"]) if mark.exists() else None
 
@@ -117,13 +117,13 @@ def _mark(folder: Path, tick: int) -> None:
 
 
 def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
-    """Names of the sinks written in these commits."""
+    """Return the names of the sinks written in these commits."""
     manifests = (Manifest.read(folder, commit.manifest) for commit in commits)
     return tuple(dict.fromkeys(sink["name"] for manifest in manifests for sink in manifest.sinks or ()))
 
 
 def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
-    """Files read between two commits that no longer exist, so that a rerun would miss them."""
+    """Yield the files read between two commits that no longer exist, so that a rerun would miss them."""
     for source in sorted(folder.glob("arrived/*/")):
         name = unquote(source.name)
         first, end = (commit.counters.get("arrivals", {}).get(name, 0) for commit in (to, last))
@@ -136,7 +136,7 @@ def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
 
 
 def _batch_of(commit: Commit) -> int:
-    """Last Spark batch included in a commit; -1 if there is none."""
+    """Return the last Spark batch included in a commit; -1 if there is none."""
     positions: Any = commit.positions
     batch = positions.get("batch") if isinstance(positions, dict) else None
     return -1 if batch is None else int(batch)

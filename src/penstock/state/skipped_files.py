@@ -24,13 +24,13 @@ _LIST = "skipped.json"
 
 
 def skipped_files(checkpoint: Path) -> frozenset[str]:
-    """Absolute paths of the files that a checkpoint's runs skip. Raises `CheckpointDamaged`."""
+    """Return the absolute paths of the files that a checkpoint's runs skip. Raises `CheckpointDamaged`."""
     path = checkpoint / _LIST
     return frozenset(read_checked(path)["files"]) if path.exists() else frozenset()
 
 
 def checkpoint_folder(checkpoint: str | PathLike[str]) -> Path:
-    """Absolute folder of a checkpoint. Raises `BadUri` for a scheme, `BadInput` for another folder."""
+    """Return a checkpoint's absolute folder. Raises `BadUri` for a scheme, `BadInput` for another folder."""
     folder = Path(local_path(checkpoint, "checkpoint")).absolute()
     if not (folder / "commit").is_dir():
         raise BadInput(
