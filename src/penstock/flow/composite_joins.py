@@ -82,7 +82,7 @@ def _shown_again(stream: Output, nondet: str | None, location: SourceLocation) -
 
 
 def _keys_of_tick(right: Output, operator: Join, location: SourceLocation) -> Output:
-    """Distinct keys among a tick's right rows."""
+    """Return the distinct keys among a tick's right rows."""
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]
     fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
@@ -185,7 +185,7 @@ def _mirrored(left: Output, right: Output, planned: Join) -> Join:
 def _in_place(
     right: Output, planned: Join, schema: Schema, of_left: list[Expr], names: tuple[str, ...]
 ) -> tuple[tuple[str, Expr], ...]:
-    """Output columns of an outer join: left ones from `of_left`, right ones under `names`.
+    """Return the output columns of an outer join: left ones from `of_left`, right ones under `names`.
 
     A key with the same name on both sides is a single column, taken from the right row, which always exists.
     """

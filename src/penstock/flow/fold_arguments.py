@@ -63,7 +63,7 @@ def check_numbering(start: object, index: object, location: SourceLocation) -> N
 
 
 def accumulated_schema(function: Callable[..., Any], returns: Any, init: object) -> Schema:
-    """Schema of the accumulated value: given, annotated, or derived from `init`; otherwise any value."""
+    """Return the accumulated value's schema: given, annotated, or derived from `init`; else any value."""
     if returns is not None:
         return schema_of(returns)
     annotated = _returned(function)
@@ -73,7 +73,7 @@ def accumulated_schema(function: Callable[..., Any], returns: Any, init: object)
 
 
 def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
-    """Row type of a scan's output: given or annotated; otherwise any value."""
+    """Return the row type of a scan's output: given or annotated; otherwise any value."""
     if returns is not None:
         return schema_of(returns)
     pair = _returned_pair(function)
@@ -81,7 +81,7 @@ def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
 
 
 def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> Schema:
-    """Type of the value that a scan carries: given, annotated, or derived from `init`."""
+    """Return the type of the value that a scan carries: given, annotated, or derived from `init`."""
     if carries is not None:
         return schema_of(carries)
     pair = _returned_pair(function)
@@ -92,7 +92,7 @@ def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> 
 
 
 def _returned_pair(function: Callable[..., Any]) -> tuple[Any, Any] | None:
-    """Element types of a pair in a return annotation."""
+    """Return the element types of a pair in a return annotation."""
     returned = _returned(function)
     for option in (returned, *typing.get_args(returned)):
         if typing.get_origin(option) is tuple and len(typing.get_args(option)) == 2:
@@ -109,7 +109,7 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _schema_or_any(type_: Any) -> Schema:
-    """Schema of an inferred type; the schema of any value if a column cannot have that type."""
+    """Return the schema of an inferred type; the schema of any value if a column cannot have that type."""
     try:
         return schema_of(type_)
     except UnknownRowType:
@@ -163,7 +163,7 @@ def key_columns(what: str, by: object, schema: Schema, location: SourceLocation)
 
 
 def item_column(what: str, value: object, schema: Schema, location: SourceLocation, keys: Keys = ()) -> Expr:
-    """Expression of the folded item: the given one, or the only non-key column."""
+    """Return the expression of the folded item: the given one, or the only non-key column."""
     if isinstance(value, Expr):
         check(value, schema)
         return value
@@ -188,7 +188,7 @@ def item_column(what: str, value: object, schema: Schema, location: SourceLocati
 
 
 def value_column_type(schema: Schema, name: str) -> Schema:
-    """Type of a single value as the type of a column."""
+    """Return the type of a single value as the type of a column."""
     (field, *more) = schema.fields
     if schema.scalar:
         return Schema((Field(name, field.type, field.nullable),), scalar=True)
@@ -198,7 +198,7 @@ def value_column_type(schema: Schema, name: str) -> Schema:
 def with_columns_before(
     keys: Keys, fields: Sequence[Field], schema: Schema, location: SourceLocation
 ) -> Schema:
-    """Schema of key columns followed by others."""
+    """Return the schema of key columns followed by others."""
     columns = [Field(n, (typed := check(e, schema)).type, typed.nullable) for n, e in keys]
     columns.extend(fields)
     names = [f.name for f in columns]

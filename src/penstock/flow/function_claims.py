@@ -29,7 +29,7 @@ class Claims:
     monotone: bool = False
 
     def names(self) -> Iterator[str]:
-        """Names of the claims made."""
+        """Yield the names of the claims made."""
         for name in ("commutative", "idempotent", "monotone"):
             if getattr(self, name):
                 yield name

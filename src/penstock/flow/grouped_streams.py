@@ -125,7 +125,7 @@ def _answer_schema(
     into: Any,
     location: SourceLocation,
 ) -> Schema:
-    """Row type of an aggregation over `schema`: the keys, `more`, then the aggregates in `named`.
+    """Return the row type of an aggregation over `schema`: the keys, `more`, then the aggregates in `named`.
 
     Raises `WrongType` for anything but aggregates, for none at all, and for a duplicate column.
     """

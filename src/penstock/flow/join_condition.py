@@ -78,7 +78,7 @@ class _Sides:
 
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:
-    """Return the operands of a chain of `&`."""
+    """Yield the operands of a chain of `&`."""
     if isinstance(expr, Call) and expr.function == "and":
         for argument in expr.arguments:
             yield from conjuncts(argument)
@@ -237,7 +237,7 @@ def pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
 def _kept_right(
     left: Schema, right: Schema, left_keys: list[Expr], right_keys: list[Expr]
 ) -> tuple[int, ...]:
-    """Right columns, except keys with the same name on both sides."""
+    """Return the right columns, except keys with the same name on both sides."""
     same = {
         b.name
         for a, b in zip(left_keys, right_keys, strict=True)
@@ -256,7 +256,7 @@ def paired_schema(
     *,
     may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:
-    """Schema of `left` followed by the columns of `right` at `kept`; clashing names get `suffix`.
+    """Return the schema of `left` followed by the columns of `right` at `kept`; clashing names get `suffix`.
 
     may_lack: per side, whether its row may be missing, replaced by nulls.
 

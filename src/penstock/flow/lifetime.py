@@ -71,7 +71,7 @@ def lifetimes(given: object, ports: int, what: str, location: SourceLocation) ->
 
 
 def tick_needs(given: tuple[Lifetime, ...]) -> tuple[Need, ...]:
-    """Facts that an operator with these lifetimes requires of its inputs; none if all are STATIC.
+    """Return the facts that an operator with these lifetimes requires of its inputs; none if all are STATIC.
 
     Inputs of lifetime TICK must be append streams. A STATIC input beside them may have retractions, but only
     between ticks, not in a loop within one.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def timed_columns(stream: Output) -> dict[str, DataType]:
-    """Columns of a stream that are event times with a watermark, with their types."""
+    """Return the columns of a stream that are event times with a watermark, with their types."""
     times = times_of(stream.flow, stream.node_id)
     return {
         field.name: field.type
@@ -120,7 +120,7 @@ def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime |
 
 
 def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
-    """Conditions that hold for every pair, in terms of the pair's column names."""
+    """Yield the conditions that hold for every pair, in terms of the pair's column names."""
     if operator.residual is not None:
         yield from _conjuncts(operator.residual)
     in_pair = {own: name for name, own in names.items()}
@@ -182,7 +182,7 @@ def _conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
-    """Pairs (smaller, greater) implied by a comparison."""
+    """Yield the pairs (smaller, greater) implied by a comparison."""
     if isinstance(part, Call) and len(part.arguments) == 2:
         one, other = part.arguments
         if part.function in ("lt", "le", "eq"):

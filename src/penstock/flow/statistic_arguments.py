@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Enum)
 
 
 def type_of(schema: Schema) -> DataType | None:
-    """Type of a signal's values, or None for rows of columns."""
+    """Return the type of a signal's values, or None for rows of columns."""
     return schema.fields[0].type if schema.scalar else None
 
 
@@ -70,7 +70,7 @@ def check_times(schema: Schema, location: SourceLocation) -> None:
 
 
 def schema_of_result(result: Result, given: Schema) -> Schema:
-    """Type of a statistic's results, derived from that of its input."""
+    """Return the type of a statistic's results, derived from that of its input."""
     match result:
         case Result.FLOAT:
             return schema_of(float)

@@ -70,7 +70,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     def _united(
         self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
     ) -> Schema:
-        """Common row type of this stream and `others`. Raises `WrongType` if types differ."""
+        """Return the common row type of this stream and `others`. Raises `WrongType` if types differ."""
         for other in others:
             check_stream(other, what, location)
             self.check_row_type(what, other, location)

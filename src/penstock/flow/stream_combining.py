@@ -229,7 +229,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None,
         location: SourceLocation,
     ) -> tuple[StreamBase[Any, Any, Any, Any], StreamBase[Any, Any, Any, Any]]:
-        """Distinct rows of both streams, within their lifetimes."""
+        """Return the distinct rows of both streams, within their lifetimes."""
         left, right = (
             self._flow.add(
                 Distinct(all_columns(side.schema), lifetime, nondet if lifetime is Lifetime.TICK else None),

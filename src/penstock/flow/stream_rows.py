@@ -304,7 +304,7 @@ def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hash
 def _values(
     what: str, schema: Schema, by: object, tags: Sequence[Hashable], location: SourceLocation
 ) -> tuple[Hashable, ...]:
-    """Values of `by` for each tag."""
+    """Return the values of `by` for each tag."""
     if not isinstance(by, Expr) and not callable(by):
         raise WrongType(
             f"{what} needs an expression or a function, got {shown(by)}", where=[location], fix="ps.col.kind"

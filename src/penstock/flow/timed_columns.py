@@ -219,7 +219,7 @@ def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
 
 
 def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
-    """Bounds of an expression, derived from those of its only column."""
+    """Return the bounds of an expression, derived from those of its only column."""
     if isinstance(expr, Column):
         return times.get(expr.name, ())
     columns = columns_of(expr)
@@ -282,7 +282,7 @@ def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocatio
 
 
 def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
-    """Nodes from the nearest one with a timed column down to `node`; empty if there is none."""
+    """Return the nodes from the nearest one with a timed column down to `node`; empty if there is none."""
     ways, seen = [[node]], {node.id}
     while ways:
         way = ways.pop(0)
@@ -319,7 +319,7 @@ def _why_window(operator: Window) -> str:
 
 
 def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
-    """Names of the sources that reach a node, in the order they were added."""
+    """Return the names of the sources that reach a node, in the order they were added."""
     seen, waiting = {node_id}, [node_id]
     while waiting:
         for source in flow.node(waiting.pop()).inputs:

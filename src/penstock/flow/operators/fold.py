@@ -85,7 +85,7 @@ class Fold(Operator):
 def named_functions(
     init: object, function: Callable[..., object]
 ) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Opaque functions of a fold, each with a label."""
+    """Yield the opaque functions of a fold, each with a label."""
     if callable(init):
         yield "init", init
     yield "function", function

@@ -91,7 +91,7 @@ class Join(Operator):
         return (Port("left"), Port("right", blocking=blocking, why=why if blocking else ""))
 
     def joined(self, context: CheckContext) -> tuple[Field, ...]:
-        """Columns of the pairs of the first two inputs. Raises like `output`."""
+        """Return the columns of the pairs of the first two inputs. Raises like `output`."""
         left, right = context.inputs[:2]
         inner = self.how is How.INNER
         sides = list(zip(self.left_keys, self.right_keys, strict=False))

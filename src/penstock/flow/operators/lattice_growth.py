@@ -101,12 +101,12 @@ class LatticeGrowth(Operator):
 
 
 def lattice_functions(lattice: Lattice) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Opaque user functions of a lattice."""
+    """Yield the opaque user functions of a lattice."""
     yield "merge", lattice.function if isinstance(lattice, Merging) else lattice.merge
 
 
 def lattice_claims(lattice: Lattice) -> Iterator[str]:
-    """Assumptions about a user's lattice, one clause each. Built-in lattices need none."""
+    """Yield the assumptions about a user's lattice, one clause each. Built-in lattices need none."""
     if isinstance(lattice, Merging):
         yield f"{function_name(lattice.function)} {_MERGES}"
     elif type(lattice).__module__ != Merging.__module__:

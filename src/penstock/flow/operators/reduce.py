@@ -83,7 +83,7 @@ class Reduce(WithLifetime):
 
 
 def folded_facts(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
-    """Facts of folded values: a table, or plain rows per tick in key order."""
+    """Return the facts of folded values: a table, or plain rows per tick in key order."""
     if lifetime is Lifetime.TICK:
         return rows.but(append=True, once=True, det=rows.det and nondet is None)
     return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)

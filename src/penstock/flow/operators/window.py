@@ -154,6 +154,6 @@ class Window(Operator):
 
 
 def grid_state_slots() -> Mapping[str, SlotLayout]:
-    """Slots of grid windows: the rows per group and window, and the expiry calendar."""
+    """Return the slots of grid windows: the rows per group and window, and the expiry calendar."""
     groups = KeyedSlot(of_pair=True)
     return {"groups": groups, **calendar("", groups)}

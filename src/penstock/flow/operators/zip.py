@@ -69,7 +69,7 @@ class Zip(Operator):
 
 
 def position_needs(port: int) -> tuple[Need, ...]:
-    """Facts that an operator needs of an input that it reads by position."""
+    """Return the facts that an operator needs of an input that it reads by position."""
     return (
         Need(
             port,
