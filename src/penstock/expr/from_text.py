@@ -310,7 +310,7 @@ class _Reader:
         )
 
     def _at(self, node: ast.expr) -> int:
-        """Position reported for a node: the name of an attribute, otherwise the operator's start."""
+        """Return the position reported for a node: an attribute's name, otherwise the operator's start."""
         if isinstance(node, ast.Attribute):
             line, octets = cast("int", node.end_lineno), cast("int", node.end_col_offset)
             end = self._position(line, self._characters(line, octets))
@@ -328,7 +328,7 @@ class _Reader:
         return min(start + before + max(character, 0), len(self._text))
 
     def _lines(self) -> list[str]:
-        """Lines as Python splits them, each with its line end."""
+        """Return lines as Python splits them, each with its line end."""
         return _LINE_ENDS.split(self._text.strip())
 
 

@@ -34,11 +34,11 @@ class Monotonicity(Enum):
     UNKNOWN = "unknown"
 
     def flipped(self) -> Monotonicity:
-        """Monotonicity of the negated value."""
+        """Return the monotonicity of the negated value."""
         return _FLIPPED.get(self, self)
 
     def with_(self, other: Monotonicity) -> Monotonicity:
-        """Monotonicity of a sum, or of any function that rises in both arguments."""
+        """Return the monotonicity of a sum, or of any function that rises in both arguments."""
         if Monotonicity.CONSTANT in (self, other):
             return other if self is Monotonicity.CONSTANT else self
         return self if self is other else Monotonicity.UNKNOWN
@@ -95,7 +95,7 @@ def _negative(term: CallTerm, moves: Moves) -> Monotonicity:
 
 
 def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
-    """Monotonicity of a product or quotient with a constant."""
+    """Return the monotonicity of a product or quotient with a constant."""
     one, other = term.arguments
     constant, move = (other, moves[0]) if moves[1] is CONSTANT else (one, moves[1])
     quotient = term.function.name != "multiply"
@@ -108,7 +108,7 @@ def _by_sign(term: CallTerm, moves: Moves) -> Monotonicity:
 
 
 def _if_ordered(term: CallTerm, moves: Moves) -> Monotonicity:
-    """Monotonicity of a cast, which must preserve the order of values."""
+    """Return the monotonicity of a cast, which must preserve the order of values."""
     types = (term.arguments[0].type, term.type)
     return moves[0] if all(map(_is_ordered, types)) else UNKNOWN
 
