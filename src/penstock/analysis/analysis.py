@@ -56,7 +56,7 @@ class Analysis:
         return not all(self.facts[node].append for node in loop)
 
     def execution_order(self) -> list[int]:
-        """Node ids by rank, which is also by (stratum, rank)."""
+        """Return the node ids by rank, which is also by (stratum, rank)."""
         return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
 
 

@@ -134,7 +134,7 @@ def _callable_object(value: object) -> Json:
 
 
 def _pickled(value: object) -> Json:
-    """State of a callable that is not written in Python, such as `itemgetter(1)`."""
+    """Return the state of a callable that is not written in Python, such as `itemgetter(1)`."""
     try:
         made = value.__reduce__()
     except TypeError:
@@ -166,7 +166,7 @@ def _callable(name: str, parts: Json) -> Json:
 
 
 def function_parts(function: types.FunctionType, seen: set[types.CodeType]) -> Json:
-    """Code, defaults, closed-over values, and functions of the same module called by name."""
+    """Return the code, defaults, closed-over values, and functions of the same module called by name."""
     if function.__code__ in seen:
         return "recursive"
     seen.add(function.__code__)

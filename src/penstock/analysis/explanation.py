@@ -135,7 +135,7 @@ def _notes(graph: FlowGraph, node: Node) -> Iterator[str]:
 
 
 def _facts(facts: Facts) -> str:
-    """Facts in short form. `once` and `det` are shown only if they do not hold."""
+    """Return the facts in short form. `once` and `det` are shown only if they do not hold."""
     words = ["append" if facts.append else "changes"]
     words += [word for word, holds in (("bounded", facts.bounded), ("ordered", facts.ordered)) if holds]
     words += [word for word, holds in (("repeats", facts.once), ("guarded", facts.det)) if not holds]
@@ -202,7 +202,7 @@ def _sinks(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
 
 
 def _grounds(graph: FlowGraph, judgement: Judgement) -> Iterator[str]:
-    """Grounds of a verdict, one line per operator."""
+    """Yield the grounds of a verdict, one line per operator."""
     role = "order is read by" if judgement.verdict is Verdict.IN_ORDER else "made one by"
     for number in judgement.because:
         node = graph.nodes[number]

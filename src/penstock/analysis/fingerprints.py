@@ -34,7 +34,7 @@ def fingerprint(graph: FlowGraph) -> str:
 
 
 def fingerprint_of(description: list[dict[str, Json]]) -> str:
-    """Fingerprint of a flow given by its description."""
+    """Return the fingerprint of a flow given by its description."""
     text = json.dumps([essence(node) for node in description], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -70,7 +70,7 @@ Description: TypeAlias = "dict[str, Any]"
 
 
 def identities(description: Sequence[Description]) -> list[str]:
-    """Identity of each node, in order."""
+    """Return the identity of each node, in order."""
     own = [_hash(_alone(node)) for node in description]
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]

@@ -33,7 +33,7 @@ def diff(old: Sequence[Description], new: Sequence[Description]) -> str:
 
 
 def essence(node: Description) -> list[Any]:
-    """Part of a description that enters the fingerprint."""
+    """Return the part of a description that enters the fingerprint."""
     return essential([node[key] for key in ("kind", "parameters", "schema", "inputs")])
 
 
@@ -113,7 +113,7 @@ def _labels(nodes: Sequence[Description], at: Sequence[int]) -> str:
 
 
 def label_of(node: Description) -> str:
-    """Label of a node by kind, name and source location, as far as known."""
+    """Return the label of a node by kind, name and source location, as far as known."""
     text = f"{node['kind']} {node['name']!r}" if node["name"] else f"{node['kind']} ({node['text']})"
     label = text if node["name"] or node["text"] else node["kind"]
     return f"{label} at {node['place']}" if node.get("place") else label

@@ -53,7 +53,7 @@ def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
 
 
 def _groups(graph: FlowGraph) -> list[tuple[list[int], bool]]:
-    """Strongly connected components, readers first, each with a flag that marks loops."""
+    """Return the strongly connected components, readers first, each with a flag that marks loops."""
     after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
     return [(group, is_cyclic(group, after)) for group in components(after)]
 

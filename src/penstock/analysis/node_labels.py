@@ -20,12 +20,12 @@ def user_name(graph: FlowGraph, node: Node) -> str | None:
 
 
 def label(graph: FlowGraph, node: Node) -> str:
-    """Label such as `filter 'cheap'`, `source 'bids'` or `sink 'averages'`; the bare kind if unnamed."""
+    """Return a label such as `filter 'cheap'`, `source 'bids'` or `sink 'averages'`; the kind if unnamed."""
     name = user_name(graph, node)
     return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"
 
 
 def called(graph: FlowGraph, node: Node) -> str:
-    """Label within a sentence, with an article if unnamed: `the filter`."""
+    """Return the label for use within a sentence, with an article if unnamed: `the filter`."""
     text = label(graph, node)
     return f"the {text}" if text == node.operator.kind else text

@@ -85,7 +85,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
 
 
 def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:
-    """Python versions that compiled the functions of the old and the new flow, if they differ."""
+    """Return the Python versions that compiled the functions of the old and the new flow, if they differ."""
     then, now = _python(old), _python(new)
     return (then, now) if then and now and then != now else None
 
@@ -137,7 +137,7 @@ class _Names:
 
 
 def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
-    """Names of the sources that a node reads, directly or indirectly."""
+    """Yield the names of the sources that a node reads, directly or indirectly."""
     seen = {at}
     waiting = [at]
     while waiting:

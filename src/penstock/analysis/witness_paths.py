@@ -79,7 +79,7 @@ def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str)
 
 
 def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
-    """Inputs from which the output inherits its lack of `fact`; none if the operator itself drops it."""
+    """Return the inputs from which the output inherits its lack of `fact`; none if the operator drops it."""
     lacking = [i for i in node.inputs if not getattr(facts[i], fact)]
     mended = [facts[i].but(**{fact: True}) for i in node.inputs]
     return lacking if getattr(node.operator.gives(mended), fact) else []
