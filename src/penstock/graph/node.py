@@ -32,12 +32,12 @@ Columns: TypeAlias = "tuple[Field, ...] | None"
 
 
 def unchanged(schema: Schema) -> dict[str, Expr]:
-    """Lineage of an operator that keeps all columns of an input."""
+    """Return the lineage of an operator that keeps all columns of an input."""
     return {name: Column(name) for name in schema.names}
 
 
 def function_name(function: object) -> str:
-    """Display name of a user's function."""
+    """Return the display name of a user's function."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
@@ -78,7 +78,7 @@ class Operator(ABC):
 
     @abstractmethod
     def ports(self) -> tuple[Port, ...]:
-        """Inputs, in order."""
+        """Return the inputs, in order."""
 
     @abstractmethod
     def output(self, context: CheckContext) -> Columns:
@@ -150,11 +150,11 @@ class Operator(ABC):
         return meet(inputs)
 
     def needs(self) -> tuple[Need, ...]:
-        """Facts required of the inputs."""
+        """Return the facts required of the inputs."""
         return ()
 
     def guard(self) -> str | None:
-        """The user's `nondet=` reason why the output may depend on the cut into ticks, or None."""
+        """Return the user's `nondet=` reason why the output may depend on the cut into ticks, or None."""
         return None
 
     def depends_on_cut(self) -> str:
@@ -173,7 +173,7 @@ class Operator(ABC):
         return None
 
     def grows_from(self) -> str | None:
-        """The input column that is required to only grow, or None."""
+        """Return the input column that is required to only grow, or None."""
         return None
 
     def inside_loop(self) -> Operator:
@@ -189,11 +189,11 @@ class Operator(ABC):
         return "" if self.linear else "what it remembers is not kept by rounds"
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
-        """Labelled expressions of the operator, for `explain` and fingerprints."""
+        """Yield the labelled expressions of the operator, for `explain` and fingerprints."""
         yield from ()
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        """Labelled opaque functions of the operator."""
+        """Yield the labelled opaque functions of the operator."""
         yield from ()
 
     def claimed(self) -> Iterator[str]:
@@ -257,14 +257,14 @@ class FlowGraph:
         return self.nodes[edge.target].operator.ports()[edge.port]
 
     def consumers(self) -> tuple[tuple[Edge, ...], ...]:
-        """Outgoing edges per node, in order of construction."""
+        """Return the outgoing edges per node, in order of construction."""
         out: list[list[Edge]] = [[] for _ in self.nodes]
         for edge in self.edges():
             out[edge.source].append(edge)
         return tuple(tuple(edges) for edges in out)
 
     def same_tick_edges(self) -> Iterator[Edge]:
-        """Edges without a delay, whose rows arrive in the tick in which they are sent."""
+        """Yield the edges without a delay, whose rows arrive in the tick in which they are sent."""
         for node in self.nodes:
             if not node.inputs:
                 continue
