@@ -56,7 +56,7 @@ def explain_on_spark(
 
 
 def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
-    """Sinks that store a table in buckets, with the route of the table's rows."""
+    """Return the sinks that store a table in buckets, with the route of the table's rows."""
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
 
@@ -115,7 +115,7 @@ class _Explanation:
         return str(exchange.route)
 
     def _name(self, node: int) -> str:
-        """Label of a node; a partial operator is named after the operator it belongs to."""
+        """Return the label of a node; a partial operator is named after the operator it belongs to."""
         found = self.whole.nodes[node]
         if node < len(self.graph.nodes):
             return label(self.graph, self.graph.nodes[node])
@@ -185,7 +185,7 @@ class _Explanation:
 
 
 def _state_of(stage: Stage) -> dict[int, list[str]]:
-    """Names of each node's state in a stage."""
+    """Return the names of each node's state in a stage."""
     found: dict[int, list[str]] = {}
     for slot in compile_program(stage.graph).slots:
         node, _, what = slot.name.partition(".")
@@ -194,7 +194,7 @@ def _state_of(stage: Stage) -> dict[int, list[str]]:
 
 
 def _on_one_shard(stage: Stage, looped: set[int]) -> set[int]:
-    """Nodes of a stage whose rows are all on one shard; includes the nodes of loops."""
+    """Return the nodes of a stage whose rows are all on one shard; includes the nodes of loops."""
     routes = {stage.graph.sources[e.name]: e.route for e in stage.arriving}
     alone = looped | {node for node, route in routes.items() if isinstance(route, ToOne)}
     # Operators are in the order of writing, but for what closes a loop: until nothing is added.
@@ -219,7 +219,7 @@ def _shown(function: Callable[..., object]) -> str:
 
 
 def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
-    """Delivery guarantee of each sink for the last tick before a crash."""
+    """Return the delivery guarantee of each sink for the last tick before a crash."""
     width = max(len(name) for name in graph.sinks)
     lines = ["Sinks"]
     for name in graph.sinks:
@@ -232,7 +232,7 @@ def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
 
 
 def _batch(graph: FlowGraph) -> str:
-    """Form of each operator in a batch."""
+    """Return the form of each operator in a batch."""
     # The modules that it knows register which operators have native forms.
     from penstock.spark.batch import lower_flow  # noqa: F401
 

@@ -35,7 +35,7 @@ class Refusal:
 
 @singledispatch
 def refusal(operator: Operator, mode: Mode) -> Refusal | None:
-    """Refusal of an operator in a mode; None if it runs on Spark."""
+    """Return the refusal of an operator in a mode; None if it runs on Spark."""
     return None
 
 

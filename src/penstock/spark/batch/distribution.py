@@ -88,7 +88,7 @@ def _same(one: Mapping[int, Expr], other: Mapping[int, Expr]) -> bool:
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
-    """Keys by which an operator's input must be co-located: empty for none, None if all rows must meet."""
+    """Return the keys that co-locate an operator's input: empty for none, None if all rows must meet."""
     placement = operator.placement()
     if operator.linear or (operator.unites and not placement.whole):
         return ()

@@ -57,7 +57,7 @@ class LoopBound:
     local: bool
 
     def parts(self, rows: int, cores: int) -> int:
-        """Number of parts for a loop with this many input rows; 0 for one task without rounds."""
+        """Return the number of parts for a loop with this many input rows; 0 for one task without rounds."""
         if rows <= self.rows:
             return 0
         return cores if self.rows < 1 else max(cores, -(-rows // self.rows))
@@ -101,7 +101,7 @@ def complete(graph: FlowGraph) -> FlowGraph:
 
 
 def why_in_one_task(graph: FlowGraph) -> str:
-    """Reason why a loop's flow cannot run in rounds, as a sentence; empty if it can."""
+    """Return the reason why a loop's flow cannot run in rounds, as a sentence; empty if it can."""
     analysis = analyse(complete(graph))
     ends = {*graph.sources.values(), *graph.sinks.values()}
     body = [node.id for node in graph.nodes if node.id not in ends]

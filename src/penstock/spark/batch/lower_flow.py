@@ -108,7 +108,7 @@ _CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
 
 
 def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[int]:
-    """Nodes computed by more than filters and selections whose readers lead to different sinks.
+    """Return the nodes computed by more than filters and selections whose readers lead to different sinks.
 
     after: readers of each node. Loops are excluded: they share their results themselves.
     """

@@ -121,13 +121,13 @@ class BatchPlan:
     units: tuple[Unit, ...]
 
     def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
-        """Nodes among `nodes` whose rows are read by others."""
+        """Return the nodes among `nodes` whose rows are read by others."""
         inside = set(nodes)
         read = {i for n, inputs in self.reads.items() if n not in inside for i in inputs}
         return tuple(n for n in nodes if n in read)
 
     def travelling(self) -> set[int]:
-        """Nodes whose rows exist as Spark columns."""
+        """Return the nodes whose rows exist as Spark columns."""
         found: set[int] = set()
         for unit in self.units:
             found |= {unit.node} if isinstance(unit, Native) else set(self.exits(unit.nodes))
@@ -153,7 +153,7 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
 
 
 def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
-    """Nodes that lead to a sink, to a null sink, or to `further` nodes."""
+    """Return the nodes that lead to a sink, to a null sink, or to `further` nodes."""
     ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
     needed = ends | set(further)
     waiting = list(needed)
@@ -166,7 +166,7 @@ def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Read
 
 
 def _without_completeness(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Inputs without mere completeness signals, since a batch delivers all input at once."""
+    """Return the inputs without mere completeness signals, since a batch delivers all input at once."""
     ports = node.operator.ports()
     return tuple(None if port.completeness else i for port, i in zip(ports, inputs, strict=True))
 
@@ -177,7 +177,7 @@ def _in_loops(graph: FlowGraph) -> set[int]:
 
 
 def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
-    """Nodes that must see the same ticks, with all nodes between them."""
+    """Return the nodes that must see the same ticks, with all nodes between them."""
     operators = {n: graph.nodes[n].operator for n in reads}
     late = {n for n, o in operators.items() if starts_ticks(o) or isinstance(o, EndOfInput)}
     if not late:
@@ -194,7 +194,7 @@ def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
 
 
 def _reachable(graph: FlowGraph, start: set[int], *, backwards: bool = False) -> set[int]:
-    """Nodes reachable from `start`, forwards or backwards."""
+    """Return the nodes reachable from `start`, forwards or backwards."""
     edges = [(e.target, e.source) if backwards else (e.source, e.target) for e in graph.edges()]
     after = successors(len(graph.nodes), edges)
     found, waiting = set(start), list(start)

@@ -65,7 +65,7 @@ def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) ->
 
 
 def _own_wants(graph: FlowGraph, node: Node) -> Iterator[int]:
-    """Inputs that a node itself reads in order."""
+    """Yield the inputs that a node itself reads in order."""
     for port, source in enumerate(node.inputs):
         if node.operator.reads_order(port) and not graph.nodes[source].operator.at_most_one_row():
             yield source

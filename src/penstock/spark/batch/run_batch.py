@@ -179,7 +179,7 @@ class _Run:
 
 
 def _as_read(schema: Schema, append: bool) -> Schema:
-    """Columns of a source as read; a table's weight comes last."""
+    """Return the columns of a source as read; a table's weight comes last."""
     return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
 
 

@@ -81,7 +81,7 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
 
 
 def weight_of(operator: Source, frame: DataFrame) -> Column:
-    """Weight of a table source's row; a null weight is an error, since Spark would skip it in sums."""
+    """Return the weight of a table source's row; null is an error, since Spark would skip it in sums."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
     return f.coalesce(exact_column(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))

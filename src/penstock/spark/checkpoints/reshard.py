@@ -92,7 +92,7 @@ class _Binding:
         self._homes: dict[str, Callable[[Any, int], int] | None] = {}
 
     def home(self, slot: str) -> Callable[[Any, int], int] | None:
-        """Function from a key and its shard to the new shard; None for gathered or obsolete entries."""
+        """Return the function from a key and shard to the new shard; None if entries are not moved singly."""
         if slot not in self._homes:
             name, _, what = slot.rpartition(".")
             move = self.moves.get(name)
@@ -129,7 +129,7 @@ class _Binding:
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:
-    """Operators with state, by node number in the flow."""
+    """Return the operators with state, by node number in the flow."""
     found: dict[int, StatefulNode] = {}
     for of in stages:
         ownership = StateOwnership(of.stage, shards)
@@ -144,7 +144,7 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Stateful
 
 
 def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
-    """All entries with their new cells, in the order of slots and keys.
+    """Yield all entries with their new cells, in the order of slots and keys.
 
     State of operators that no longer exist is left behind.
     """
@@ -172,7 +172,7 @@ def _straight(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]
 def _gathered(
     folder: Path, last: Commit, binding: _Binding
 ) -> Mapping[str, list[tuple[str, int, bytes, bytes]]]:
-    """Entries that cannot be moved one by one, by operator: slot kind, shard, key, value."""
+    """Return the entries that cannot be moved one by one, by operator: slot kind, shard, key, value."""
     found: defaultdict[str, list[tuple[str, int, bytes, bytes]]] = defaultdict(list)
     for slot, key, value, number in _entries(folder, last):
         name, _, what = slot.rpartition(".")
@@ -182,7 +182,7 @@ def _gathered(
 
 
 def _entries(folder: Path, last: Commit) -> Iterator[Placed]:
-    """All entries with the numbers of their current cells."""
+    """Return all entries with the numbers of their current cells."""
     return heapq.merge(*(_cell(folder, number, chain) for number, chain in last.chains.items()))
 
 

@@ -75,13 +75,13 @@ class SparkResumeBinding:
 
 
 def stateful(plan: Plan) -> tuple[CompiledStage, ...]:
-    """Stages that keep state between ticks. Stage 0 drops its state after each tick."""
+    """Return the stages that keep state between ticks. Stage 0 drops its state after each tick."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)
 
 
 def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
-    """Slots kept by each operator of the flow, with the operator class that implements it."""
+    """Return the slots kept by each operator of the flow, with the operator class that implements it."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for of in stages:
         for slot in of.program.slots:
@@ -96,7 +96,7 @@ def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
 def layout(
     stages: Iterable[CompiledStage], sources: tuple[str, ...], loops: Loops, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Location of state: each operator's stage and routes, by name, and the sources in order."""
+    """Return the location of state: each operator's stage and routes, by name, and the sources in order."""
     places: dict[str, Any] = {}
     for of in stages:
         for slot in of.program.slots:
@@ -137,7 +137,7 @@ def _routes(of: CompiledStage, local: int) -> list[str]:
 
 
 def _noted_sources(folder: Path, last: Manifest, now: Manifest) -> dict[str, Any]:
-    """The new layout, with sources in the order in which Spark recorded their offsets.
+    """Return the new layout, with sources in the order in which Spark recorded their offsets.
 
     Raises `FlowChanged` for different sources if Spark does not know them by name.
     """

@@ -108,7 +108,7 @@ class Move:
 
 
 def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
-    """Function that finds an entry's new shard from its key; None if the slot's entries must be gathered."""
+    """Return the function from a key to its new shard; None if the slot's entries must be gathered."""
     if move.before.ownership.on_one(move.before.node) and move.after.ownership.on_one(move.after.node):
         return lambda key, shard: 0
     layout = move.layouts.get(what)

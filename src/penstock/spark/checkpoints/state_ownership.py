@@ -48,7 +48,7 @@ class StateOwnership:
         return all(self._spreads[source].on_one for source in node.inputs)
 
     def home(self, node: Node, slot: KeyedSlot) -> Home | None:
-        """Function from a key to its shard; None if the key does not determine it."""
+        """Return the function from a key to its shard; None if the key does not determine it."""
         if self.on_one(node):
             return lambda key: 0
         keys = (keys_of(node, self._graph) or ())[slot.port]
@@ -71,7 +71,7 @@ class StateOwnership:
         return home
 
     def home_of_row(self, node: Node) -> Home | None:
-        """Function from an input row to its shard."""
+        """Return the function from an input row to its shard."""
         if self.on_one(node):
             return lambda row: 0
         route = self._spreads[node.inputs[0]].route()
@@ -83,7 +83,7 @@ class StateOwnership:
 
 
 def _schema_of_keys(keys: Sequence[Expr], schema: Schema) -> Schema:
-    """Schema of the tuple of keys. A key that is a column keeps its name."""
+    """Return the schema of the tuple of keys. A key that is a column keeps its name."""
     fields: list[Field] = []
     for number, key in enumerate(keys):
         typed = check(key, schema)
@@ -102,7 +102,7 @@ def _in_terms_of(same: Sequence[Expr], keys: Sequence[Expr], schema: Schema) -> 
 
 
 def _spreads(stage: Stage, shards: int) -> dict[int, Spread]:
-    """Distribution of each node's rows over the shards of a stage."""
+    """Return the distribution of each node's rows over the shards of a stage."""
     graph = stage.graph
     found: dict[int, Spread] = {}
     for exchange in stage.arriving:
@@ -125,7 +125,7 @@ def _arrived(route: object, shards: int) -> Spread:
 
 
 def _in_order(graph: FlowGraph) -> Iterator[Node]:
-    """Nodes in topological order; those of a loop, which are on one shard, in any order."""
+    """Yield the nodes in topological order; those of a loop, which are on one shard, in any order."""
     waiting = list(graph.nodes)
     done: set[int] = set()
     while waiting:

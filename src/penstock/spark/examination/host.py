@@ -56,7 +56,7 @@ Version = Callable[[str], str]
 
 
 def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
-    """Findings about the machine and this Python."""
+    """Yield findings about the machine and this Python."""
     environ = os.environ if environ is None else environ
     yield python_found()
     yield from (package_found(package) for package in PACKAGES)
@@ -94,7 +94,7 @@ def package_found(package: Package, version_of: Version = importlib.metadata.ver
 
 
 def java_found(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
-    """Findings about the Java that `penstock.spark.session` would use, and whether it runs."""
+    """Return findings about the Java that `penstock.spark.session` would use, and whether it runs."""
     try:
         java = find_java(environ)
     except SparkUnavailable as error:
@@ -128,7 +128,7 @@ def archive_found(java: Java) -> Finding:
 
 
 def workers_python_found(environ: Mapping[str, str]) -> Finding:
-    """Findings about the Python that Spark uses for workers in sessions not started by Penstock."""
+    """Return findings about the Python that Spark uses for workers in sessions not started by Penstock."""
     about = "workers' python"
     named = environ.get("PYSPARK_PYTHON", "")
     program = shutil.which(named or "python3", path=environ.get("PATH", ""))
@@ -157,7 +157,7 @@ def _same_environment(program: str) -> bool:
 
 
 def _worker(program: str) -> str:
-    """Problem with a worker's interpreter; empty if there is none."""
+    """Return the problem with a worker's interpreter; empty if there is none."""
     try:
         said = subprocess.run(
             [program, "-c", _ASK_WORKER], capture_output=True, text=True, timeout=60, check=False
@@ -172,7 +172,7 @@ def _worker(program: str) -> str:
 
 
 def available_memory() -> int | None:
-    """Available memory in bytes, of the machine or the container; None if unknown."""
+    """Return the available memory in bytes, of the machine or the container; None if unknown."""
     free = _from_meminfo()
     limit = _number(Path("/sys/fs/cgroup/memory.max"))
     used = _number(Path("/sys/fs/cgroup/memory.current"))
@@ -232,7 +232,7 @@ def sockets_found(folder: str) -> Finding:
 
 
 def programs_found(path: str) -> Iterator[Finding]:
-    """Findings about system programs called by Hadoop's file code and Spark's scripts."""
+    """Yield findings about system programs called by Hadoop's file code and Spark's scripts."""
     missing = [name for name in ("chmod", "readlink") if shutil.which(name, path=path) is None]
     if os.name == "posix" and missing:
         text = f"{' and '.join(missing)} not on PATH, which Spark starts for files"

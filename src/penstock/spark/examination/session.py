@@ -119,7 +119,7 @@ SETTINGS = (
 def examine_settings(
     get: Callable[[str, str], str], modifiable: Callable[[str], bool] = lambda _: False
 ) -> Iterator[Finding]:
-    """Findings about settings.
+    """Yield findings about settings.
 
     get:        a setting's value, or the given default.
     modifiable: whether the session takes another value while it runs; else it must be started with it.
@@ -140,12 +140,12 @@ def examine_settings(
 
 
 def examine_given(settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings about the settings for a session to be started."""
+    """Return findings about the settings for a session to be started."""
     return examine_settings(lambda key, default: settings.get(key, default))
 
 
 def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -> Iterator[Finding]:
-    """Findings about a running session, whose workers are probed with one small job.
+    """Yield findings about a running session, whose workers are probed with one small job.
 
     checkpoint: a folder that runs would keep their state in; workers must see what this process writes there.
     """
@@ -202,7 +202,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
 
 
 def workers_found(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
-    """Findings about workers, from the reports of their tasks."""
+    """Yield findings about workers, from the reports of their tasks."""
     workers = list(told)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "penstock": _version("penstock")}
     hosts = sorted({worker["host"] for worker in workers})

@@ -26,7 +26,7 @@ _AHEAD_OF_TIME = 25
 
 
 def archive_of(java: Java) -> Path:
-    """Path of the archive for this Java and the installed Spark; the file need not exist.
+    """Return the path of the archive for this Java and the installed Spark; the file need not exist.
 
     The folder is PENSTOCK_CACHE, else `penstock` in the user's cache folder.
     """
@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def options_to_use(java: Java) -> Sequence[str]:
-    """JVM options that use the archive; none if it does not exist."""
+    """Return JVM options that use the archive; none if it does not exist."""
     try:
         archive = archive_of(java)
         if not archive.is_file():
@@ -60,7 +60,7 @@ def options_to_use(java: Java) -> Sequence[str]:
 
 
 def options_to_make(java: Java, archive: Path) -> Sequence[str]:
-    """JVM options that dump the loaded classes to `archive` at exit."""
+    """Return JVM options that dump the loaded classes to `archive` at exit."""
     name = "AOTCacheOutput" if java.release >= _AHEAD_OF_TIME else "ArchiveClassesAtExit"
     return (f"-XX:{name}={archive}",)
 

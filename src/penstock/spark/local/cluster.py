@@ -59,7 +59,7 @@ def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str,
 
 
 def environment(java: Java, installed: Path, folder: Path) -> dict[str, str]:
-    """Environment variables for the driver's JVM, inherited by the executors.
+    """Return the environment variables for the driver's JVM, inherited by the executors.
 
     java:      what executors run on. installed: PySpark's own folder.
     folder:    of the session; their working folders, logs included, are in `home/work` in it.

@@ -72,7 +72,7 @@ _GREETINGS = ("Setting default log level to", "To adjust logging level use")
 
 
 def classpath(spark_home: Path) -> list[str]:
-    """Spark's jars in a fixed order: a class archive is valid only for the class path it was built with."""
+    """Return Spark's jars in a fixed order, because a class archive is valid for one class path only."""
     return sorted(str(jar) for jar in (spark_home / "jars").glob("*.jar"))
 
 

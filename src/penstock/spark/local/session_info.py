@@ -25,7 +25,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def tasks_at_a_time(spark: SparkSession) -> int:
-    """Number of concurrent tasks, if known."""
+    """Return the number of concurrent tasks, if known."""
     if not is_remote(spark):
         return spark.sparkContext.defaultParallelism
     said = str(spark.conf.get("spark.default.parallelism", ""))

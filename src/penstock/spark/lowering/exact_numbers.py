@@ -25,7 +25,7 @@ _EXACT_IN_A_FLOAT = 2**53
 
 
 def half_sums(column: Column) -> tuple[Column, Column]:
-    """Aggregates of an int64 column: the sums of its upper and lower 32 bits."""
+    """Return the aggregates of an int64 column: the sums of its upper and lower 32 bits."""
     upper = f.sum(f.shiftright(column, 32))
     lower = f.sum(column.bitwiseAND(f.lit(2**32 - 1)))
     return upper, lower
@@ -39,7 +39,7 @@ def whole(upper: Column, lower: Column) -> Column:
 
 
 def int_sum(upper: Column, lower: Column) -> Column:
-    """Sum as an int64; overflow is an error."""
+    """Return the sum as an int64; overflow is an error."""
     return whole(upper, lower).cast("long")
 
 

@@ -100,7 +100,7 @@ def _day_field(function: Callable[[Column], Column]) -> Lowering:
 
 
 def _time_field(unit: int, of: int) -> Lowering:
-    """Number of whole units of this many microseconds within a larger unit."""
+    """Return the number of whole units of this many microseconds within a larger unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         return _whole(_rest(F.unix_micros(arguments[0]), of), unit).cast("int")
@@ -136,7 +136,7 @@ def _moment_of_text(text: Column, target: DataType) -> Column:
 
 
 def _moment_in_utc(wall: Column) -> Column:
-    """Instant at which a UTC clock shows the given zoneless timestamp."""
+    """Return the instant at which a UTC clock shows the given zoneless timestamp."""
     day = F.unix_date(wall.cast("date")).cast("bigint") * F.lit(_DAY)
     hours = F.hour(wall).cast("bigint") * F.lit(_WIDTHS["hour"])
     minutes = F.minute(wall).cast("bigint") * F.lit(_WIDTHS["minute"])

@@ -108,7 +108,7 @@ def _list(type: ListType) -> spark.DataType:
 
 @singledispatch
 def null_within(data_type: DataType, column: Column) -> Column | None:
-    """Condition that a non-null value contains a forbidden null; None if it cannot."""
+    """Return the condition that a non-null value contains a forbidden null; None if it cannot."""
     return None
 
 

@@ -69,14 +69,14 @@ def combined(graph: FlowGraph) -> FlowGraph:
 
 
 def combined_nodes(graph: FlowGraph) -> Collection[int]:
-    """Nodes whose rows are pre-aggregated before they are sent to shards."""
+    """Return the nodes whose rows are pre-aggregated before they are sent to shards."""
     return {
         at for at, node in enumerate(combined(graph).nodes[: len(graph.nodes)]) if node != graph.nodes[at]
     }
 
 
 def _lone_readers(graph: FlowGraph) -> Iterator[int]:
-    """Nodes whose first input comes through an exchange and is needed in aggregated form only."""
+    """Yield the nodes whose first input comes through an exchange and is needed in aggregated form only."""
     # With any number of shards above one the cut is the same; with one there is less to see.
     for stage in cut(graph, 2).stages:
         readers = stage.graph.consumers()
@@ -176,7 +176,7 @@ class Columns:
     named: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, "Expr"]])
 
     def of(self, expr: Expr, name: str) -> Column:
-        """Column of an expression, added under `name` if it is new."""
+        """Return the column of an expression, added under `name` if it is new."""
         known = next((known for known, there in self.named if there.same(expr)), None)
         return self.add(expr, name) if known is None else Column(known)
 

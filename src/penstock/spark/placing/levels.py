@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def units(graph: FlowGraph) -> list[list[int]]:
-    """Nodes in topological order, with the nodes of a cycle grouped. Delayed edges close cycles too."""
+    """Return the nodes in topological order, grouped by cycle. Delayed edges close cycles too."""
     edges = [(e.source, e.target) for e in graph.edges()]
     groups = components(successors(len(graph.nodes), edges))
     group_of = {node: at for at, group in enumerate(groups) for node in group}
@@ -115,7 +115,7 @@ class Levels:
             self.level[node], self.spread[node] = level, ON_ONE
 
     def _ready(self, source: int, wanted: Spread) -> int:
-        """First stage in which a node's rows can be distributed as required."""
+        """Return the first stage in which a node's rows can be distributed as required."""
         there = self.level[source] > 0 and self.spread[source] == wanted
         return self.level[source] + (not there)
 

@@ -33,7 +33,7 @@ Chain: TypeAlias = tuple[Node, ...]
 
 
 def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
-    """Longest native chain of each source, by name; just the source if there is none."""
+    """Return the longest native chain of each source, by name; just the source if there is none."""
     readers = graph.consumers()
     chains: dict[str, Chain] = {}
     for name in names:

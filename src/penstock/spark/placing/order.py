@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[int]:
-    """Nodes whose output order is read. A sink does not read order, since its output is a bag."""
+    """Return the nodes whose output order is read. A sink does not read order, since its output is a bag."""
     readers = graph.consumers()
     read: set[int] = set()
     waiting = [node.id for node in graph.nodes if facts[node.id].ordered]

@@ -82,7 +82,7 @@ class Span:
 def loop_stages(
     graph: FlowGraph, levels: RoundsLevels, exchanges: Sequence[Exchange]
 ) -> tuple[LoopStages, ...]:
-    """Loops of a flow, in stage order."""
+    """Return the loops of a flow, in stage order."""
     found: list[LoopStages] = []
     number = {(e.node, e.to_stage, str(e.route)): at for at, e in enumerate(exchanges)}
     for loop in levels.loops:

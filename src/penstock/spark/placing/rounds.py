@@ -37,7 +37,7 @@ _FEEDBACKS = (BagFeedback, Feedback)
 
 
 def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> str:
-    """Reason why a loop cannot be partitioned by key, as a sentence; empty if it can."""
+    """Return the reason why a loop cannot be partitioned by key, as a sentence; empty if it can."""
     for node in (graph.nodes[n] for n in loop):
         if not (node.operator.runs_in_rounds or _one_by_one(node)):
             return f"{node.name!r} in it must see all rows in one place."
@@ -147,7 +147,7 @@ class RoundsLevels(Levels):
             self._settle(node, self.level[source] + 1, [self._arrived(ByKey(keys))])
 
     def _feedback_keys(self, feedback: int, inside: set[int]) -> Keys:
-        """Keys by which a feedback is distributed: those of a join that reads it, else all columns."""
+        """Return the keys that distribute a feedback: those of a join that reads it, else all columns."""
         schema = self.graph.nodes[feedback].schema
         for keys in _wanted(self.graph, feedback, {n: n for n in schema.names}, inside, {feedback}):
             return keys
@@ -167,7 +167,7 @@ class RoundsLevels(Levels):
 
 
 def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
-    """Nodes of a loop without its feedbacks, in topological order."""
+    """Return the nodes of a loop without its feedbacks, in topological order."""
     body = [n for n in loop if not isinstance(graph.nodes[n].operator, _FEEDBACKS)]
     at = {n: number for number, n in enumerate(body)}
     edges = [(at[s], at[n]) for n in body for s in graph.nodes[n].inputs if s in at]
@@ -177,7 +177,7 @@ def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
 def _wanted(
     graph: FlowGraph, node: int, names: dict[str, str], inside: set[int], seen: set[int]
 ) -> Iterator[Keys]:
-    """Keys of the joins that read a node, in terms of the feedback's columns given by `names`."""
+    """Yield the keys of the joins that read a node, in terms of the feedback's columns given by `names`."""
     for reader in (n for n in graph.nodes if n.id in inside and node in n.inputs and n.id not in seen):
         operator = reader.operator
         seen.add(reader.id)

@@ -128,7 +128,7 @@ def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
 
 
 def _distinct(keys: pa.Table) -> tuple[Any, pa.Table]:
-    """Distinct keys, numbered, and the number of each row's key."""
+    """Return the distinct keys, numbered, and the number of each row's key."""
     numbered = keys.combine_chunks()
     columns = [numbered.column(name).combine_chunks() for name in keys.column_names]
     encoded = [_compute.dictionary_encode(column, null_encoding="encode") for column in columns]

@@ -83,7 +83,7 @@ class Spread:
         return self.positions == ()
 
     def route(self) -> Route | None:
-        """Route that co-locates further rows with equal ones; None if the distribution is unknown."""
+        """Return the route that co-locates further rows with equal ones; None if the spread is unknown."""
         if self.positions is None:
             return None
         return ByKey(tuple(same[0] for same in self.positions)) if self.positions else ToOne()
@@ -145,7 +145,7 @@ Keys: TypeAlias = tuple[Expr, ...]
 
 
 def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
-    """Keys by which each input must be co-located; None for an input that every shard needs in full.
+    """Return the keys that co-locate each input; None for an input that every shard needs in full.
 
     The result is None if rows may be anywhere, or if all of them must meet.
     """
@@ -163,7 +163,7 @@ def whole_row(schema: Schema) -> tuple[Expr, ...]:
 
 
 def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    """Distribution of an operator's output, given those of its inputs."""
+    """Return the distribution of an operator's output, given those of its inputs."""
     if inputs and all(spread.on_one for spread in inputs):
         return ON_ONE
     schemas = [graph.nodes[source].schema for source in node.inputs]
@@ -175,7 +175,7 @@ def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spre
 
 
 def _of_either(spreads: Sequence[Spread]) -> Spread:
-    """Distribution of a union: the one shared by all its inputs."""
+    """Return the distribution of a union: the one shared by all its inputs."""
     first, *others = (spread.positions for spread in spreads)
     same = first is not None and all(
         other is not None
@@ -194,7 +194,7 @@ def _of_either(spreads: Sequence[Spread]) -> Spread:
 
 
 def _of_both(spreads: Sequence[Spread]) -> Spread:
-    """Distribution of rows built from one row of each stream, all on the same shard."""
+    """Return the distribution of rows built from one row of each stream, all on the same shard."""
     first, *others = (spread.positions for spread in spreads)
     if first is None:
         return ANYHOW
@@ -206,7 +206,7 @@ def _of_both(spreads: Sequence[Spread]) -> Spread:
 
 
 def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
-    """Indices of the keys equal to each position of the spread; None if a position has none."""
+    """Return the indices of the keys equal to each position of the spread; None if a position has none."""
     if spread.positions is None:
         return None
     found = [
@@ -216,7 +216,7 @@ def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None
 
 
 def common(one: list[set[int]] | None, other: list[set[int]] | None) -> list[int] | None:
-    """Indices of keys by which both inputs are distributed alike; None if there are none."""
+    """Return the indices of keys by which both inputs are distributed alike; None if there are none."""
     if one is None or other is None or len(one) != len(other):
         return None
     both = [a & b for a, b in zip(one, other, strict=True)]

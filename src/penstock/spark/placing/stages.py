@@ -82,7 +82,7 @@ class StagePlan:
         return len(self.stages)
 
     def spans(self) -> Iterator[Span]:
-        """Spans of the stages after stage 0, in order: each loop, and the stages between loops."""
+        """Yield the spans of the stages after stage 0, in order: each loop, and the stages between loops."""
         at = 1
         for loop in self.loops:
             if at < loop.first:
@@ -116,7 +116,7 @@ def cut(
 
 
 def _live(graph: FlowGraph) -> frozenset[int]:
-    """Nodes that bring in rows or lead to a sink; the rest of a flow has no effect."""
+    """Return the nodes that bring in rows or lead to a sink; the rest of a flow has no effect."""
     read = {edge.source for edges in live_consumers(graph) for edge in edges}
     ends = (n.id for n in graph.nodes if n.id in graph.sinks.values() or n.operator.ends_streams)
     return frozenset({*read, *ends, *(n.id for n in graph.nodes if not n.inputs)})
@@ -139,7 +139,7 @@ class _Cutter:
         return StagePlan(stages, self.shards, tuple(exchanges.values()))
 
     def _exchanges(self) -> dict[tuple[int, int, str], Exchange]:
-        """Exchanges by node, later stage and route; consumers that agree on these share one."""
+        """Return the exchanges by node, later stage and route; consumers that agree on these share one."""
         exchanges: dict[tuple[int, int, str], Exchange] = {}
         level, facts = self.levels.level, self.facts
         # What depends on the cut into ticks may show the order in which rows came, too.

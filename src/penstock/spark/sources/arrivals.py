@@ -62,7 +62,7 @@ def read_arrivals(counters: Mapping[str, Any], source: str) -> ReadArrivals:
 
 
 def counters_of(read: Mapping[str, ReadArrivals]) -> dict[str, Any]:
-    """Counters of a commit that `read_arrivals` restores from."""
+    """Return the counters of a commit that `read_arrivals` restores from."""
     return {
         "arrivals": {name: len(arrivals) for name, arrivals in read.items()},
         "ahead": {name: sorted(arrivals.ahead) for name, arrivals in read.items() if arrivals.ahead},
@@ -113,7 +113,7 @@ def _ticket(name: str | None, path: str | None) -> bytes:
 
 
 def arrivals_folder(checkpoint: Path, source: str) -> Path:
-    """Folder of a source's arrivals in a checkpoint."""
+    """Return the folder of a source's arrivals in a checkpoint."""
     return subfolder_for(checkpoint / "arrived", source)
 
 

@@ -157,7 +157,7 @@ def _(data_type: StructType, column: Column, epoch: EpochUnit) -> Column:
 
 
 def _bad(source: str, before: str, found: Column, after: str) -> Column:
-    """Expression that raises `BadRow`, in the form recognised by `ticks.errors`."""
+    """Return the expression that raises `BadRow`, in the form recognised by `ticks.errors`."""
     from pyspark.sql import functions as f
 
     shown = f.regexp_replace(f.substring(f.coalesce(found.cast("string"), f.lit("null")), 1, 60), r"\s", " ")

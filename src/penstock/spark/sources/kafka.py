@@ -92,7 +92,7 @@ def connector_is_there(spark: SparkSession) -> bool:
 
 
 def package(version: str) -> str:
-    """Maven coordinates of the connector for a version of Spark."""
+    """Return the Maven coordinates of the connector for a version of Spark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
@@ -144,7 +144,7 @@ class TopicWriter(PartsWriter):
         self._outbox.drop(tick)
 
     def records(self, parts: DataFrame, tick: int) -> DataFrame:
-        """Records of a tick: `key`, `value`."""
+        """Return the records of a tick: `key`, `value`."""
         from pyspark.sql import functions as f
 
         def as_json(columns: list[Column]) -> Column:

@@ -96,7 +96,7 @@ class Opening:
     named: bool = False
 
     def reader(self) -> DataStreamReader:
-        """Spark's stream reader for this source."""
+        """Return Spark's stream reader for this source."""
         reader = self.spark.readStream
         return reader.name(spark_name(self.name)) if self.named else reader
 
@@ -140,7 +140,7 @@ def sends_rows(source: object) -> bool:
 
 @singledispatch
 def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
-    """DataFrame of a source read by Spark, with at least the columns of `schema`."""
+    """Return the DataFrame of a source read by Spark, with at least the columns of `schema`."""
     raise NotImplementedError(type(source))
 
 
@@ -317,7 +317,7 @@ def union_columns(opened: Iterable[Opened]) -> Shape:
 
 
 def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
-    """Union of the frames of all sources, or None without any."""
+    """Return the union of the frames of all sources, or None without any."""
     from pyspark.sql import functions as f
 
     whole: DataFrame | None = None

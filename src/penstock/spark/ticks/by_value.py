@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 
 def users_modules() -> list[types.ModuleType]:
-    """Modules of this process that are neither Penstock's nor installed."""
+    """Return the modules of this process that are neither Penstock's nor installed."""
     return [m for m in list(sys.modules.values()) if is_users(m)]
 
 

@@ -124,7 +124,7 @@ def _weighted(of: CompiledStage, sink: str, rows: Rows) -> Rows:
 
 
 def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[str, Rows]:
-    """Rows per source of a stage, in order, from exchange numbers, places and rows."""
+    """Return the rows per source of a stage, in order, from exchange numbers, places and rows."""
     found: dict[str, Rows] = {}
     for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
         found.setdefault(plan.plan.stages.exchanges[number].name, []).extend(rows)
@@ -132,7 +132,7 @@ def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[
 
 
 def by_time(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[int, dict[str, Rows]]:
-    """Rows per source of a stage for each place (here the number of a time), in order."""
+    """Return the rows per source of a stage for each place (here the number of a time), in order."""
     places: dict[int, list[tuple[int, int, Rows]]] = {}
     for piece in arrived:
         places.setdefault(piece[1], []).append(piece)

@@ -67,7 +67,7 @@ class OwnTicks(Query):
                 interrupt.wait(_LOOK_AGAIN)
 
     def _next(self) -> DataFrame | None:
-        """Arrivals of the next tick; None if there are none."""
+        """Return the arrivals of the next tick; None if there are none."""
         taken = self._ticker.arrived
         found: list[tuple[int, str, None]] = []
         for tag, name, folder, per_tick in self._folders:

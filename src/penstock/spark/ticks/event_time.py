@@ -36,7 +36,7 @@ class Ends:
         return frozenset().union(*self.operators.values())
 
     def told_by(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
-        """Operators whose last source is among `now`, given that the sources in `before` have ended."""
+        """Return the operators whose last source ends with `now`, if the sources in `before` have ended."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)
         return [name for name, of in self.operators.items() if of <= after and not of <= earlier]

@@ -54,7 +54,7 @@ class Lag:
     def of(
         self, names: Iterable[str], rows: Mapping[str, int], taken: Mapping[str, int]
     ) -> dict[str, SourceProgress]:
-        """Progress of each source in `names`: its rows in this tick, and its backlog.
+        """Return the progress of each source in `names`: its rows in this tick, and its backlog.
 
         taken: number of arrivals read by all ticks so far, per source.
         """
@@ -73,7 +73,7 @@ class Lag:
         return SourceProgress(rows, max(0, arrivals.count - taken), newest)
 
     def _connectors(self) -> list[dict[str, str]]:
-        """Connectors' reports on the previous batch, for sources that are not arrival folders."""
+        """Return the connectors' reports on the previous batch, for sources that are not arrival folders."""
         last: Any = None if self.query is None else self.query.lastProgress
         sources: list[Any] = [] if last is None else list(last.sources)
         return [_metrics(source) for source in sources if not source.description.startswith(_FILES)]

@@ -184,7 +184,7 @@ def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) ->
 
 
 def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
-    """Name of a stage's slot in the checkpoint, stable across changes of the cut and of the flow."""
+    """Return the name of a stage's slot in the checkpoint, stable across changes of the cut and the flow."""
     node, _, what = slot.partition(".")
     origin = stage.origins[int(node)]
     return f"{origin if origin is None else names.get(origin, str(origin))}.{what}"

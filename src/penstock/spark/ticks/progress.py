@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
-    """Current watermarks, by operator name.
+    """Return the current watermarks, by operator name.
 
     timestamps: operators whose watermarks are timestamps, which a commit has in microseconds since 1970.
     """
@@ -30,12 +30,12 @@ def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
 
 
 def late_rows(commit: Commit) -> dict[str, int]:
-    """Number of late rows so far, per watermark."""
+    """Return the number of late rows so far, per watermark."""
     return dict(commit.counters.get("late") or {})
 
 
 def timestamps_of(plan: StagePlan) -> frozenset[str]:
-    """Operators of a flow whose watermark is a timestamp rather than a number."""
+    """Return the operators of a flow whose watermark is a timestamp rather than a number."""
     return frozenset(
         node.name
         for stage in plan.stages

@@ -93,7 +93,7 @@ class Query:
         return self._static if self._ticker.checkpoint.tick == self._begun_at else None
 
     def _ending(self) -> frozenset[str]:
-        """Sources that end with the next tick if it has no arrivals."""
+        """Return the sources that end with the next tick if it has no arrivals."""
         ticker = self._ticker
         if not self._end or ticker.pending or self._due_static is not None:
             return frozenset()
@@ -221,7 +221,7 @@ class Query:
 
 
 def _sources_of(checkpoint: Checkpoint) -> list[str]:
-    """Sources read by the ticks so far."""
+    """Return the sources read by the ticks so far."""
     last = checkpoint.last
     return [] if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
 

@@ -41,12 +41,12 @@ class Leg:
 
 
 def version_number(tick: int, leg: Leg | None) -> int:
-    """Version number of a cell's state when jobs of one tick build on each other."""
+    """Return the version number of a cell's state when jobs of one tick build on each other."""
     return tick * _ROUNDS_OF_A_TICK + (0 if leg is None else leg.number)
 
 
 def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
-    """Messages sent by a stage: passed to a later stage of the job, or stored for other jobs."""
+    """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs."""
     beyond: list[tuple[tuple[int, int, int, int], Rows | pa.Table]] = []
     for address, rows in out.pieces():
         if leg is None or stage < address[0] <= leg.last:
@@ -60,7 +60,7 @@ def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterat
 def _counted(
     pieces: list[tuple[tuple[int, int, int, int], Rows | pa.Table]],
 ) -> Iterator[tuple[Message, int]]:
-    """Messages of all pieces; the first message of each carries the piece's row count."""
+    """Yield the messages of all pieces; the first message of each carries the piece's row count."""
     for address, rows in pieces:
         count = len(rows)
         for message in messages_of(*address, rows):
@@ -100,7 +100,7 @@ def run_rounds(
 
 
 def rounds_of(results: Iterable[Result]) -> Iterator[Mapping[int, int]]:
-    """Rows fed back over each exchange, for each round that tasks ran."""
+    """Return the rows fed back over each exchange, for each round that tasks ran."""
     return (back for result in results if result.kind == ROUNDS for back in result.body)
 
 

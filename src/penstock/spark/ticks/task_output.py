@@ -67,7 +67,7 @@ def _(
 
 @singledispatch
 def bucket_route(target: object) -> ByBucket | None:
-    """Route required by a sink for its rows; None if any distribution will do."""
+    """Return the route required by a sink for its rows; None if any distribution will do."""
     return None
 
 
@@ -82,13 +82,13 @@ def _(target: DeliveredSink) -> ByBucket | None:
 
 
 def outbox_of(folder: Path, sink: str) -> Path:
-    """Folder of a sink's staged output in a checkpoint."""
+    """Return the folder of a sink's staged output in a checkpoint."""
     return subfolder_for(folder / "outbox", sink)
 
 
 @singledispatch
 def task_target(target: object, sink: str, folder: Path) -> object | None:
-    """Data that tasks need to write a sink's changes; None for sinks written by the driver."""
+    """Return the data that tasks need to write a sink's changes; None for sinks written by the driver."""
     return None
 
 

@@ -138,7 +138,7 @@ class Ticker:
             self.on_tick(self._stands(did, outcome, commit))
 
     def _stands(self, did: Progress, outcome: Outcome, commit: Commit) -> Progress:
-        """Progress of a tick, and the position of the run after it."""
+        """Return the progress of a tick, and the position of the run after it."""
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,

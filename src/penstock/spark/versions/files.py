@@ -217,7 +217,7 @@ class ChangeFile:
         _ = self._batches
 
     def entries(self, low: int = 0, high: int = LAST_HASH) -> Iterator[Entry]:
-        """Entries with low <= hash <= high, sorted."""
+        """Yield the entries with low <= hash <= high, sorted."""
         batches = self._batches
         for number in range(max(0, bisect_left(self._starts, low) - 1), len(batches)):
             if self._starts[number] > high:
