@@ -190,7 +190,7 @@ def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> No
 
 @dataclass(frozen=True, slots=True)
 class OpenSource:
-    """A source of a run.
+    """A source opened for a run.
 
     stream:    answers the batch of a tick to each ask.
     bounded:   all its rows belong to the first tick.
@@ -287,7 +287,7 @@ def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpenSink:
-    """A sink of a run.
+    """A sink opened for a run.
 
     stream:      asks for the steps of ticks.
     recover:     is to be called once, before it runs, with the last committed tick.

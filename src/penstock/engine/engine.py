@@ -145,7 +145,7 @@ class Engine(RunsSignals):
 
     @property
     def code(self) -> str:
-        """Generated source."""
+        """Generated Python code."""
         return self.program.source_code
 
     @property

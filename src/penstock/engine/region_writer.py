@@ -1,4 +1,4 @@
-"""Writer of a region of a flow as one straight-line Python function.
+"""Writer that turns a region of a flow into one straight-line Python function.
 
 Rows are pushed: a loop over a buffer contains the code of all later operators, up to the next buffer. A
 stream has a buffer only if it has several readers, leaves the region, or enters an operator that reads whole

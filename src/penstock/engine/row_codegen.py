@@ -41,7 +41,7 @@ class Row:
 
 
 def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
-    """Return the source of a tuple of these sources."""
+    """Return the source of a tuple with these items."""
     if len(parts) == 1:
         return f"({parts[0]},)"
     return "(" + ", ".join(parts) + ")"
@@ -53,7 +53,7 @@ def item_sources(source: str, count: int) -> tuple[str, ...]:
 
 
 def key_columns(key: str, count: int) -> tuple[str, ...]:
-    """Return the column sources of a key of `count` expressions; a single one is the key itself."""
+    """Return the column sources of a key with `count` expressions; a single one is the key itself."""
     return (key,) if count == 1 else item_sources(key, count)
 
 

@@ -135,7 +135,7 @@ class StepWriter(ABC):
         return f"next_{self._loop_of[node][0]}"
 
     def times(self, node: int) -> str:
-        """Return the variable with the heap of future rounds, in such a loop."""
+        """Return the variable with the heap of future rounds, in a loop with retractions."""
         return f"times_{self._loop_of[node][0]}"
 
     @contextmanager

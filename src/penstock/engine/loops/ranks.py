@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ranks:
-    """Writer of code that maintains such a set.
+    """Writer of code that maintains a set by the ranks of its entries.
 
     what:  name of the slot, entry -> history with rank.
     shift: how many rounds later than it comes an entry is there: 1 in a feedback, else 0.

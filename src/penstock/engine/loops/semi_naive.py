@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ClosingStep(Step):
-    """Feedback of a loop: its new rows of a round are the input of the next."""
+    """Step of a feedback: its new rows in one round are the input of the next."""
 
     keeps_state = True
     operator: Feedback | BagFeedback

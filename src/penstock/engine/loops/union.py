@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @nested_step_of(Union)
 class NestedUnionStep(NestedStep):
-    """Union. Slots: entry, per loop-invariant port that needs one: row -> weight."""
+    """Step of union. Slots: entry, per loop-invariant port that needs one: row -> weight."""
 
     keeps_state = False
 

@@ -80,5 +80,5 @@ class Module:
 
     @property
     def code(self) -> str:
-        """Generated source."""
+        """Generated Python code."""
         return "\n".join(unit.text for unit in self._units)

@@ -192,7 +192,7 @@ class PartWriter:
 
     @abstractmethod
     def count(self, at: int) -> str:
-        """Return the variable of a count."""
+        """Return the variable of an activation count."""
 
     def _counted(self, block: Block) -> tuple[int, ...]:
         """Return the operators activated exactly when a block is entered."""

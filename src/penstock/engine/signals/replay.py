@@ -1,4 +1,4 @@
-"""Replay of a history of events, one tick each."""
+"""Replay of an event history, one tick per event."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ class SignalMachine:
 
     @property
     def code(self) -> str:
-        """Generated source."""
+        """Generated Python code."""
         return self.module.code
 
     # -- values --------------------------------------------------------------------------------------

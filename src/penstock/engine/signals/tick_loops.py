@@ -122,7 +122,7 @@ class Loops:
         self._generation = machine.arrangement.generation
 
     def run(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
-        """Run one tick per row of `columns`, lists of values of equal length per source.
+        """Run one tick per row of `columns`: lists of values per source, all of equal length.
 
         first: the number of the first tick. What left, by node; the ticks of what left in
         all of them, from one on, are a range. Raises `UserFunctionFailed` where an operator does.

@@ -1,4 +1,4 @@
-"""Steps of watermarks: rows on time and late rows, progress of event time, minimum of several."""
+"""Steps of event time: on-time and late rows, watermarks, and the minimum of several watermarks."""
 
 from __future__ import annotations
 

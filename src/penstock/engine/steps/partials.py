@@ -1,4 +1,4 @@
-"""Steps of partial operators: partial results of a chunk of a tick, and their merge."""
+"""Steps of partial operators: partial results for chunks of a tick, and their merge."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def comparable(
     writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
 ) -> str:
-    """Return the source of the sort key of a value with the type and nullability of `of`."""
+    """Return the source of the sort key for a value with the type and nullability of `of`."""
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"
 

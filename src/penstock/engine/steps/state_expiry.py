@@ -50,7 +50,7 @@ class ExpiryCalendar:
         self.slots = self._calendar.slots
 
     def bucket(self, time: str) -> str:
-        """Return the source of the number of a time's bucket."""
+        """Return the source of a time's bucket number."""
         return f"{self._bucket}({time})"
 
     def schedule_expiry(self, bucket: str, key: str) -> None:
@@ -96,7 +96,7 @@ class ExpiringStep(Step):
 
 
 class DistinctOnTimeStep(ExpiringStep):
-    """Step of distinct. Slot: copies, row -> 1."""
+    """Step of distinct with state expiry. Slot: copies, row -> 1."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: DistinctOnTime) -> None:
         super().__init__(node, writer, operator.time, operator.width)
@@ -155,7 +155,7 @@ class FirstWithinStep(ExpiringStep):
 
 @step_of(JoinOnTime)
 class JoinOnTimeStep(Step):
-    """Step of the join. Slot per side: (key, time bucket) -> rows."""
+    """Step of the join with state expiry. Slot per side: (key, time bucket) -> rows."""
 
     operator: JoinOnTime
     keeps_state = True

@@ -49,7 +49,7 @@ class Step:
         return ()
 
     def begin(self) -> None:
-        """Write the code to run before all loops of the region or, in a loop, of each of its rounds."""
+        """Write the code to run before all loops of the region or, in a loop, before each round."""
 
     def takes_where_made(self, port: int) -> bool:
         """Return whether an input's rows may be consumed inline, before other inputs have arrived."""
@@ -71,7 +71,7 @@ class Step:
         self.emit(Row(item_sources(row, len(self.node.schema.fields)), row, weight))
 
     def emit_unpacked(self, row: str, weight: str | None = None) -> None:
-        """Write code that emits such a row with its columns in variables."""
+        """Write code that emits an output row with its columns in variables."""
         self.emit(Row(self.writer.unpack(self.node.schema, row), row, weight))
 
     # -- its state and inputs ----------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Step:
         return self.writer.slot(self.node.id, what)
 
     def get(self, what: str) -> str:
-        """Return the variable of a slot's `get`."""
+        """Return the variable of a slot's `get` method."""
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:

@@ -32,7 +32,7 @@ def _count(value: pl.Expr) -> pl.Expr:
 
 
 def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
-    """Convert such a count to a date or timestamp; fails outside the years 1 to 9999."""
+    """Convert a count from `_count` to a date or timestamp; fails outside the years 1 to 9999."""
     first, last = (_FIRST, _LAST) if type == TIMESTAMP else (_FIRST_DAY, _LAST_DAY)
     outside = (count < first) | (count > last)
     if type == TIMESTAMP:

@@ -36,7 +36,7 @@ _COUNT, _ODD, _BROKEN, _ABOVE, _BELOW, _SCALE, _SUMS = range(7)
 
 
 def tally(sums: int) -> List:
-    """Create an empty tally: with 1 sum, of x; with 2, of squares too; with 5, of pairs."""
+    """Create an empty tally with one sum (x), two (x and its squares) or five (pairs)."""
     return [0] * (_SUMS + sums)
 
 
@@ -233,7 +233,7 @@ def _sum_of(count: int, mean: float, cut: float) -> int:
 
 
 def _square_of(count: int, deviations: float, one: int, other: int) -> int:
-    """Convert a sum of products of deviations to the sum of products of values."""
+    """Convert a sum of products of deviations to one of products of values."""
     return (count * _scaled(deviations, 2 * _FINEST) + one * other) // count if count else 0
 
 

@@ -1,4 +1,4 @@
-"""Kernels of statistics by order of arrival and by order of size."""
+"""Kernels of order statistics, by arrival and by size."""
 
 from __future__ import annotations
 
