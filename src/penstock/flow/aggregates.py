@@ -53,7 +53,7 @@ class Aggregation(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _OfValues(Aggregation):
-    """Base of aggregates over the values of one expression, whose type is the default type of the result."""
+    """Base of aggregates over one expression, whose type is the default result type."""
 
     expr: Expr
 
@@ -64,7 +64,7 @@ class _OfValues(Aggregation):
 
 @dataclass(frozen=True, slots=True)
 class _ByOrder(Aggregation):
-    """Base of aggregates that return `expr` of the first or last row in the order of `by`."""
+    """Base of aggregates that return `expr` of the first or last row, ordered by `by`."""
 
     expr: Expr
     by: Expr

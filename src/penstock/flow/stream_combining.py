@@ -289,7 +289,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """Keep the rows without a partner in the other: `join(..., how="anti")`."""
+        """Keep the rows without a partner in the other stream: `join(..., how="anti")`."""
         given = (lifetime, nondet, None, None, name)
         return self._joined("anti_join", other, on, *given, how=How.ANTI)
 
@@ -302,6 +302,6 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
-        """Keep the rows with a partner in the other, with their copies: `join(..., how="semi")`."""
+        """Keep the rows with a partner in the other stream, with duplicates: `join(..., how="semi")`."""
         given = (lifetime, nondet, None, None, name)
         return self._joined("semi_join", other, on, *given, how=How.SEMI)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
 
 VALUE = "value"
-"""Only column of a stream of watermarks."""
+"""Name of the only column in a stream of watermarks."""
 
 
 @dataclass(frozen=True, slots=True)
