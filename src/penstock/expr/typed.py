@@ -85,7 +85,7 @@ Rule: TypeAlias = Callable[[Arguments, tuple[object, ...]], Signature]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Base of the entries of the function catalogue: a name and its typing rule."""
+    """Base of catalogue functions: a name and its typing rule."""
 
     name: str
     rule: Rule
