@@ -199,12 +199,12 @@ _WORDS = {
 
 
 def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Find the blocking edges among `edges` that are part of a cycle of them."""
+    """Find the blocking edges among `edges` that lie on a cycle of these edges."""
     return (e for e in _inside(graph, edges) if graph.port(e).blocking)
 
 
 def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Find the edges that are part of a cycle of `edges`."""
+    """Find the edges that lie on a cycle of `edges`."""
     following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
     part_of = {node: at for at, part in enumerate(components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])

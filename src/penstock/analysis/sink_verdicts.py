@@ -87,7 +87,7 @@ def _delays(node: Node) -> bool:
 
 
 def _reads_order(node: Node) -> bool:
-    """Return whether an operator depends on its row order, which parallel workers would have to keep."""
+    """Return whether an operator depends on its input order, which parallel workers would have to keep."""
     return any(need.fact == "ordered" for need in node.operator.needs())
 
 
