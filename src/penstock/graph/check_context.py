@@ -67,7 +67,7 @@ class CheckContext(ABC):
 
     @abstractmethod
     def threshold(self, value: object, column: str) -> tuple[object, Schema]:
-        """Return the `AtLeast` for a value of a column of the first input, and its output schema."""
+        """Return the `AtLeast` for a threshold on a column of the first input, and its output schema."""
 
     # -- parameters ----------------------------------------------------------------------------------
 
