@@ -107,7 +107,7 @@ def _structs(rows: Rows, schema: Schema) -> Iterator[Any]:
 
 
 def of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
-    """Select the rows of one stream from such a frame."""
+    """Select one stream's rows from a frame of several."""
     row = exact_column(f"row{port}")
     columns = [row.getField(x.name).cast(spark_type(x.type)).alias(x.name) for x in schema.fields]
     return frame.filter(exact_column(_PORT) == port).select(*columns)

@@ -134,7 +134,7 @@ def _cut_out(
 
 
 def program_of(graph: FlowGraph) -> Program:
-    """Compile part of a flow."""
+    """Compile part of a flow to an in-process program."""
     from penstock.engine.program import compile_program
 
     return compile_program(graph)

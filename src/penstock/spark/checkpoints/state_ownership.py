@@ -36,7 +36,7 @@ Home: TypeAlias = Callable[[Any], int]
 
 
 class StateOwnership:
-    """Owner shards of the state of a stage's operators."""
+    """Mapping from state entries of a stage's operators to their owner shards."""
 
     def __init__(self, stage: Stage, shards: int) -> None:
         self._graph = stage.graph

@@ -33,7 +33,7 @@ exec {program} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """Executors of such a master URL. cores: concurrent tasks in each; megabytes: heap of each."""
+    """Executors of a `local-cluster` URL. cores: concurrent tasks in each; megabytes: heap of each."""
 
     count: int
     cores: int

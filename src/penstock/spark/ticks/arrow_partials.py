@@ -105,7 +105,7 @@ def grouping_of(operator: PartialAggregate, rows: Schema, sent: Schema, *, appen
 
 @dataclass(frozen=True)
 class Grouping:
-    """Compiled grouping of rows.
+    """Compiled grouping of rows on Arrow columns.
 
     rows: the columns that come; with a weight behind them unless `append`. sent: those of a group.
     """

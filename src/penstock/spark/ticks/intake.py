@@ -1,4 +1,4 @@
-"""Start of a tick in a task: from rows of the tagged union to rows of sources.
+"""Start of a tick in a task: conversion of tagged-union rows to rows of each source.
 
     tag int, path string, place bigint, row_0 struct<...>, ...
 

@@ -42,7 +42,7 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Lag:
-    """Observer of the backlogs of a run's sources.
+    """Observer of source backlogs during a run.
 
     arrivals: of the sources that arrive as numbered files.
     query:    the one that runs, once there is one.

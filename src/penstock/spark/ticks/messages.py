@@ -76,7 +76,7 @@ def place_of(message: Message) -> int:
 
 
 def rows_of(body: bytes, exchange: Exchange) -> Rows:
-    """Decode the rows of a message of an exchange."""
+    """Decode the rows of an exchange message."""
     if not body.startswith(_ARROW_STREAM):
         return list(decode(body))
     with ipc.open_stream(body) as stream:
