@@ -55,7 +55,7 @@ def ignore(_end: End | None, _value: Any = None, /) -> None:
 
 @dataclass(eq=False, slots=True)
 class Inlet:
-    """A source of a running flow.
+    """A source of a running flow, with its pending ask and answer.
 
     readers: the names of the given sinks that its rows can reach.
     came:    what the ask is answered by.

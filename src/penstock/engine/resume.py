@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
 
 Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]
-"""Function from the state names of nodes to the location of the state, as JSON: what it is `on`, and its
-`places` by name.
-"""
+"""Function that maps each node's state name to its location, as JSON with the keys `on` and `places`."""
 
 IN_ONE_PROCESS = "one process"
 

@@ -1,4 +1,4 @@
-"""Column types and values in Polars."""
+"""Conversion of column types and values to and from Polars."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """Keys of both sides, and the treatment of left rows with a null key."""
+    """Join keys of both sides, and the treatment of left rows with a null key."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join | None) -> None:
         self._node = node
