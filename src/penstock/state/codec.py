@@ -105,7 +105,7 @@ def _extension(value: object, depth: int = 0) -> Any:
 
 
 def _members(value: frozenset[object], extension: Callable[[object], Any]) -> bytes:
-    """Concatenate the encoded members in byte order, since a set has no order of its own."""
+    """Concatenate the encoded members in byte order, since sets have no order."""
     pack = _pack(extension)
     return b"".join(sorted(map(pack, value)))
 
