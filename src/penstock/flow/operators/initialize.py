@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Initialize(Operator):
-    """One row, `()`, in the first tick of a run. It starts no tick.
+    """One row, `()`, in the first tick of a run. The operator itself starts no tick.
 
     A run resumed from a checkpoint has already had its first tick.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LateRows(Operator):
-    """The rows that `on_time` drops: together, both streams have every row exactly once.
+    """The rows that `on_time` drops. Together, the two streams contain every row exactly once.
 
     A tick without rows emits nothing. Rows keep their order.
 
