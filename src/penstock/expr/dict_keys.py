@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def key_of(type: DataType, nullable: bool, source: str, name: Name) -> str:
-    """Return source of `source` as a key. `name` binds a value that is used more than once."""
+    """Return the source of the dict key for `source`. `name` binds a value that is used more than once."""
     return _key(type, nullable, source, name)
 
 

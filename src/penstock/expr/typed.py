@@ -35,7 +35,7 @@ NULL = NullType()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """Checked expression."""
+    """An expression after type checking."""
 
     type: DataType
     nullable: bool
