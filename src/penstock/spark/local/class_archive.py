@@ -40,7 +40,7 @@ def archive_of(java: Java) -> Path:
 
 
 def cache_folder() -> Path:
-    """Cache folder: PENSTOCK_CACHE, else `penstock` in the user's cache folder."""
+    """Return the cache folder: PENSTOCK_CACHE, else `penstock` in the user's cache folder."""
     named = os.environ.get("PENSTOCK_CACHE")
     if named:
         return Path(named)

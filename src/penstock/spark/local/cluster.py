@@ -51,7 +51,7 @@ class Executors:
 
 
 def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str, str]:
-    """Spark settings for such executors. options: JVM options."""
+    """Return the Spark settings for a local cluster. options: JVM options."""
     return {
         "spark.executor.memory": f"{executors.megabytes}m",
         "spark.executor.extraJavaOptions": shlex.join(options),

@@ -141,7 +141,7 @@ def start_jvm(
 
 
 def import_path() -> list[str]:
-    """Import path of this process without the interpreter's own folders, which every worker has."""
+    """Return this process's import path without the interpreter's own folders, which every worker has."""
     own = {Path(p).resolve() for p in sysconfig.get_paths().values()}
     own.add(Path(sysconfig.get_path("stdlib"), "lib-dynload").resolve())
     places = [Path(p or ".").resolve() for p in sys.path]

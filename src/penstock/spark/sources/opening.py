@@ -72,7 +72,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Parameters for opening a source.
+    """Parameters for opening a source on Spark.
 
     spool:   the folder of the source's arrivals.
     resumed: the run goes on from a committed tick.
@@ -330,7 +330,7 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
 
 
 def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
-    """A row with nothing to read, which still starts a task."""
+    """Return a row with nothing to read, which still starts a task."""
     return _told(spark, shape, NOTHING, None)
 
 

@@ -210,4 +210,4 @@ class _Failure:
 
 _END = object()
 _SHORT = 0.1
-"""Seconds to wait for one more row before a tick goes without it."""
+"""Seconds to wait for one more row before a tick runs without it."""

@@ -35,7 +35,7 @@ class Sent:
     rows: int
 
     def message(self) -> Message:
-        """Reference that stands for the stored message in a job; a negative port marks it."""
+        """Return the reference that stands for the stored message in a job; a negative port marks it."""
         body = value_encoder()((self.path, self.offset, self.size))
         return (self.stage, self.shard, -1 - self.port, self.place, body)
 
