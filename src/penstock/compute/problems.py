@@ -43,7 +43,7 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
 
 
 def origin_of(error: BaseException) -> Origin:
-    """Determine the origin of an error. Unexpected errors and lack of memory count as the process's."""
+    """Determine the origin of an error. Unexpected and out-of-memory errors are attributed to the process."""
     if any(isinstance(cause, MemoryError) for cause in causes(error)):
         return Origin.PROCESS
     return error.origin if isinstance(error, PenstockError) else Origin.PROCESS

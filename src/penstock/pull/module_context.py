@@ -18,7 +18,7 @@ S = TypeVar("S")
 
 
 class Opens(Protocol):
-    """Interface of a source to open; see `penstock.pull.modules.Source`."""
+    """Interface for a source that can be opened; see `penstock.pull.modules.Source`."""
 
     def open_in(self, run: Run) -> Edge: ...
 

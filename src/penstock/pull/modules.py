@@ -192,7 +192,7 @@ class Sink:
         return cls(SinkPart(name, SourceLocation.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
-        """Open the modules in a run, reading from an edge, and return the one with the result."""
+        """Open the modules in a run, reading from an edge, and return the module that holds the result."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         edge = open_through(run, edge, self.before)

@@ -1,4 +1,4 @@
-"""Large values stored in chunks, so that reads and writes are proportional to the entries touched.
+"""Large values stored in chunks, so that a read or write costs only the entries it touches.
 
 A dict of many entries is spread over chunks by key hash. As entries are added, chunks are added one at a time
 by splitting an existing one, and removed likewise (linear hashing, Litwin 1980). A long list is a sequence of

@@ -1,4 +1,4 @@
-"""Inspection of a checkpoint's content without its flow, and without stopping a run in progress.
+"""Inspection of a checkpoint's contents without its flow, and without stopping a run in progress.
 
 The inspection reads the files named by the last commit and takes no lease. If a run in progress removes files
 before they are read, its newer commit is read instead.

@@ -54,7 +54,7 @@ def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:
 
 
 def _check_columns(graph: FlowGraph) -> None:
-    """Raise `NotServable` if stored or sent rows have a column of any Python type."""
+    """Raise `NotServable` if stored or sent rows have a column typed as an arbitrary Python object."""
     for node_id in (*graph.sources.values(), *graph.sinks.values()):
         node = graph.nodes[node_id]
         if column := _any_column(node.schema):

@@ -156,7 +156,7 @@ class Feed:
         return found
 
     def cursor(self, lower: Frontier) -> Cursor:
-        """Create a cursor on the changes from a time on."""
+        """Create a cursor over the changes from a given time onward."""
         return Cursor(self, lower)
 
 

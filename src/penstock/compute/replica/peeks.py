@@ -100,7 +100,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
                 self._end(pending, UnknownName(what, name=id))
 
     def _checked(self, peek: Peek) -> IndexT:
-        """Validate a peek and return its index. Raises the error of an invalid peek."""
+        """Validate a peek and return its index. Raises if the peek is invalid."""
         id, time = peek.target.id, peek.time
         index = self._around.indexes.get(id)
         if index is None:

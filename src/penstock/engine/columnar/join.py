@@ -47,7 +47,7 @@ _SCANNED_PER_ROW = 64
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """Plan of a join on frames.
+    """Plan for a join over frames.
 
     schemas, appends: of the two inputs. pairs: the columns of both, under the residual's names.
     schema, append: of the output.

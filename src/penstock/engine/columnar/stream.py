@@ -95,7 +95,7 @@ def decline_weight_overflow(frame: pl.DataFrame) -> None:
 
 
 def stream_of(columns: Columns) -> Stream:
-    """Make a stream of given rows. Raises `Declined` if their weights are too large to be summed."""
+    """Build a stream from the given rows. Raises `Declined` if their weights are too large to sum."""
     if not columns.append:
         decline_weight_overflow(columns.frame)
     known = known_columns(columns.schema, columns.frame)

@@ -420,7 +420,7 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
 def parts_of(
     aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
 ) -> list[SchemaField] | None:
-    """Return the columns of all parts of a group's aggregates, numbered; None if any cannot be sent."""
+    """Return the columns of all partial states of a group's aggregates; None if a state cannot be sent."""
     found: list[SchemaField] = []
     for number, aggregation in enumerate(aggregations):
         parts = accumulator_for(aggregation, schema, appends).parts()

@@ -1,4 +1,4 @@
-"""Steps of lattice folds: merged once per tick or, in a cycle, emitted on every growth."""
+"""Steps for lattice folds, which merge once per tick or, in a cycle, emit whenever a value grows."""
 
 from __future__ import annotations
 

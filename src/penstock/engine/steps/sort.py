@@ -1,4 +1,4 @@
-"""Steps of sort and top-k.
+"""Steps for sort and top-k.
 
 Sort gathers a tick's rows with their sort keys. Top k keeps each group's rows in order, and compares per tick
 the first k before and after.

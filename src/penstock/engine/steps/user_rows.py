@@ -27,7 +27,7 @@ def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
 def write_received(
     writer: StepWriter, schema: Schema, call: str, checked: str, weight: str | None = None
 ) -> Row:
-    """Write code that assigns the result of `call`, a row of `schema`, to variables; return it as a row.
+    """Write code that unpacks the result of `call`, a row of `schema`; return the variables as a row.
 
     A result that is exactly a row is passed on; any other is converted or rejected.
     checked: name of the converter from a list of users' rows.

@@ -1,4 +1,4 @@
-"""File reader of a source, which reads one file after another in batches, from any position."""
+"""File reader for a source: one file after another, in batches, from any position."""
 
 from __future__ import annotations
 

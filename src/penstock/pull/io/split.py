@@ -38,7 +38,7 @@ class Divider(Generic[T]):
         """Number of pieces completed so far."""
 
     def feed(self, chunk: T) -> Iterator[T]:
-        """Yield the pieces that a chunk completes; raise `LineTooLong` at the first piece too long."""
+        """Yield the pieces that a chunk completes; raise `LineTooLong` at the first that is too long."""
         separator, parts = self._separator, self._parts
         parts.append(chunk)
         self._size += len(chunk)

@@ -205,7 +205,7 @@ class Attempt:
         yield from (Result("clock", clock) for clock in done.clocks)
 
     def _turns(self, shard: int, arrived: list[Piece], is_due: bool) -> Iterable[tuple[int, dict[str, Rows]]]:
-        """Successive inputs of a cell, each with the place of the rows it sends."""
+        """Yield a cell's inputs one after another, each with the place that its output rows get."""
         if self.order.times is None:
             return [(shard, by_source(self.plan, arrived))]
         turns = by_time(self.plan, arrived)

@@ -58,7 +58,7 @@ class Site:
         return rows_function(self.node.arguments[name])
 
     def carrying(self, name: str) -> Callable[..., Any]:
-        """Wrap a function of the case that updates a carried value."""
+        """Wrap one of the case's functions, one that updates a carried value."""
         return carrying_function(self.node.arguments[name])
 
     def lifetime(self, port: int = 0) -> Any:

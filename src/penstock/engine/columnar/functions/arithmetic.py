@@ -39,7 +39,7 @@ def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Exp
 
 
 def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
-    """Narrow a 64-bit result to int32 or int64, checking its range."""
+    """Range-check a 64-bit result and cast it to int32 or int64."""
     if call.type == INT64:
         return fitted(exact, bounds, INT64, lambda: leaves64)
     low, high = RANGES[INT32]
