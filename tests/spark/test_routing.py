@@ -63,3 +63,14 @@ def test_all_rows_of_a_table_go_where_the_route_says() -> None:
 def test_a_key_that_is_computed_leaves_the_rows_to_the_row_path() -> None:
     schema = Schema((Field("n", INT64),))
     assert table_divider(ByKey((col.n % 3,)), schema, 2) is None
+
+
+def test_keys_with_more_combinations_than_an_int64_counts_are_told_apart() -> None:
+    """Five columns of 8,192 values each: 2^65 combinations, of which 8,192 occur."""
+    schema = Schema(tuple(Field(f"k{n}", INT64) for n in range(5)))
+    rows = [tuple((row * step) % 8192 for step in (1, 3, 5, 7, 9)) for row in range(8192)]
+    route = ByKey(tuple(col[name] for name in schema.names))
+    divide = table_divider(route, schema, 3)
+    assert divide is not None
+    parts = {n: table_to_rows(part, schema) for n, part in divide(rows_to_table(rows, schema)).items()}
+    assert parts == divider(route, schema, 3, weighted=False)(rows)

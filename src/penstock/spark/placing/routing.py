@@ -128,24 +128,28 @@ def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
 
 
 def _distinct(keys: pa.Table) -> tuple[Any, pa.Table]:
-    """Return the distinct keys, numbered, and the number of each row's key."""
-    numbered = keys.combine_chunks()
-    columns = [numbered.column(name).combine_chunks() for name in keys.column_names]
-    encoded = [_compute.dictionary_encode(column, null_encoding="encode") for column in columns]
-    codes = encoded[0].indices.cast(pa.int64())
-    for following in encoded[1:]:
-        width = len(following.dictionary)
-        codes = _compute.add(_compute.multiply(codes, width), following.indices.cast(pa.int64()))
-    if len(encoded) == 1:
-        return codes, pa.table([encoded[0].dictionary], names=keys.column_names)
-    whole = _compute.dictionary_encode(codes)
-    rest, parts = whole.dictionary, list[Any]()
-    for following in reversed(encoded):
-        width = max(len(following.dictionary), 1)
-        above = _compute.divide(rest, width)
-        parts.append(following.dictionary.take(_compute.subtract(rest, _compute.multiply(above, width))))
-        rest = above
-    return whole.indices, pa.table(parts[::-1], names=keys.column_names)
+    """Return the number of each row's key, and the distinct keys by number."""
+    first, *others = keys.column_names
+    encoded = _encoded(keys.column(first))
+    codes, distinct = encoded.indices, pa.table([encoded.dictionary], names=[first])
+    for name in others:
+        encoded = _encoded(keys.column(name))
+        width = max(len(encoded.dictionary), 1)
+        # Numbered anew per column, so that a code stays below the square of the number of rows.
+        codes = _compute.multiply(codes.cast(pa.int64()), width)
+        pairs = _encoded(_compute.add(codes, encoded.indices.cast(pa.int64())))
+        before = _compute.divide(pairs.dictionary, width)
+        values = encoded.dictionary.take(
+            _compute.subtract(pairs.dictionary, _compute.multiply(before, width))
+        )
+        codes, distinct = pairs.indices, distinct.take(before).append_column(name, values)
+    return codes, distinct
+
+
+def _encoded(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return _compute.dictionary_encode(column, null_encoding="encode")
 
 
 def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Rows], list[Any]]:
