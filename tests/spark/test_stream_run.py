@@ -457,6 +457,7 @@ class Auction(NamedTuple):
     id: int
     name: str | None
     seller: int
+    description: str
 
 
 def joined() -> Flow:
@@ -468,8 +469,9 @@ def joined() -> Flow:
     return flow
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
 def test_parquet_files_answer_alike_whether_their_rows_stay_columns_or_not(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, mode: Any
 ) -> None:
     """One file has a narrower type, one is null where nobody looks, and one lacks that column."""
     for name in ("bids", "auctions", "more"):
@@ -479,7 +481,9 @@ def test_parquet_files_answer_alike_whether_their_rows_stay_columns_or_not(
     narrow = pa.table({"auction": pa.array([2, 3], pa.int32()), "price": [8, 9]})
     for name, table in (("1", whole), ("2", narrow), ("3", whole.slice(1))):
         pq.write_table(table, tmp_path / "bids" / f"{name}.parquet")
-    auctions = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "seller": [1, 2, 3]})
+    auctions = pa.table(
+        {"id": [1, 2, 3], "name": ["a", None, "c"], "seller": [1, 2, 3], "description": ["x"] * 3}
+    )
     pq.write_table(auctions, tmp_path / "auctions" / "1.parquet")
     dead = pa.table({"auction": pa.array([None, None], pa.string()), "price": [1, 1]})
     pq.write_table(dead, tmp_path / "more" / "1.parquet")
@@ -488,6 +492,6 @@ def test_parquet_files_answer_alike_whether_their_rows_stay_columns_or_not(
     expected = {name: io.Memory() for name in ("sold", "sellers", "prices")}
     ps.run(joined(), sources, dict(expected))
     sinks: dict[str, Any] = {name: io.Changelog(tmp_path / "out" / name) for name in expected}
-    run(joined(), spark, sources=sources, sinks=sinks, shards=2)
+    run(joined(), spark, sources=sources, sinks=sinks, mode=mode)
     for name, memory in expected.items():
         assert published(tmp_path / "out" / name) == Counter(map(tuple, memory.rows())), name

@@ -85,10 +85,10 @@ def run_batch(
     with ExitStack() as closing, told_errors():
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="penstock-batch-")))
         run = _Run(flow, spark, folder, closing)
-        plan = plan_batch(live_graph(flow.graph()))
-        in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
+        plan = plan_batch(run.graph)
+        in_order = {name for name, node in run.graph.sources.items() if node in plan.order.read}
         read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
-        outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing, run.append)
+        outlets = open_outlets(run.graph, sinks, folder, 0, False, closing, run.append)
         letters = {n: d for n, s in sources.items() if (d := dead_letters_of(n, s, False)) is not None}
         for name, dead_letters in letters.items():
             closing.callback(dead_letters.close)
@@ -111,7 +111,7 @@ class _Run:
     """State shared by the steps of a run; `closing` releases its resources."""
 
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
-        self._graph = live_graph(flow.graph())
+        self.graph = live_graph(flow.graph())
         self._engine = Engine(flow)
         self.append = self._engine.program.source_append
         self._spark = spark
@@ -126,7 +126,7 @@ class _Run:
 
     def read(self, name: str, source: Any, in_order: bool) -> Read:
         """Read a source, with ordinals if the order of its rows matters."""
-        operator = cast("Source", self._graph.nodes[self._graph.sources[name]].operator)
+        operator = cast("Source", self.graph.nodes[self.graph.sources[name]].operator)
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
         opening = Opening(
@@ -149,7 +149,7 @@ class _Run:
             frame = frame if isinstance(source, Frame) else self.kept(frame)
             return Read(frame, frame.count(), ())
         opened = open_on_spark(source, opening)
-        schema = _as_read(operator.schema, opened.input.append)
+        schema = _as_read(opened.input)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
         bad = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
         rows = found.filter(exact_column("bad").isNull())
@@ -159,7 +159,7 @@ class _Run:
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""
-        schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
+        schema = self.graph.nodes[self.graph.sinks[outlet.name]].schema
         names = schema.names
         changes = bag.groupBy(*(exact_column(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
         if not names:  # of a group of everything there is a count, also where there is nothing
@@ -178,9 +178,12 @@ class _Run:
 # --- tasks -------------------------------------------------------------------------
 
 
-def _as_read(schema: Schema, append: bool) -> Schema:
+def _as_read(source: Input) -> Schema:
     """Return the columns of a source as read; a table's weight comes last."""
-    return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
+    # Readers give None for columns that the flow does not read.
+    dead = set[str]() if source.live is None else set(source.schema.names) - source.live
+    fields = tuple(replace(f, nullable=True) if f.name in dead else f for f in source.schema.fields)
+    return Schema(fields if source.append else (*fields, Field(WEIGHT, INT64)))
 
 
 def _read_type(schema: Schema) -> Any:
