@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.analysis.liveness import live_columns, live_graph
@@ -440,8 +440,11 @@ class Engine(RunsSignals):
 
     def columns_read(self, source: str) -> frozenset[str]:
         """Return the columns of a source that some sink depends on; a reader may skip all others."""
-        graph = self.program.graph
-        return live_columns(graph)[graph.sources[source]]
+        return self._live[self.program.graph.sources[source]]
+
+    @cached_property
+    def _live(self) -> list[frozenset[str]]:
+        return live_columns(self.program.graph)
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Convert rows as taken by `tick` to internal rows for `tick_rows`.

@@ -20,7 +20,7 @@ from functools import singledispatch
 from typing import Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput, BadRow
-from penstock.expr.types import Schema
+from penstock.expr.types import Field, Schema
 from penstock.io.delivery.guarantee import Guarantee
 
 Row: TypeAlias = tuple[Any, ...]
@@ -120,6 +120,11 @@ class Feed:
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
     live: AbstractSet[str] | None = None
+
+    @property
+    def live_fields(self) -> list[Field]:
+        """The fields that a reader has to look at."""
+        return [f for f in self.schema.fields if self.live is None or f.name in self.live]
 
     def refuse_weight_column(self) -> None:
         """Raise `BadInput` if a table source has a column with the name of the weight column."""

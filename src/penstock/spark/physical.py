@@ -15,7 +15,7 @@ from penstock.spark.explanation import tables_of
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import native_parts, without_native
-from penstock.spark.placing.stages import StagePlan, cut
+from penstock.spark.placing.stages import cut
 from penstock.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
 from penstock.spark.ticks import task
 from penstock.spark.ticks.messages import SCHEMA
@@ -36,9 +36,7 @@ def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mappin
     The flow's sources are assumed to be DataFrames, so that the native part is included.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-explain-") as folder:
-        job = _job(
-            flow, spark, cut(combined(live_graph(flow.graph())), shards, tables_of(sinks)), Path(folder)
-        )
+        job = _job(flow, spark, shards, sinks, Path(folder))
         shown = io.StringIO()
         # The public way to the text: it is printed.
         with contextlib.redirect_stdout(shown):
@@ -46,10 +44,13 @@ def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mappin
     return shown.getvalue().strip() + "\n"
 
 
-def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> DataFrame:
+def _job(
+    flow: Flow, spark: SparkSession, shards: int, sinks: Mapping[str, object], folder: Path
+) -> DataFrame:
     graph = live_graph(flow.graph())
-    native = native_parts(combined(graph), graph.sources)
-    stages = without_native(whole, native)
+    whole = combined(graph)
+    native = native_parts(whole, graph.sources)
+    stages = without_native(cut(whole, shards, tables_of(sinks)), native)
     engine = Engine(flow)
     opened = [
         open_on_spark(

@@ -44,11 +44,9 @@ def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
     except pa.ArrowException as error:
         raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
     with file:
-        fields = [*feed.schema.fields]
-        if not feed.append:
-            fields.append(Field(WEIGHT, Int64Type(), nullable=True))
-        read = [f for f in fields if feed.live is None or f.name in feed.live or f.name == WEIGHT]
-        present = check_columns(feed.name, path, read, file.schema_arrow)
+        weight = [] if feed.append else [Field(WEIGHT, Int64Type(), nullable=True)]
+        fields = [*feed.schema.fields, *weight]
+        present = check_columns(feed.name, path, [*feed.live_fields, *weight], file.schema_arrow)
         row = 0
         try:
             for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):
@@ -65,7 +63,7 @@ def whole_table(feed: Feed, path: Path) -> pa.Table | None:
 
     None if rows must be looked at one by one: a column is missing, of another type, or wrongly null.
     """
-    fields = [f for f in feed.schema.fields if feed.live is None or f.name in feed.live]
+    fields = feed.live_fields
     try:
         with pq.ParquetFile(path) as file:
             found = file.schema_arrow
