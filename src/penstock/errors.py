@@ -263,6 +263,13 @@ class UnwritableSink(PenstockError):
     origin = Origin.PROCESS
 
 
+class InputChanged(PenstockError):
+    """A file of a source changed or grew after it was read."""
+
+    code = "P304"
+    origin = Origin.PROCESS
+
+
 class FlowChanged(PenstockError):
     """A checkpoint was written by another flow, or by an incompatible version of this flow."""
 

@@ -96,11 +96,11 @@ def test_a_tick_may_end_within_a_file_and_a_reader_goes_on_there(tmp_path: Path)
     to = feed(Point)
     first = next(iter(batches(JsonFiles(tmp_path), to, limit=3)))
     assert first == [(0, None), (1, None), (2, None)]
-    assert to.taken == {"a.json": 3}
+    assert {name: rows for name, (rows, *_) in to.taken.items()} == {"a.json": 3}
     again = list(batches(JsonFiles(tmp_path), to, limit=3))
     assert [x for batch in again for x, _ in batch] == [3, 4, 5, 6, 7]
     assert [len(batch) for batch in again] == [3, 2]
-    assert to.taken == {"a.json": -1, "b.json": -1}
+    assert {name: rows for name, (rows, *_) in to.taken.items()} == {"a.json": -1, "b.json": -1}
 
 
 BAD = {

@@ -17,8 +17,6 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 typer = pytest.importorskip("typer")
 pytest.importorskip("pyspark")
@@ -27,9 +25,8 @@ from typer.testing import CliRunner
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.cli.main import app
-from penstock.errors import BadRow, PenstockError, UnreadableSource
+from penstock.errors import BadRow, InputChanged, PenstockError, UnreadableSource
 from penstock.spark import run as run_on_spark
-from penstock.spark.sources.arrivals import ReadArrivals, counters_of, read_arrivals
 from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
 from penstock.state.skipped_files import skip
@@ -128,14 +125,22 @@ class Runs:
         aside.write_bytes(self.form.encode(bids_of(number), bad=bad))
         aside.rename(self.file(number, beside))
 
-    def run(self) -> None:
+    def run(self, **options: Any) -> None:
         sources = {"bids": self.form.source(self.folder / "in", **self._options)}
         sinks = {"totals": io.TableFiles(self.folder / "out", key="item", buckets=2)}
         checkpoint = self.folder / "c"
         if self._spark is None:
-            ps.run(totals(), sources, sinks, checkpoint=checkpoint, tick_rows=self.tick_rows)
+            ps.run(totals(), sources, sinks, checkpoint=checkpoint, tick_rows=self.tick_rows, **options)
         else:
-            run_on_spark(totals(), self._spark, sources=sources, sinks=sinks, checkpoint=checkpoint, shards=2)
+            run_on_spark(
+                totals(),
+                self._spark,
+                sources=sources,
+                sinks=sinks,
+                checkpoint=checkpoint,
+                shards=2,
+                **options,
+            )
 
     def fail(self) -> PenstockError:
         with pytest.raises(self.form.error) as raised:
@@ -300,16 +305,6 @@ def test_rows_that_were_read_of_a_skipped_file_stay(tmp_path: Path) -> None:
     assert sum(n for _, _, n in runs.table) == 5
 
 
-@given(st.lists(st.frozensets(st.integers(0, 12))))
-def test_a_commit_knows_which_arrivals_were_read_in_whatever_order(ticks: list[frozenset[int]]) -> None:
-    read = ReadArrivals()
-    for numbers in ticks:
-        counters = json.loads(json.dumps(counters_of({"bids": read.and_also(numbers)})))
-        read = read_arrivals(counters, "bids")
-    assert {number for number in range(14) if number in read} == frozenset().union(*ticks)
-    assert len(read) == len(frozenset().union(*ticks))
-
-
 def test_what_is_committed_and_not_published_is_not_planned_anew(spark: Any, tmp_path: Path) -> None:
     runs = Runs(tmp_path, FORMATS["json"], spark)
     runs.arrive(1)
@@ -321,8 +316,8 @@ def test_what_is_committed_and_not_published_is_not_planned_anew(spark: Any, tmp
         runs.run()
     assert runs.table == Counter()
     assert inspect(tmp_path / "c").tick == 1
-    runs.file(1).unlink()
-    runs.arrive(2, bad=True)  # it is not read again
+    runs.file(1).unlink()  # they are not read again
+    runs.file(2).unlink()
     runs.arrive(3)
     runs.run()
     assert runs.table == totals_of(1, 2, 3)
@@ -347,3 +342,47 @@ def test_rows_of_a_tick_that_failed_may_be_given_otherwise(spark: Any, tmp_path:
     assert go_on([1, 2], [3], [4], [6], []) == [10]
     assert go_on([1, 2], [3], [4], [6], [], [5]) == [12]
     assert go_on([1, 2], [3], [4], [6], [], [5]) == []
+
+
+# --- files that change after they were read ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["grew", "changed"])
+def test_a_file_that_changes_after_it_was_read_is_refused_by_name(
+    engine: Any, change: str, tmp_path: Path
+) -> None:
+    runs = Runs(tmp_path, FORMATS["json"], engine)
+    runs.arrive(2)
+    runs.run()
+    content = runs.file(2).read_bytes()
+    runs.file(2).write_bytes(content * 2 if change == "grew" else content[::-1])
+    runs.arrive(3)
+    with pytest.raises(InputChanged, match=rf"2\.json {change} after it was read") as raised:
+        runs.run()
+    assert runs.table == totals_of(2)
+    skip_it(runs, raised.value)
+    runs.run()
+    assert runs.table == totals_of(2, 3)
+
+
+def test_a_file_that_changes_during_a_run_is_refused(engine: Any, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, FORMATS["json"], engine)
+    runs.arrive(1)
+
+    def append(progress: Any) -> None:
+        with runs.file(1).open("ab") as file:
+            file.write(b'{"item": 1, "price": 1}\n')
+
+    with pytest.raises(InputChanged, match="grew"):
+        runs.run(follow=True, on_tick=append)
+    assert runs.table == totals_of(1)
+
+
+def test_a_file_that_is_removed_after_it_was_read_is_not_missed(engine: Any, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, FORMATS["json"], engine)
+    runs.arrive(1)
+    runs.run()
+    runs.file(1).unlink()
+    runs.arrive(2)
+    runs.run()
+    assert runs.table == totals_of(1, 2)

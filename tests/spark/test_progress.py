@@ -52,17 +52,10 @@ def test_files_that_wait_watermarks_late_rows_and_state_are_told(spark: Any, tmp
     write(tmp_path / "in", 3, 7)
     told: list[Progress] = []
     began = time.time()
-    registry = CollectorRegistry()
-    metrics: list[str] = []
-
-    def on_tick(done: Progress) -> None:
-        told.append(done)
-        metrics.append(generate_latest(registry).decode())
-
     source = io.JsonFiles(tmp_path / "in", files_per_tick=1)
     state = tmp_path / "state"
     ends: Any = {"sources": {"visits": source}, "checkpoint": state, "shards": 2}
-    run(minutes(), spark, **ends, on_tick=on_tick, metrics=registry)
+    run(minutes(), spark, **ends, on_tick=told.append)
     assert [done.sources["visits"].waiting for done in told] == [2, 1, 0]
     assert [done.sources["visits"].rows for done in told] == [2, 2, 1]
     newest = told[-1].sources["visits"].newest
@@ -76,12 +69,25 @@ def test_files_that_wait_watermarks_late_rows_and_state_are_told(spark: Any, tmp
     assert told[-1].state_bytes is not None
     assert 0 < told[-1].state_bytes <= files
     assert told[-1].rows_per_second == pytest.approx(1 / told[-1].seconds)
-    # Spark tells of a batch when it is over: the last tick has heard of the first.
-    assert 'penstock_spark_trigger_seconds_count{flow="minutes",phase="addBatch"}' in metrics[-1]
     write(tmp_path / "in", 4, 8)
     run(minutes(), spark, **ends, on_tick=told.append)
     assert told[-1].sources["visits"].waiting == 0, "the count goes on after a restart"
     assert told[-1].tick == 4
+
+
+def test_phases_of_sparks_batches_are_metrics(spark: Any, tmp_path: Path) -> None:
+    for number in range(1, 4):
+        write(tmp_path / "in", number, number)
+    registry = CollectorRegistry()
+    reader = spark.readStream.schema("at timestamp, page string").option("maxFilesPerTrigger", 1)
+    source = Frame(reader.json(str(tmp_path / "in")))
+    metrics: list[str] = []
+    run(
+        minutes(), spark, sources={"visits": source}, metrics=registry,
+        on_tick=lambda _: metrics.append(generate_latest(registry).decode()),
+    )  # fmt: skip
+    # Spark tells of a batch when it is over: the last tick has heard of the first.
+    assert 'penstock_spark_trigger_seconds_count{flow="minutes",phase="addBatch"}' in metrics[-1]
 
 
 def test_of_a_data_frame_it_is_not_known_what_waits(spark: Any) -> None:

@@ -196,14 +196,62 @@ def test_a_crash_at_each_step_of_a_tick_costs_and_doubles_nothing(
     assert (table_rows(out) if table else published(out)) == best_of(range(1, 4))
 
 
+def streamed(spark: Any, folder: Path) -> Frame:
+    """Files as a streaming DataFrame, one per batch."""
+    reader = spark.readStream.schema("auction long, price long").option("maxFilesPerTrigger", 1)
+    return Frame(reader.json(str(folder)))
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_files_are_read_beside_a_streaming_data_frame(spark: Any, tmp_path: Path, crash: bool) -> None:
+    """A batch of Spark takes them along; what is left over comes in ticks of its own."""
+    flow = Flow("both")
+    both = flow.source("here", Bid).union(flow.source("there", Bid))
+    flow.sink("best", both.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+    for number in range(1, 4):
+        write_bids(tmp_path / "here", number, bids_of(number))
+    write_bids(tmp_path / "there", 1, bids_of(4))
+
+    def go_on() -> None:
+        sources = {
+            "here": io.JsonFiles(tmp_path / "here", files_per_tick=1),
+            "there": streamed(spark, tmp_path / "there"),
+        }
+        sinks = {"best": io.Changelog(tmp_path / "out")}
+        run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "c", shards=2)
+
+    if crash:
+        with crash_before(Checkpoint, "commit", 1), pytest.raises(Crash):
+            go_on()
+    go_on()
+    assert published(tmp_path / "out") == best_of(range(1, 5))
+    write_bids(tmp_path / "here", 5, bids_of(5))
+    go_on()
+    write_bids(tmp_path / "there", 6, bids_of(6))
+    go_on()
+    assert published(tmp_path / "out") == best_of(range(1, 7))
+
+
+def test_files_alone_leave_nothing_of_spark_in_the_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """And of 30 files no more than of a few: what was read is state, and files of state are merged."""
+    for number in range(30):
+        write_bids(tmp_path / "in", number, bids_of(number))
+    sources = {"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)}
+    run(best_bids(), spark, sources=sources, checkpoint=tmp_path / "c", shards=1)
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {
+        "commit", "lease", "manifest", "state", "work"
+    }  # fmt: skip
+    assert len(list((tmp_path / "c" / "state" / "sources").iterdir())) < 20
+
+
 def test_a_batch_that_spark_repeats_counts_once(spark: Any, tmp_path: Path) -> None:
     """Spark's own record of a batch is written after ours, so a crash between the two repeats it."""
+    write_bids(tmp_path / "in", 1, bids_of(1))
     for last in (2, 3):
         write_bids(tmp_path / "in", last, bids_of(last))
-        write_bids(tmp_path / "in", 1, bids_of(1))
         run(
             best_bids(), spark, checkpoint=tmp_path / "c", shards=2,
-            sources={"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)},
+            sources={"bids": streamed(spark, tmp_path / "in")},
             sinks={"best": io.Changelog(tmp_path / "out")},
         )  # fmt: skip
         latest = max((tmp_path / "c" / "source" / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
@@ -406,10 +454,12 @@ def test_a_damaged_state_file_is_named(spark: Any, tmp_path: Path, harm: str) ->
 
 
 def test_lost_source_positions_are_not_taken_for_a_new_start(spark: Any, tmp_path: Path) -> None:
-    started(spark, tmp_path / "checkpoint")
-    shutil.rmtree(tmp_path / "checkpoint" / "source")
+    write_bids(tmp_path / "in", 1, bids_of(1))
+    options: dict[str, Any] = {"checkpoint": tmp_path / "c", "shards": 2}
+    run(best_bids(), spark, sources={"bids": streamed(spark, tmp_path / "in")}, **options)
+    shutil.rmtree(tmp_path / "c" / "source")
     with pytest.raises(CheckpointDamaged, match="positions"):
-        run_best(spark, tmp_path / "checkpoint")
+        run(best_bids(), spark, sources={"bids": streamed(spark, tmp_path / "in")}, **options)
 
 
 def test_a_signal_ends_a_following_run_after_the_tick(spark: Any, tmp_path: Path) -> None:

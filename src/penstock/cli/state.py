@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.text_tables import console, table_of
 from penstock.errors import BadInput
+from penstock.io.source import DONE
 
 if TYPE_CHECKING:
     from penstock.state.inspection import CheckpointHeld, Found
@@ -156,7 +157,7 @@ def _position(position: Any) -> str:
         return str(position)
     if len(position) > 3:
         return f"{len(position):,} parts, the last is {max(position)}"
-    return ", ".join(f"{name} {value}" for name, value in position.items())
+    return ", ".join(f"{name} {'read' if value == DONE else value}" for name, value in position.items())
 
 
 def _size(number: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
 from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, names_of
+from penstock.state.commit import POSITIONS
 from penstock.state.directory import DirectoryState
 from penstock.state.lazy_slots import Form
 from penstock.state.skipped_files import skipped_files
@@ -18,9 +19,6 @@ from penstock.state.skipped_files import skipped_files
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
     from penstock.state.manifest import Manifest
-
-POSITIONS = "positions"
-"""Name of a source's slot, which holds the position up to which it has been read."""
 
 
 @dataclass(frozen=True, slots=True)

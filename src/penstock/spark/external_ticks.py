@@ -20,7 +20,7 @@ from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.local.session_info import is_local, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
-from penstock.spark.sources.opening import nothing
+from penstock.spark.sources.opening import frame_of_locations, nothing
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.intake import SpooledTimes
@@ -112,12 +112,12 @@ class Driven:
         spark = self._spark()
         with told_deaths(spark, lambda: self.last_tick):
             self._ticker.local = is_local(spark)
-            paths: list[tuple[int, str, None]] = []
+            paths: list[tuple[int, str, int]] = []
             count = 0
             for number, (tag, rows, content) in enumerate(self._files(given)):
                 path = spool / str(number)
                 path.write_bytes(content)
-                paths.append((tag, str(path), None))
+                paths.append((tag, str(path), number))
                 count += rows
             one_task = self._ticker.local and count <= ROWS_OF_ONE_TASK
             self._ticker.ways = "one task" if one_task else "stages"
@@ -170,7 +170,5 @@ class Driven:
             yield self._tags[name], counts[name], self._encode(pieces)
 
 
-def _frame(spark: SparkSession, paths: list[tuple[int, str, None]]) -> DataFrame:
-    if not paths:
-        return nothing(spark, {})
-    return spark.createDataFrame(paths, "tag int, path string, place long")
+def _frame(spark: SparkSession, paths: list[tuple[int, str, int]]) -> DataFrame:
+    return frame_of_locations(spark, paths) if paths else nothing(spark, {})

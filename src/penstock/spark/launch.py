@@ -21,9 +21,10 @@ from penstock.engine.prometheus import Metrics, combine_observers, serving_metri
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.paths import local_path
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
-from penstock.spark.local.session_info import is_local, is_remote, tasks_at_a_time
+from penstock.spark.local.session_info import is_local, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import Chain, native_parts, without_native
 from penstock.spark.placing.round_plan import LOOP_ROWS
@@ -31,18 +32,18 @@ from penstock.spark.placing.rounds import check_loops_run_in_rounds
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources import change_frames, kafka, pull_source
 from penstock.spark.sources import delta as delta_source
-from penstock.spark.sources.arrivals import arrivals_folder, read_arrivals
+from penstock.spark.sources.arrivals import SourcePositions
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
-from penstock.spark.ticks.connect_ticks import OwnTicks
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.plan import Output, Plan, compiled
-from penstock.spark.ticks.query import Query
+from penstock.spark.ticks.query import GIVEN, Query
 from penstock.spark.ticks.task_output import bucket_route, task_target
 from penstock.spark.ticks.ticker import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
+from penstock.state.manifest import Manifest
 from penstock.state.skipped_files import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
@@ -204,8 +205,11 @@ class _Run:
         frames = [name for name, source in sources.items() if sends_rows(source)]
         native = native_parts(combined(self._graph), frames)
         named = bool(checkpoint.manifest.layout.get("named"))
+        positions = SourcePositions(checkpoint, sources, durable=self._durable)
+        self._closing.callback(positions.close)
+        read = _sources_read(checkpoint)
         with source_names(self._spark, named):
-            opened = self._open_sources(sources, checkpoint, follow, native, named)
+            opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
@@ -213,8 +217,8 @@ class _Run:
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
         )
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
-        ticks = OwnTicks if is_remote(self._spark) else Query
-        return ticker, ticks(self._spark, ticker, opened, follow, end, named)
+        query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)
+        return ticker, query
 
     def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
@@ -242,7 +246,7 @@ class _Run:
         self._closing.callback(checkpoint.close)
         if checkpoint.last is None:
             # What an interrupted start left; nothing of it counts.
-            for leftover in ("source", "arrived"):
+            for leftover in ("source", GIVEN):
                 shutil.rmtree(self._folder / leftover, ignore_errors=True)
         return checkpoint
 
@@ -250,19 +254,20 @@ class _Run:
         self,
         sources: Mapping[str, Any],
         checkpoint: Checkpoint,
+        positions: SourcePositions,
+        read: frozenset[str],
         follow: bool,
         native: Mapping[str, Chain],
         named: bool,
     ) -> list[Opened]:
         opened: list[Opened] = []
-        counters = checkpoint.last.counters if checkpoint.last else {}
         skip = skipped_files(self._folder)
         for tag, name in enumerate(checkpoint.manifest.layout["sources"]):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
-            spool = arrivals_folder(self._folder, name)
+            spool = subfolder_for(self._folder / GIVEN, name)
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, spool, follow,
-                checkpoint.tick > 0, read_arrivals(counters, name), skip, native.get(name, ()), named,
+                self._spark, self._engine, name, operator, tag, spool, follow, positions.of(name),
+                checkpoint.tick > 0, name in read, skip, native.get(name, ()), named,
             )  # fmt: skip
             opened.append(open_on_spark(sources[name], opening))
         return opened
@@ -276,3 +281,11 @@ class _Run:
                 self._closing.callback(letters.close)
                 opened[name] = letters
         return opened
+
+
+def _sources_read(checkpoint: Checkpoint) -> frozenset[str]:
+    """Return the sources that the ticks so far have read."""
+    last = checkpoint.last
+    return frozenset(
+        () if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
+    )

@@ -56,13 +56,14 @@ def _job(
         open_on_spark(
             Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
             Opening(
-                spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False,
+                spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False, {},
                 native=native[name],
             ),
         )
         for tag, (name, node) in enumerate(graph.sources.items())
     ]  # fmt: skip
-    rows = union_of((source.frame for source in opened), union_columns(opened))
+    frames = (source.frame for source in opened if source.frame is not None)
+    rows = union_of(frames, union_columns(opened))
     assert rows is not None, "a flow has a source"
     plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
     order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.sorted_files import Entry, FileRef
+from penstock.state.sorted_files import Entry, FileRef, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 # Working copies that are at most so many changes behind catch up; older ones are rebuilt.
 _REMEMBERED_VERSIONS = 32
@@ -123,6 +124,13 @@ def _order(size: int) -> int:
         size //= _FILES_OF_ONE_SIZE
         order += 1
     return order
+
+
+def entries_of(folder: Path, chain: Chain) -> Iterator[tuple[str, bytes, bytes]]:
+    """Read the current entries of a shard from its files below `folder`. Raises `CheckpointDamaged`."""
+    for slot, key, value in merge([read_entries(folder, link.file) for link in chain.links], whole=True):
+        assert value is not None, "what was removed is left out"
+        yield slot, key, value
 
 
 def merge(layers: Sequence[Iterable[Entry]], *, whole: bool) -> Iterator[Entry]:

@@ -118,6 +118,11 @@ class Checkpoint:
     def chain(self, shard: int) -> Chain:
         return Chain() if self.last is None else self.last.chain(shard)
 
+    @property
+    def sources(self) -> Chain:
+        """Chain of the positions of sources."""
+        return Chain() if self.last is None else self.last.sources
+
     def commit(
         self,
         chains: Mapping[int, Chain],
@@ -125,8 +130,9 @@ class Checkpoint:
         positions: Any = None,
         outputs: Any = None,
         counters: Mapping[str, Any] | None = None,
+        sources: Chain | None = None,
     ) -> Commit:
-        """Commit the next tick; `chains` are those of the changed shards.
+        """Commit the next tick; `chains` are those of changed shards, `sources` that of changed positions.
 
         Raises `CheckpointInUse` if another driver has taken over.
         """
@@ -137,7 +143,7 @@ class Checkpoint:
         was_oldest = tick if self.last is None else self.last.oldest
         commit = Commit(
             tick, self._lease.number, self._manifest(), max(was_oldest, tick - self._keep_ticks + 1),
-            after, positions, outputs, counters or {},
+            after, positions, outputs, counters or {}, self.sources if sources is None else sources,
         )  # fmt: skip
         self._log.write(commit, self.check_lease)
         self.last = commit

@@ -19,6 +19,9 @@ from penstock.errors import CheckpointInUse
 from penstock.state.chain import Chain
 from penstock.state.sorted_files import FileRef, damaged, sync
 
+POSITIONS = "positions"
+"""Name of the slots with the positions of sources, behind the name of the source's state."""
+
 KEEP_TICKS = 3
 """Default number of ticks that a checkpoint retains for a rewind, including the last one."""
 
@@ -32,7 +35,7 @@ class Commit:
     manifest:    the file of what it was made under.
     oldest:      the first tick whose commit is kept beside this one.
     chains:      per shard that ever changed, its files.
-    positions:   what the sources need to go on, as JSON.
+    positions:   what the sources need to go on, as JSON. sources: files of what is too large for that.
     outputs:     what the sinks need to publish, as JSON.
     counters:    rows in and out, where watermarks stand, and the like.
     """
@@ -45,13 +48,14 @@ class Commit:
     positions: Any = None
     outputs: Any = None
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sources: Chain = field(default_factory=Chain)
 
     def chain(self, shard: int) -> Chain:
         return self.chains.get(shard, Chain())
 
     def files(self) -> Iterator[FileRef]:
         yield self.manifest
-        for chain in self.chains.values():
+        for chain in (*self.chains.values(), self.sources):
             yield from chain.files()
 
     @property
@@ -70,6 +74,7 @@ class Commit:
             "positions": self.positions,
             "outputs": self.outputs,
             "counters": dict(self.counters),
+            "sources": self.sources.to_json(),
         }
 
     @classmethod
@@ -78,6 +83,7 @@ class Commit:
         return cls(
             int(data["tick"]), int(data["fence"]), FileRef.from_json(data["manifest"]), int(data["oldest"]),
             chains, data["positions"], data["outputs"], data["counters"],
+            Chain.from_json(data["sources"]),
         )  # fmt: skip
 
 

@@ -7,25 +7,25 @@ before they are read, its newer commit is read instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.paths import local_path
-from penstock.state.chain import Chain, merge
+from penstock.state.chain import entries_of
 from penstock.state.codec import decode, key_encoder
-from penstock.state.commit import Commit, CommitLog
+from penstock.state.commit import POSITIONS, Commit, CommitLog
 from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.skipped_files import skipped_files
-from penstock.state.sorted_files import check_file, read_entries
+from penstock.state.sorted_files import check_file
 
 T = TypeVar("T")
 _ATTEMPTS = 10
-POSITIONS, CLOCK = "positions", "clock"
-"""Slots shown by their meaning: the position of a source, the watermark of an operator."""
+CLOCK = "clock"
+"""Slot shown by its meaning, the watermark of an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +146,20 @@ def _steadily(given: str | Path, read: Callable[[Path, Commit], T]) -> T:
 def _held(folder: Path, last: Commit) -> CheckpointHeld:
     manifest = Manifest.read(folder, last.manifest)
     shards: defaultdict[tuple[str, str], defaultdict[int, Held]] = defaultdict(lambda: defaultdict(Held))
-    positions: dict[str, Any] = dict(last.counters.get("arrivals", {}))
+    positions: dict[str, Any] = {}
     watermarks: dict[str, Any] = dict(last.counters.get("watermarks", {}))
     labels = {node["state"]: node for node in manifest.description if node["state"]}
     damage = _damage(folder, last)
     for number, chain in sorted(last.chains.items()) if not damage else ():
         shard = number % manifest.shards
-        for slot, key, stored in whole_values(_entries(folder, chain)):
+        for slot, key, stored in whole_values(entries_of(folder, chain)):
             name, _, what = slot.rpartition(".")
             shards[name, what][shard] += Held(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
                 _note(labels[name]["name"] or name, what, key, stored.data, positions, watermarks)
-    if isinstance(last.positions, dict) and "batch" in last.positions:
+    for slot, key, value in entries_of(folder, last.sources) if not damage else ():
+        _note(slot.removesuffix(f".{POSITIONS}"), POSITIONS, key, value, positions, watermarks)
+    if isinstance(last.positions, dict) and last.positions.get("batch") is not None:
         positions["batch"] = last.positions["batch"]
     held = [
         _slot_held(labels.get(name), name, what, dict(found))
@@ -192,17 +194,14 @@ def _note(
     name: str, what: str, key: bytes, value: bytes, positions: dict[str, Any], watermarks: dict[str, Any]
 ) -> None:
     if what == POSITIONS:
-        positions.setdefault(name, {})[str(plain(decode(key)))] = plain(decode(value))
+        positions.setdefault(name, {})[str(plain(decode(key)))] = _read_so_far(decode(value))
     else:
         watermarks[name] = plain(decode(value)[1])
 
 
-def _entries(folder: Path, chain: Chain) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield the current entries of a shard with this chain."""
-    layers = [read_entries(folder, link.file) for link in chain.links]
-    for slot, key, value in merge(layers, whole=True):
-        assert value is not None, "what was removed is left out"
-        yield slot, key, value
+def _read_so_far(position: Any) -> Any:
+    # Of a file it also says which file that was.
+    return plain(position[0] if isinstance(position, tuple) else position)
 
 
 def _damage(folder: Path, last: Commit) -> list[str]:
@@ -234,7 +233,7 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
     labels = {node["state"]: operator_label(node) for node in nodes}
     found: list[Found] = []
     for number, chain in sorted(last.chains.items()):
-        for slot, encoded, stored in whole_values(_entries(folder, chain)):
+        for slot, encoded, stored in whole_values(entries_of(folder, chain)):
             name, _, what = slot.rpartition(".")
             if name in labels and _is_key(encoded, key):
                 shard = number % manifest.shards

@@ -20,7 +20,7 @@ from penstock.errors import FlowChanged, SourceLocation
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.sorted_files import FileRef, check_file, damaged, sync
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)

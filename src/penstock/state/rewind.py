@@ -11,18 +11,18 @@ being done is written down first, and a run refuses to begin in between.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, cast
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.paths import local_path
-from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
+from penstock.state.chain import entries_of
+from penstock.state.codec import decode
+from penstock.state.commit import POSITIONS, Commit, CommitLog, read_checked, write_checked
 from penstock.state.lease import Lease
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.sorted_files import sync
@@ -36,7 +36,7 @@ class Rewound:
     """Result of a rewind. tick: the new last tick. forgotten: number of discarded ticks. sinks: sinks that
     may be ahead.
 
-    gone: files that these ticks had read and that are not there any more (Spark's runs note them).
+    gone: files that these ticks had read and that are not there any more.
     """
 
     tick: int
@@ -124,15 +124,20 @@ def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
 
 def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
     """Yield the files read between two commits that no longer exist, so that a rerun would miss them."""
-    for source in sorted(folder.glob("arrived/*/")):
-        name = unquote(source.name)
-        first, end = (commit.counters.get("arrivals", {}).get(name, 0) for commit in (to, last))
-        for number in range(first, end):
-            ticket = (source / f"{number:010d}").read_bytes()
-            # A ticket is JSON, [name, path]; rows that were given are encoded as arrays of MessagePack.
-            path = json.loads(ticket)[1] if ticket.startswith(b"[") else None
-            if isinstance(path, str) and not os.path.exists(path):
+    before = dict(_positions(folder, to))
+    for source, position in _positions(folder, last):
+        if before.get(source) != position and isinstance(position, tuple):
+            *_, path = cast("tuple[int, int, int, str]", position)
+            if not os.path.exists(path):
                 yield path
+
+
+def _positions(folder: Path, commit: Commit) -> Iterator[tuple[tuple[str, bytes], object]]:
+    """Yield how far each file, or other part of a source, was read."""
+    for chain in (*commit.chains.values(), commit.sources):
+        for slot, key, value in entries_of(folder, chain):
+            if slot.endswith(f".{POSITIONS}"):
+                yield (slot, key), decode(value)
 
 
 def _batch_of(commit: Commit) -> int:

@@ -21,18 +21,18 @@ class ShardState:
 
     checkpoint: the folder that file names are relative to.
     work:       folder of the working copies, local to the host.
-    shard:      its number.
+    shard:      its number, or another name.
     slots:      per slot name how its values are kept.
 
     Raises `CheckpointDamaged` on opening where a file of the chain is not whole.
     """
 
     def __init__(
-        self, checkpoint: Path, work: Path, shard: int, chain: Chain, slots: Mapping[str, Form]
+        self, checkpoint: Path, work: Path, shard: int | str, chain: Chain, slots: Mapping[str, Form]
     ) -> None:
         self._checkpoint = checkpoint
         self._work = work
-        self._shard = shard
+        self._shard = f"{shard:03d}" if isinstance(shard, int) else shard
         self._chain = chain
         self._copy = self._open_copy(chain)
         self.written: list[Path] = []
@@ -52,7 +52,7 @@ class ShardState:
         changes = sorted(entry for slot in self.slots.values() for entry in slot.changes())
         if not changes:
             return self._chain
-        name = f"state/{self._shard:03d}/{tick:012d}-{attempt}"
+        name = f"state/{self._shard}/{tick:012d}-{attempt}"
         swallowed = self._chain.swallowed(sum(len(key) + len(value or b"") + 16 for _, key, value in changes))
         news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
         if swallowed:
@@ -93,7 +93,7 @@ class ShardState:
         self.close()
 
     def _open_copy(self, chain: Chain) -> WorkingCopy:
-        return WorkingCopy(self._work / f"{self._shard:03d}.lmdb", self._checkpoint, chain)
+        return WorkingCopy(self._work / f"{self._shard}.lmdb", self._checkpoint, chain)
 
     def _load(self, slot: str, key: bytes) -> bytes | None:
         return self._copy.load(slot, key)

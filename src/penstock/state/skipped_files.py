@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from penstock.errors import BadInput, BadRow, UnreadableSource
+from penstock.errors import BadInput, BadRow, InputChanged, UnreadableSource
 from penstock.paths import local_path
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
@@ -95,7 +95,7 @@ def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
     """Add to errors about unreadable files the command that makes later runs skip the file."""
     try:
         yield
-    except (BadRow, UnreadableSource) as error:
+    except (BadRow, InputChanged, UnreadableSource) as error:
         file = getattr(error, "file", None)
         if checkpoint is None or file is None:
             raise

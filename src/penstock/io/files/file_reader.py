@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import zlib
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from penstock.errors import UnreadableSource
-from penstock.io.files.file_source import Files, Listing
+from penstock.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
 
 Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
@@ -43,15 +44,14 @@ class FilesReader(Reader):
         feed: Feed,
         source: Files,
     ) -> None:
-        self._listing = listing
+        self._files = UnreadFiles(listing, feed.taken)
         self._format = file_format
         self._feed = feed
         self._files_per_tick = source.files_per_tick
         self._set_aside = source.dead_letter is not None
-        self._waiting = listing.files(may_be_none=feed.follow or feed.resumed)
+        self._waiting = deque(self._files.look(may_be_none=feed.follow or feed.resumed))
         self._open: Iterator[Record] | None = None
-        self._name = ""
-        self._path = Path()
+        self._file: UnreadFile
         self._rows_taken = 0
 
     def read(self, limit: int | None) -> Batch | None:
@@ -70,24 +70,17 @@ class FilesReader(Reader):
 
     def _next_file(self) -> bool:
         """Open the next file if none is open. Returns False if no file is available."""
-        while self._open is None:
-            item = next(self._waiting, None)
-            if item is None:
-                return self._look_again()
-            self._name, self._path = item
-            taken = self._feed.taken.get(self._name) or 0
-            if taken != DONE:
-                self._rows_taken = taken
-                self._open = self._format.records(self._path, taken)
-        return True
-
-    def _look_again(self) -> bool:
-        if not self._feed.follow:
-            self.done = True
+        if self._open is not None:
+            return True
+        if not self._waiting and self._feed.follow:
+            self._waiting.extend(self._files.look(may_be_none=True))
+        if not self._waiting:
+            self.done = not self._feed.follow
             return False
-        new = [f for f in self._listing.files(may_be_none=True) if self._feed.taken.get(f[0]) != DONE]
-        self._waiting = iter(new)
-        return bool(new) and self._next_file()
+        self._file = self._waiting.popleft()
+        self._rows_taken = self._file.rows
+        self._open = self._format.records(Path(self._file.path), self._file.rows)
+        return True
 
     def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
         """Move up to `room` records of the open file to the batch. Returns the count, and whether the file
@@ -109,12 +102,13 @@ class FilesReader(Reader):
         except UnreadableSource:
             raise
         except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-            raise unreadable(self._feed.name, self._path, str(error)) from error
+            raise unreadable(self._feed.name, Path(self._file.path), str(error)) from error
         self._rows_taken += count
         ended = room is None or count < room
-        self._feed.taken[self._name] = DONE if ended else self._rows_taken
+        self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)
         if ended:
             self._open = None
+            self._files.finished(self._file)
         return count, ended
 
     def close(self) -> None:

@@ -137,6 +137,7 @@ class _Run:
             0,
             subfolder_for(self._folder / "rows", name),
             follow=False,
+            positions={},
         )
         if sends_rows(source):
             frame = frame_of(source, opening, operator.schema)
@@ -149,6 +150,7 @@ class _Run:
             frame = frame if isinstance(source, Frame) else self.kept(frame)
             return Read(frame, frame.count(), ())
         opened = open_on_spark(source, opening)
+        assert opened.frame is not None, "a bounded source is a frame"
         schema = _as_read(opened.input)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
         bad = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()

@@ -32,12 +32,12 @@ from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.plan import CompiledStage, Plan
-from penstock.state.chain import Chain, Link, Version, merge
+from penstock.state.chain import Chain, Link, Version, entries_of
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import decode
 from penstock.state.lazy_slots import is_piece
 from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.sorted_files import EntryWriter, make_durable, read_entries
+from penstock.state.sorted_files import EntryWriter, make_durable
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
@@ -187,9 +187,7 @@ def _entries(folder: Path, last: Commit) -> Iterator[Placed]:
 
 
 def _cell(folder: Path, number: int, chain: Chain) -> Iterator[Placed]:
-    for slot, key, value in merge([read_entries(folder, link.file) for link in chain.links], whole=True):
-        assert value is not None, "what was removed is left out"
-        yield slot, key, value, number
+    return ((*entry, number) for entry in entries_of(folder, chain))
 
 
 class _Written:

@@ -1,173 +1,169 @@
-"""Arrivals: new input of a source, as numbered files in a folder watched by Spark.
+"""Input that the driver finds itself: files, batches of given rows, and versions of a table.
 
-Spark takes files in the order of their times, which says nothing of files that
-came together. So the driver looks for them itself, in the order of their names
-as in-process, and files a *ticket* for each: a small file that holds the path.
-Tickets get ascending times. Python rows become numbered files in the same way.
-
-Spark remembers which numbers belong to a batch, and repeats a batch that failed with
-the same numbers. The commit says which numbers have been read. All others stand for
-nothing yet: each run decides anew what they mean, from what is there when it starts. So a
-file that failed a tick may be corrected, removed or skipped; a number that is left over means nothing.
+The driver takes from each source what the next tick is to read, and hands its locations to the tasks. How
+far each source was read is kept as in-process (`penstock.io.source`), as state of the checkpoint with each
+commit. So Spark keeps no positions of these sources, and a tick that was not committed has read nothing.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import time
+import uuid
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, MutableMapping, Sized
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from penstock.io.delivery.atomic_files import subfolder_for
-from penstock.io.files.file_source import Listing, finished
+from penstock.io.files.file_source import UnreadFile, UnreadFiles
+from penstock.io.source import DONE
+from penstock.state.codec import decode, value_encoder
+from penstock.state.commit import POSITIONS
+from penstock.state.lazy_slots import Form
+from penstock.state.shard import ShardState
+from penstock.state.sorted_files import make_durable
 
-_FIRST_TIME = 1_000_000_000_000
-"""Timestamp of the first arrival, in milliseconds, the resolution that Spark reads."""
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.io.files.file_source import Listing
+    from penstock.state.chain import Chain
+    from penstock.state.checkpoint import Checkpoint
+
+Rows = list[tuple[Any, ...]]
+Positions = MutableMapping[Any, Any]
+_BATCHES = "batches"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadArrivals:
-    """Arrival numbers read by committed ticks: all `below` a number, and some `ahead` of it.
+class Arrivals(ABC):
+    """Input of a source that the driver finds.
 
-    Numbers are ahead where a batch was planned while files were being filed: a folder
-    is not listed in one step.
+    newest: when the newest of it was found, in seconds since 1970; None before the first.
     """
 
-    below: int = 0
-    ahead: frozenset[int] = frozenset()
+    newest: float | None = None
 
-    def __contains__(self, number: int) -> bool:
-        return number < self.below or number in self.ahead
+    @abstractmethod
+    def look(self) -> None:
+        """Find what has come since. Raises `UnreadableSource` and `InputChanged`."""
 
-    def __len__(self) -> int:
-        return self.below + len(self.ahead)
+    @abstractmethod
+    def take(self) -> list[str]:
+        """Return the locations of the next tick's input, in order, and record them as read."""
 
-    def and_also(self, numbers: Iterable[int]) -> ReadArrivals:
-        ahead = {*self.ahead, *(number for number in numbers if number >= self.below)}
-        below = self.below
-        while below in ahead:
-            ahead.remove(below)
-            below += 1
-        return ReadArrivals(below, frozenset(ahead))
+    @property
+    @abstractmethod
+    def waiting(self) -> int | None:
+        """Number of locations found and not taken yet; None if unknown."""
 
 
-def read_arrivals(counters: Mapping[str, Any], source: str) -> ReadArrivals:
-    """Restore the arrivals read from a source from the counters of a commit."""
-    ahead = frozenset[int](counters.get("ahead", {}).get(source, ()))
-    return ReadArrivals(counters.get("arrivals", {}).get(source, 0) - len(ahead), ahead)
+class FileArrivals(Arrivals):
+    """Files in the order of their names, at most `per_tick` in a tick."""
+
+    def __init__(
+        self, listing: Listing, positions: Positions, per_tick: int | None, *, may_be_none: bool
+    ) -> None:
+        self._files = UnreadFiles(listing, positions)
+        self._positions = positions
+        self._per_tick = per_tick
+        self._waiting = deque[UnreadFile]()
+        self._find(may_be_none=may_be_none)
+
+    def look(self) -> None:
+        self._find(may_be_none=True)
+
+    def _find(self, *, may_be_none: bool) -> None:
+        found = self._files.look(may_be_none=may_be_none)
+        if found:
+            self._waiting.extend(found)
+            self.newest = time.time()
+
+    def take(self) -> list[str]:
+        taken = [self._waiting.popleft() for _ in islice(range(len(self._waiting)), self._per_tick)]
+        for file in taken:
+            self._positions[file.name] = file.position(DONE)
+            self._files.finished(file)
+        return [file.absolute for file in taken]
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
 
-def counters_of(read: Mapping[str, ReadArrivals]) -> dict[str, Any]:
-    """Return the counters of a commit that `read_arrivals` restores from."""
-    return {
-        "arrivals": {name: len(arrivals) for name, arrivals in read.items()},
-        "ahead": {name: sorted(arrivals.ahead) for name, arrivals in read.items() if arrivals.ahead},
-    }
+class BatchArrivals(Arrivals):
+    """Batches of the user's rows, one per tick, each written to a file below `folder` for its tick."""
+
+    def __init__(
+        self,
+        batches: Iterable[Iterable[Any]],
+        convert: Callable[[list[Any]], Rows],
+        folder: Path,
+        positions: Positions,
+    ) -> None:
+        self._taken: int = positions.get(_BATCHES) or 0
+        self._count = len(batches) if isinstance(batches, Sized) else None
+        self._batches = islice(batches, self._taken, None)
+        self._convert = convert
+        self._folder = folder
+        self._positions = positions
+
+    def look(self) -> None:
+        return
+
+    def take(self) -> list[str]:
+        batch = next(self._batches, None)
+        if batch is None:
+            return []
+        path = write_batch(self._folder, self._taken, self._convert(list(batch)))
+        self._taken += 1
+        self._positions[_BATCHES] = self._taken
+        self.newest = time.time()
+        return [path]
+
+    @property
+    def waiting(self) -> int | None:
+        return None if self._count is None else max(0, self._count - self._taken)
 
 
-@dataclass(slots=True)
-class Tickets:
-    """Discovered files of a source, each with a ticket. `look` finds more.
-
-    read: the tickets whose meaning is settled.
-    """
-
-    listing: Listing
-    folder: Path
-    read: ReadArrivals
-    _known: set[str] = field(default_factory=set[str], init=False)
-    _free: deque[int] = field(default_factory=deque[int], init=False)
-    _count: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        numbers = sorted(int(ticket.name) for ticket in self.folder.iterdir() if finished(ticket.name))
-        self._count = numbers[-1] + 1 if numbers else 0
-        for number in numbers:
-            if number in self.read:
-                self._known.add(json.loads(numbered(self.folder, number).read_text())[0])
-            else:
-                self._free.append(number)
-
-    def look(self, *, may_be_none: bool) -> None:
-        """File a ticket for each new file. Raises `UnreadableSource` like `Listing.files`."""
-        for name, path in self.listing.files(may_be_none=may_be_none):
-            if name not in self._known:
-                self._file(name, str(path.absolute()))
-                self._known.add(name)
-        while self._free:
-            place(self.folder, self._free.popleft(), _ticket(None, None))
-
-    def _file(self, name: str, path: str) -> None:
-        number = self._free.popleft() if self._free else self._count
-        self._count = max(self._count, number + 1)
-        place(self.folder, number, _ticket(name, path))
-
-
-def _ticket(name: str | None, path: str | None) -> bytes:
-    return json.dumps([name, path]).encode()
-
-
-def arrivals_folder(checkpoint: Path, source: str) -> Path:
-    """Return the folder of a source's arrivals in a checkpoint."""
-    return subfolder_for(checkpoint / "arrived", source)
-
-
-def path_of(ticket: Path) -> Path | None:
-    """Return the file that a ticket stands for; None if the file is skipped."""
-    path = json.loads(ticket.read_text())[1]
-    return None if path is None else Path(path)
-
-
-def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path, read: ReadArrivals) -> None:
-    """Write each batch of internal rows to a file of its own, keeping files that were already read.
-
-    A number without a batch gets a file with None. Once that file has been read, this is permanent: later
-    batches have higher numbers.
-    """
-    from penstock.state.codec import value_encoder
-
+def write_batch(folder: Path, number: int, rows: Rows) -> str:
+    """Write internal rows to a file for tasks to read; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    encode = value_encoder()
-    nothing = encode(None)
-    left = {int(file.name) for file in folder.iterdir() if finished(file.name)}
-
-    def means_nothing(number: int) -> bool:
-        if number not in left or number not in read:
-            return False
-        file = numbered(folder, number)
-        return file.stat().st_size == len(nothing) and file.read_bytes() == nothing
-
-    numbers = (number for number in count() if not means_nothing(number))
-    # In this order: a number that no batch came for is not drawn.
-    for rows, number in zip(batches, numbers):
-        if number not in read or number not in left:
-            place(folder, number, encode(rows))
-        left.discard(number)
-    for number in left:
-        if number not in read:
-            place(folder, number, nothing)
+    path = folder / str(number)
+    path.write_bytes(value_encoder()(rows))
+    return str(path)
 
 
-def spooled_batch(file: Path) -> list[tuple[Any, ...]]:
-    """Read the rows of a file written by `spool_batches`."""
-    from penstock.state.codec import decode
-
-    return list(decode(file.read_bytes()) or ())
+def read_batch(path: Path) -> Rows:
+    """Read the rows of a file written by `write_batch`."""
+    return list(decode(path.read_bytes()))
 
 
-def numbered(folder: Path, number: int) -> Path:
-    return folder / f"{number:010d}"
+class SourcePositions:
+    """Positions of the sources whose input the driver finds, per source a mapping as in `Feed.taken`."""
 
+    def __init__(self, checkpoint: Checkpoint, sources: Iterable[str], *, durable: bool) -> None:
+        slots = {self._slot(name): Form() for name in sources}
+        self._state = ShardState(checkpoint.folder, checkpoint.work, "sources", checkpoint.sources, slots)
+        self._attempt = uuid.uuid4().hex[:8]
+        self._durable = durable
 
-def place(folder: Path, number: int, content: bytes) -> None:
-    """Publish a numbered file atomically, with a timestamp after those before it."""
-    aside = folder / f".{number:010d}"
-    aside.write_bytes(content)
-    time = (_FIRST_TIME + number) * 1_000_000
-    os.utime(aside, ns=(time, time))
-    aside.rename(numbered(folder, number))
+    @staticmethod
+    def _slot(source: str) -> str:
+        return f"{source}.{POSITIONS}"
+
+    def of(self, source: str) -> Positions:
+        return self._state.slots[self._slot(source)]
+
+    def write(self, tick: int) -> Chain:
+        """Write what changed and return the chain to commit with this tick."""
+        chain = self._state.finish(tick, self._attempt)
+        if self._durable:
+            make_durable(self._state.written)
+        return chain
+
+    def advance(self, chain: Chain) -> None:
+        """Continue at a chain that was committed."""
+        self._state.advance(chain)
+
+    def close(self) -> None:
+        self._state.close()

@@ -1,58 +1,67 @@
-"""Delta table as a source on Spark: the driver files a ticket for each version, and tasks read them."""
+"""Delta table as a source on Spark: the driver finds new versions, and tasks read them."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.io.delta import DeltaRows, check_delta
-from penstock.io.files.file_source import finished
 from penstock.io.source import Feed
-from penstock.spark.sources.arrivals import place
-from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark, static_paths
+from penstock.spark.sources.arrivals import Arrivals, Positions
+from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark
 from penstock.spark.ticks.intake import Rows, Taken, read_file
 from penstock.spark.ticks.plan import Input
 
+if TYPE_CHECKING:
+    from penstock.io.delta.version_reader import DeltaVersions
+
+VERSION = "version"
 _WHOLE, _CHANGES = "whole", "changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Reading of a ticket: all rows of a version, or the changes it made."""
+    """Reading of a location: all rows of a version, or the changes it made."""
 
     table: DeltaRows
 
 
-@dataclass(slots=True)
-class VersionTickets:
-    """Discovered versions of a table, each with a ticket. `look` finds more."""
+class VersionArrivals(Arrivals):
+    """Versions of a table, at most `per_tick` in a tick: the first one whole, of later ones their changes."""
 
-    versions: Any
-    folder: Path
-    _last: int | None = field(default=None, init=False)
-    _count: int = field(default=0, init=False)
+    def __init__(self, versions: DeltaVersions, positions: Positions, per_tick: int | None) -> None:
+        self._versions = versions
+        self._positions = positions
+        self._per_tick = per_tick
+        self._newest = -1
+        self.look()
 
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        tickets = sorted(ticket for ticket in self.folder.iterdir() if finished(ticket.name))
-        self._count = len(tickets)
-        if tickets:
-            self._last = json.loads(tickets[-1].read_text())[1]
+    def look(self) -> None:
+        newest = self._versions.newest()
+        if newest != self._newest:
+            self._newest, self.newest = newest, time.time()
 
-    def look(self, *, may_be_none: bool) -> None:
-        """File a ticket for each new version. Raises `UnreadableSource` if the table cannot be read."""
-        if self._last is None:
-            self._file(_WHOLE, self.versions.first())
-        assert self._last is not None
-        for version in range(self._last + 1, self.versions.newest() + 1):
-            self._file(_CHANGES, version)
+    def take(self) -> list[str]:
+        found: list[str] = []
+        last: int | None = self._positions.get(VERSION)
+        while self._per_tick is None or len(found) < self._per_tick:
+            if last is None:
+                last = self._versions.first()
+                found.append(f"{_WHOLE}:{last}")
+            elif last < self._newest:
+                last += 1
+                found.append(f"{_CHANGES}:{last}")
+            else:
+                break
+        if found:
+            self._positions[VERSION] = last
+        return found
 
-    def _file(self, what: str, version: int) -> None:
-        place(self.folder, self._count, json.dumps([what, version]).encode())
-        self._count += 1
-        self._last = version
+    @property
+    def waiting(self) -> int:
+        last: int | None = self._positions.get(VERSION)
+        return max(0, self._newest - (self._versions.first() - 1 if last is None else last))
 
 
 @open_on_spark.register
@@ -63,20 +72,14 @@ def _(source: DeltaRows, opening: Opening) -> Opened:
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
     feed.refuse_weight_column()
     versions = DeltaVersions(source, feed)
-    if opening.operator.bounded:
-        opening.spool.mkdir(parents=True, exist_ok=True)
-        place(opening.spool, 0, json.dumps([_WHOLE, versions.first()]).encode())
-        paths = [str(path) for path in opening.spool.iterdir() if finished(path.name)]
-        return Opened(opening.input(Versions(source)), static_paths(opening, paths), static=True)
-    tickets = VersionTickets(versions, opening.spool)
-    tickets.look(may_be_none=opening.follow)
-    return arriving(opening, Versions(source), tickets, source.versions_per_tick)
+    per_tick = 1 if opening.operator.bounded else source.versions_per_tick
+    return arriving(opening, Versions(source), VersionArrivals(versions, opening.positions, per_tick))
 
 
 @read_file.register
-def _(reading: Versions, path: Path, source: Input, taken: Taken) -> Rows:
+def _(reading: Versions, location: str, source: Input, taken: Taken) -> Rows:
     from penstock.io.delta.version_reader import DeltaVersions
 
-    what, version = json.loads(path.read_text())
+    what, _, version = location.partition(":")
     versions = DeltaVersions(reading.table, Feed(source.name, source.schema, append=source.append))
-    return versions.rows(version) if what == _WHOLE else versions.changes(version)
+    return versions.rows(int(version)) if what == _WHOLE else versions.changes(int(version))

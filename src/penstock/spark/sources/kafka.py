@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,14 +15,23 @@ from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
 from penstock.io.sink import PartsWriter, SinkRequest, Writer, open_sink
 from penstock.io.source import WEIGHT
-from penstock.spark.sources.opening import Opening, frame_of, no_pattern, sends_rows
+from penstock.spark.sources.opening import Opening, frame_of, sends_rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
 RECORD = "penstock record"
 """Column of a source with the bytes of each record; null for a tombstone."""
+
+_PATTERN = re.compile(r"([\\*?\[\]{}])")
+
+
+def _no_pattern(path: Path) -> str:
+    """Escape glob characters in a path, since Spark treats every path as a pattern."""
+    return _PATTERN.sub(r"\\\1", str(path))
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -127,7 +137,7 @@ class TopicWriter(PartsWriter):
             return
         from pyspark.errors import PySparkException
 
-        parts = self._spark.read.parquet(*map(no_pattern, self._outbox.parts(tick)))
+        parts = self._spark.read.parquet(*map(_no_pattern, self._outbox.parts(tick)))
         with connector_needed(self._spark, f"sink {self._name!r}"):
             try:
                 writer = self.records(parts, tick).write.format(self._form).mode("append")

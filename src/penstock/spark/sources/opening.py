@@ -6,12 +6,11 @@ DataFrame; input that is complete in the first tick is a static one.
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,13 +19,13 @@ from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Rows as GivenRows
 from penstock.io import Source
 from penstock.io.change_data import ChangeData, refuse_rows_only
-from penstock.io.files.file_source import Files, Listing, finished
+from penstock.io.files.file_source import Files, Listing
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, computed, grouping_behind
-from penstock.spark.sources.arrivals import ReadArrivals, Tickets, spool_batches
+from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals
 from penstock.spark.sources.names import spark_name
-from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled, Ticketed
+from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
 from penstock.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
@@ -35,11 +34,6 @@ if TYPE_CHECKING:
 
     from penstock.engine.engine import Engine
     from penstock.expr.types import Schema
-
-_PATTERN = re.compile(r"([\\*?\[\]{}])")
-
-# What Spark's binary files are; only the paths are ever read.
-_LISTED = "path string, modificationTime timestamp, length long, content binary"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +52,24 @@ class Frame(Source):
 class Opened:
     """An opened source of a run.
 
-    static:  all of it comes with the first tick.
-    tickets: where the driver has to look for new files, if it has.
-    per_tick: how many arrivals a tick takes at most.
+    frame:    its rows, or locations that are all read in the first tick; None with arrivals.
+    static:   all of it comes with the first tick.
+    arrivals: what the driver finds for one tick after another.
     """
 
     input: Input
-    frame: DataFrame
-    static: bool
-    tickets: Tickets | None = None
-    per_tick: int | None = None
+    frame: DataFrame | None = None
+    static: bool = False
+    arrivals: Arrivals | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
     """Parameters for opening a source on Spark.
 
-    spool:   the folder of the source's arrivals.
-    resumed: the run goes on from a committed tick.
-    read:    which of these arrivals committed ticks have read.
+    spool:   a folder for given rows on their way to tasks.
+    positions: how far the source was read, see `penstock.io.source`.
+    resumed: the run goes on from a committed tick. read: such ticks have read this source.
     skip:    files that are left out, as absolute paths.
     native:  for a DataFrame, the source's node and those behind it that Spark does.
     named:   streaming sources of this checkpoint have names.
@@ -89,8 +82,9 @@ class Opening:
     tag: int
     spool: Path
     follow: bool
+    positions: MutableMapping[Any, Any]
     resumed: bool = False
-    read: ReadArrivals = dataclasses.field(default_factory=ReadArrivals)
+    read: bool = False
     skip: frozenset[str] = frozenset()
     native: Chain = ()
     named: bool = False
@@ -107,13 +101,6 @@ class Opening:
     def input(self, reading: Any) -> Input:
         live = self.engine.columns_read(self.name)
         return Input(self.name, self.operator.schema, self.append, reading, live=live)
-
-    def listed(self, frame: DataFrame) -> DataFrame:
-        """A frame with a `path` column, and perhaps `place`, in the schema of the union."""
-        from pyspark.sql import functions as f
-
-        place = f.col("place") if "place" in frame.columns else f.lit(None)
-        return frame.select(f.lit(self.tag).alias("tag"), f.col("path"), place.cast("long").alias("place"))
 
 
 @singledispatch
@@ -181,18 +168,25 @@ def _(source: ChangeData, opening: Opening) -> Opened:
 
 def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
     listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
+    bounded = opening.operator.bounded
+    found = FileArrivals(
+        listing,
+        opening.positions,
+        None if bounded else files.files_per_tick,
+        may_be_none=opening.resumed or (opening.follow and not bounded),
+    )
+    return arriving(opening, reading, found)
+
+
+def arriving(opening: Opening, reading: Any, arrivals: Arrivals) -> Opened:
+    """Open a source that the driver finds input of. reading: how tasks read a location.
+
+    Of a bounded source, all of it comes with the first tick.
+    """
     if opening.operator.bounded:
-        found = [str(path) for _, path in listing.files(may_be_none=opening.resumed)]
-        return Opened(opening.input(reading), static_paths(opening, found), static=True)
-    tickets = Tickets(listing, opening.spool, opening.read)
-    tickets.look(may_be_none=opening.follow or opening.resumed)
-    return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
-
-
-def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
-    """Open a source whose tickets the driver files. reading: how tasks read the tickets."""
-    frame = _arriving(opening, per_tick)
-    return Opened(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
+        first = [] if opening.read else [*chain.from_iterable(iter(arrivals.take, []))]
+        return Opened(opening.input(reading), static_locations(opening, first), static=True)
+    return Opened(opening.input(reading), arrivals=arrivals)
 
 
 @open_on_spark.register
@@ -206,13 +200,8 @@ def _(source: Iterable[Any], opening: Opening) -> Opened:
 
 
 def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
-    inside = (opening.engine.internal_rows(opening.name, list(batch)) for batch in batches)
-    spool_batches(inside, opening.spool, opening.read)
-    reading = Spooled()
-    if opening.operator.bounded:
-        files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
-        return Opened(opening.input(reading), static_paths(opening, files), static=True)
-    return Opened(opening.input(reading), _arriving(opening, 1), static=False, per_tick=1)
+    convert = partial(opening.engine.internal_rows, opening.name)
+    return arriving(opening, Spooled(), BatchArrivals(batches, convert, opening.spool, opening.positions))
 
 
 @open_on_spark.register
@@ -283,22 +272,14 @@ def _never_null(column: Any, source: str, name: str) -> Any:
     return f.when(column.isNull(), f.raise_error(f.lit(told))).otherwise(column)
 
 
-def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
-    reader = opening.reader().format("binaryFile").schema(_LISTED)
-    if files_per_tick is not None:
-        reader = reader.option("maxFilesPerTrigger", files_per_tick)
-    return opening.listed(reader.load(no_pattern(opening.spool)))
+def static_locations(opening: Opening, locations: list[str]) -> DataFrame:
+    """Frame of locations that are all read in the first tick."""
+    return frame_of_locations(opening.spark, [(opening.tag, at, n) for n, at in enumerate(locations)])
 
 
-def no_pattern(path: Path) -> str:
-    """Escape glob characters in a path, since Spark treats every path as a pattern."""
-    return _PATTERN.sub(r"\\\1", str(path))
-
-
-def static_paths(opening: Opening, files: list[str]) -> DataFrame:
-    """Frame of paths that are all read in the first tick."""
-    places = [(path, place) for place, path in enumerate(files)]
-    return opening.listed(opening.spark.createDataFrame(places, "path string, place long"))
+def frame_of_locations(spark: SparkSession, locations: list[tuple[int, str, int]]) -> DataFrame:
+    """Frame of the locations that a tick reads: the source's tag, the location, its place in order."""
+    return spark.createDataFrame(locations, "tag int, path string, place long")
 
 
 # --- the union ----------------------------------------------------------------------------
@@ -312,7 +293,7 @@ def union_columns(opened: Iterable[Opened]) -> Shape:
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
         for tag, source in enumerate(opened)
-        if source.input.reading is None
+        if source.frame is not None and source.input.reading is None
     }
 
 

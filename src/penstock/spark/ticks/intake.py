@@ -2,14 +2,14 @@
 
     tag int, path string, place bigint, row_0 struct<...>, ...
 
-`tag` is the number of the source. A source of files sends paths (or tickets of paths),
-which are read here by the readers of `penstock.io`: so a file means the same on both
-engines, errors and dead letters included. Any other DataFrame sends its rows, in the
-column of its tag. Below 0 there is nothing to read: an `ENDED` row says by its path
-which operator is to hear that its sources have ended.
+`tag` is the number of the source. A source whose input the driver finds sends locations (paths of files,
+versions of a table), which are read here by the readers of `penstock.io`: so a file means the same on both
+engines, errors and dead letters included. Any other DataFrame sends its rows, in the column of its tag. Below
+0 there is nothing to read: an `ENDED` row says by its path which operator is to hear that its sources have
+ended.
 
-The rows of a source have an order: of files that of their places, or of the numbers of
-their tickets; of a DataFrame that in which Spark hands out its partitions.
+The rows of a source have an order: of locations that of their places, of a DataFrame that in which Spark
+hands out its partitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.io.change_data import ChangeData
 from penstock.io.files.file_source import Files
 from penstock.io.files.parquet_files import ParquetFiles
 from penstock.io.source import BadRecord, Feed, open_source
-from penstock.spark.sources.arrivals import path_of, spooled_batch
+from penstock.spark.sources.arrivals import read_batch
 from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 
@@ -42,7 +42,7 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """Python rows spooled by the driver; a path names one batch."""
+    """Python rows, in files that the driver wrote, one per batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,11 @@ class SpooledTimes:
     """Python rows of several times, spooled by the driver; a file holds pairs of time number and rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticketed:
-    """Files discovered by the driver; a path names the ticket of one."""
-
-    files: Files | ChangeData
-
-
 @dataclass(slots=True)
 class Taken:
-    """Input read by a task so far: row counts and arrival numbers per source, and rows set aside."""
+    """Input read by a task so far: row counts per source, and rows set aside."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
-    arrivals: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
 
 
@@ -97,17 +89,13 @@ def read_inputs(
             if tag == ENDED:
                 yield Piece(path, 0, [(True,)])
             elif tag >= 0 and path is not None:
-                file = Path(path.removeprefix("file:"))
-                # Tickets and spooled rows are files whose names are numbers.
-                number = int(file.name) if place is None else place
-                taken.arrivals.setdefault(inputs[tag].name, []).append(number)
                 table = None
                 if inputs[tag].name in columns:
-                    table = read_table(inputs[tag].reading, file, inputs[tag])
+                    table = read_table(inputs[tag].reading, path, inputs[tag])
                 if table is not None:
-                    yield _counted(inputs[tag], number, table, taken)
+                    yield _counted(inputs[tag], place, table, taken)
                     continue
-                for at, rows in _placed(inputs[tag], file, number, taken):
+                for at, rows in _placed(inputs[tag], path, place, taken):
                     yield _counted(inputs[tag], at, rows, taken)
         for tag in sorted(set(tags)):
             if tag < 0 or inputs[tag].reading is not None:
@@ -133,11 +121,11 @@ def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
     return Piece(source.name, 0, source.grouping.groups(whole))
 
 
-def _placed(source: Input, file: Path, number: int, taken: Taken) -> Iterator[tuple[int, Rows]]:
+def _placed(source: Input, location: str, place: int, taken: Taken) -> Iterator[tuple[int, Rows]]:
     if isinstance(source.reading, SpooledTimes):
-        yield from ((at, list(rows)) for at, rows in decode(file.read_bytes()))
+        yield from ((at, list(rows)) for at, rows in decode(Path(location).read_bytes()))
         return
-    yield number, read_file(source.reading, file, source, taken)
+    yield place, read_file(source.reading, location, source, taken)
 
 
 def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> Piece:
@@ -146,33 +134,29 @@ def _counted(source: Input, place: int, rows: Rows | pa.Table, taken: Taken) -> 
 
 
 @singledispatch
-def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
-    """Read all rows of one file of a source."""
+def read_file(reading: object, location: str, source: Input, taken: Taken) -> Rows:
+    """Read all rows at one location of a source."""
     raise NotImplementedError(type(reading))
 
 
 @read_file.register
-def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
-    return _rows_of_file(replace(reading, path=str(path)), source, taken)
+def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(replace(reading, path=location), source, taken)
 
 
 @singledispatch
-def read_table(reading: object, path: Path, source: Input) -> pa.Table | None:
+def read_table(reading: object, location: str, source: Input) -> pa.Table | None:
     """Read one file of a source into columns, if its format is columnar and every value is as declared."""
     return None
 
 
 @read_table.register
-def _(reading: ParquetFiles, path: Path, source: Input) -> pa.Table | None:
+def _(reading: ParquetFiles, location: str, source: Input) -> pa.Table | None:
     from penstock.io.files.parquet_rows import whole_table
 
-    return whole_table(Feed(source.name, source.schema, append=source.append, live=source.live), path)
-
-
-@read_table.register
-def _(reading: Ticketed, path: Path, source: Input) -> pa.Table | None:
-    file = path_of(path)
-    return None if file is None else read_table(reading.files, file, source)
+    return whole_table(
+        Feed(source.name, source.schema, append=source.append, live=source.live), Path(location)
+    )
 
 
 def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
@@ -189,19 +173,13 @@ def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows
 
 
 @read_file.register
-def _(reading: ChangeData, path: Path, source: Input, taken: Taken) -> Rows:
-    return _rows_of_file(reading.of(replace(reading.records, path=str(path))), source, taken)
+def _(reading: ChangeData, location: str, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(reading.of(replace(reading.records, path=location)), source, taken)
 
 
 @read_file.register
-def _(reading: Ticketed, path: Path, source: Input, taken: Taken) -> Rows:
-    file = path_of(path)
-    return [] if file is None else read_file(reading.files, file, source, taken)
-
-
-@read_file.register
-def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
-    return spooled_batch(path)
+def _(reading: Spooled, location: str, source: Input, taken: Taken) -> Rows:
+    return read_batch(Path(location))
 
 
 def _frame_table(batch: pa.RecordBatch, tag: int, source: Input) -> pa.Table:

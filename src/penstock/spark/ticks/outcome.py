@@ -4,7 +4,6 @@ chain   (cell, chain as JSON text, pending, waiting)   the version of a cell tha
 file    (sink, staged name, rows)              a file written for a sink
 rows    (sink, rows)                           changes for a sink that lives in the driver
 taken   (source, rows)                         rows read
-arrivals (source, numbers)                     files, or batches of given rows, that were read
 bad     (source, record)                       a row set aside
 rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
 clock   (operator, watermark, late rows)       where a watermark stands now
@@ -41,7 +40,6 @@ class Outcome:
     rows: dict[str, Rows] = field(default_factory=dict[str, Rows])
     changes: dict[str, int] = field(default_factory=dict[str, int])
     taken: dict[str, int] = field(default_factory=dict[str, int])
-    arrivals: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
     passing: set[str] = field(default_factory=set[str])
@@ -88,8 +86,6 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.changes[sink] = outcome.changes.get(sink, 0) + len(rows)
             case "taken", (source, count):
                 outcome.taken[source] = outcome.taken.get(source, 0) + count
-            case "arrivals", (source, numbers):
-                outcome.arrivals.setdefault(source, []).extend(numbers)
             case "bad", (source, record):
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
             case "clock", (operator, watermark, late):

@@ -1,68 +1,93 @@
-"""Streaming query of a run, which decides when a tick runs and on which rows.
+"""The sources of a run as a sequence of ticks.
 
-Spark numbers its batches and repeats the last one after a crash; a batch with a commit has already been
-processed. Ticks without arrivals (for deferred rows, or if all sources are static) are started by this
-module.
+Input that the driver finds itself (files, given rows, table versions) is taken by this module, tick by tick.
+Streaming DataFrames are one streaming query, whose batches are ticks, too: then a batch also takes what was
+found otherwise. Spark numbers its batches and repeats the last one after a crash; a batch with a commit has
+already been processed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.sources.arrivals import arrivals_folder
+from penstock.errors import CheckpointDamaged, NotOnSpark
+from penstock.spark.local.session_info import is_remote
+from penstock.spark.sources.arrivals import SourcePositions
 from penstock.spark.sources.names import source_names
-from penstock.spark.sources.opening import Opened, end_of_sources, nothing, union_columns, union_of
+from penstock.spark.sources.opening import (
+    Opened,
+    end_of_sources,
+    frame_of_locations,
+    nothing,
+    union_columns,
+    union_of,
+)
 from penstock.spark.ticks.errors import error_of
-from penstock.spark.ticks.lag import Arrivals, Lag
+from penstock.spark.ticks.lag import Lag
 from penstock.spark.ticks.listener import listening
 from penstock.spark.ticks.ticker import Ticker
-from penstock.state.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engine.interrupt import Interrupt
-    from penstock.state.checkpoint import Checkpoint
 
 _LOOK_EVERY = "100 milliseconds"
 """Interval at which Spark checks for new input."""
 
 _LOOK_AGAIN = 0.1
-"""Seconds between two checks for signals, and for whether an idle query has work."""
+"""Seconds between two checks for signals, for input, and for whether an idle query has work."""
+
+GIVEN = "given"
+"""Folder of a checkpoint with given rows on their way to the tasks of a tick."""
 
 
 class Query:
-    """The sources of a run as a sequence of ticks."""
+    """Sequence of the ticks of a run.
+
+    read: the sources that earlier ticks have read; a static one among them is complete.
+
+    Raises `NotOnSpark` for a streaming DataFrame of Spark Connect.
+    """
 
     def __init__(
-        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool, named: bool
+        self,
+        spark: SparkSession,
+        ticker: Ticker,
+        opened: list[Opened],
+        positions: SourcePositions,
+        read: Iterable[str],
+        *,
+        follow: bool,
+        end: bool,
+        named: bool,
     ) -> None:
         self._spark = spark
         self._ticker = ticker
+        self._positions = positions
         self._shape = union_columns(opened)
-        checkpoint = ticker.checkpoint
-        read = _sources_of(checkpoint)
-        static = (s.frame for s in opened if s.static and s.input.name not in read)
+        static = (s.frame for s in opened if s.static and s.frame and s.input.name not in read)
         # Static rows that no tick has had, for the first one of this run.
         self._static = union_of(static, self._shape)
-        self._begun_at = checkpoint.tick
-        self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
-        self._tickets = [s.tickets for s in opened if s.tickets is not None] if follow else []
+        self._begun_at = ticker.checkpoint.tick
+        streams = [s for s in opened if not s.static and s.frame is not None]
+        if streams and is_remote(spark):
+            raise _on_connect(streams[0].input.name)
+        self._streams = union_of((s.frame for s in streams if s.frame is not None), self._shape)
+        self._arrivals = [(tag, s.arrivals) for tag, s in enumerate(opened) if s.arrivals is not None]
         self._follow = follow
         # Sources that are done: the static ones from the first tick on, and in the end all.
         self._static_names = frozenset(s.input.name for s in opened if s.static)
         self._names = frozenset(s.input.name for s in opened)
         self._end = end
         self._named = named
-        self._drained = self._arriving is None
-        folder = ticker.plan.folder
-        arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
-        ticker.lag = Lag({name: Arrivals(arrivals_folder(folder, name)) for name in arriving})
+        self._drained = False
+        ticker.lag = Lag({opened[tag].input.name: arrivals for tag, arrivals in self._arrivals})
         self._failure: BaseException | None = None
         self._stopping = False
 
@@ -71,14 +96,21 @@ class Query:
 
         Raises the errors of ticks.
         """
-        if self._arriving is not None:
-            self._stream(self._arriving, interrupt)
-        while self._is_due and interrupt.signal is None:
-            self._tick_without_arrivals()
+        if self._streams is not None:
+            self._stream(self._streams, interrupt)
+        while interrupt.signal is None:
+            if self._tick_without_batch():
+                continue
+            if not self._follow:
+                if self._drained:
+                    return
+                self._drained = True  # which may make a tick due
+            else:
+                interrupt.wait(_LOOK_AGAIN)
 
     @property
     def _is_due(self) -> bool:
-        """Return whether a tick is due even without arrivals.
+        """Return whether a tick is due even without new input.
 
         This covers static rows, output of the first tick, deferred rows, and ending sources.
         """
@@ -93,28 +125,49 @@ class Query:
         return self._static if self._ticker.checkpoint.tick == self._begun_at else None
 
     def _ending(self) -> frozenset[str]:
-        """Return the sources that end with the next tick if it has no arrivals."""
+        """Return the sources that end with the next tick if it has no new input."""
         ticker = self._ticker
         if not self._end or ticker.pending or self._due_static is not None:
             return frozenset()
         done = self._names if self._drained else self._static_names
         return (done & ticker.ends.awaited) - ticker.ended
 
-    def _tick_without_arrivals(self) -> None:
-        ticker = self._ticker
-        last = ticker.checkpoint.last
-        rows = nothing(self._spark, self._shape)
+    def _tick_without_batch(self) -> bool:
+        """Run a tick on what was found, or that is due for another reason. Returns False if none is."""
+        found = self._take()
+        if not found and not self._is_due:
+            return False
+        rows = frame_of_locations(self._spark, found) if found else nothing(self._spark, self._shape)
+        rows = union_of([rows], self._shape)
+        assert rows is not None
+        ending = frozenset[str]() if found else self._ending()
+        for operator in self._ticker.ends.told_by(self._ticker.ended, ending):
+            rows = rows.union(end_of_sources(self._spark, self._shape, operator))
+        last = self._ticker.checkpoint.last
+        self._tick(rows, self._batch_of(None) if last is None else last.positions, ending)
+        return True
+
+    def _take(self) -> list[tuple[int, str, int]]:
+        """Take what the driver has found for the next tick: the source's tag, a location, its place."""
+        found: list[tuple[int, str, int]] = []
+        for tag, arrivals in self._arrivals:
+            if self._follow:
+                arrivals.look()
+            found += [(tag, location, place) for place, location in enumerate(arrivals.take())]
+        return found
+
+    def _tick(self, rows: DataFrame, batch: Any, ending: Iterable[str] = ()) -> None:
         if self._due_static is not None:
             rows = rows.union(self._due_static)
-        ending = self._ending()
-        for operator in ticker.ends.told_by(ticker.ended, ending):
-            rows = rows.union(end_of_sources(self._spark, self._shape, operator))
-        ticker.run(rows, self._positions(None) if last is None else last.positions, ending)
+        positions = self._positions.write(self._ticker.checkpoint.tick + 1)
+        self._ticker.run(rows, batch, ending, sources=positions)
+        self._positions.advance(positions)
+        shutil.rmtree(self._ticker.plan.folder / GIVEN, ignore_errors=True)
 
-    def _stream(self, arriving: DataFrame, interrupt: Interrupt) -> None:
+    def _stream(self, streams: DataFrame, interrupt: Interrupt) -> None:
         location = self._ticker.plan.folder / "source"
         self._check_positions_are_there()
-        writer = arriving.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(location))
+        writer = streams.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(location))
         if self._follow:
             writer = writer.trigger(processingTime=_LOOK_EVERY)
         else:
@@ -149,16 +202,12 @@ class Query:
             idle = 0
             while query.isActive and interrupt.signal is None and self._failure is None:
                 interrupt.wait(_LOOK_AGAIN)
-                for tickets in self._tickets:
-                    tickets.look(may_be_none=True)
                 idle = 0 if query.status["isTriggerActive"] and query.status["isDataAvailable"] else idle + 1
-                if self._follow and idle > 1 and self._is_due:
+                if self._follow and idle > 1:
                     with self._ticker.lock:
-                        if self._is_due:
-                            self._tick_without_arrivals()
+                        self._tick_without_batch()
             if self._failure is None and interrupt.signal is None:
                 query.awaitTermination()
-                self._drained = True
         except Exception as error:
             # The query's own error quotes ours as text; ours comes first.
             if self._failure is None:
@@ -185,15 +234,18 @@ class Query:
             done = last.positions.get("batch") if last is not None and last.positions else None
             if done is not None and batch <= done:
                 return
-            if self._due_static is not None:
-                rows = rows.union(self._due_static)
             try:
-                self._ticker.run(rows, self._positions(batch))
+                found = self._take()
+                if found:
+                    located = union_of([frame_of_locations(self._spark, found)], self._shape)
+                    assert located is not None
+                    rows = rows.union(located)
+                self._tick(rows, self._batch_of(batch))
             except BaseException as failure:
                 self._failure = failure
                 raise
 
-    def _positions(self, batch: int | None) -> dict[str, Any]:
+    def _batch_of(self, batch: int | None) -> dict[str, Any]:
         return {"batch": batch, "query": self._query_id()}
 
     def _query_id(self) -> str | None:
@@ -202,13 +254,6 @@ class Query:
 
     def _check_positions_are_there(self) -> None:
         last = self._ticker.checkpoint.last
-        if last is not None and last.positions.get("own"):
-            raise FlowChanged(
-                "the checkpoint was last gone on with over Spark Connect",
-                why="Spark itself has no account of what those ticks have read, and would read it again.",
-                fix="go on over Spark Connect, or start from an empty checkpoint",
-                checkpoint=str(self._ticker.plan.folder),
-            )
         if last is None or last.positions.get("query") in (None, self._query_id()):
             return
         folder = self._ticker.plan.folder / "source"
@@ -220,10 +265,14 @@ class Query:
         )
 
 
-def _sources_of(checkpoint: Checkpoint) -> list[str]:
-    """Return the sources read by the ticks so far."""
-    last = checkpoint.last
-    return [] if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
+def _on_connect(source: str) -> NotOnSpark:
+    return NotOnSpark(
+        f"source {source!r} is a streaming DataFrame of Spark Connect",
+        why="Its rows would have to be handed to this process, tick by tick, and the server calls"
+        " functions only in processes of its own.",
+        fix="start the driver where the cluster is (penstock package), or read files that arrive in a folder",
+        source=source,
+    )
 
 
 class _Stopped(Exception):

@@ -260,7 +260,6 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         else:
             attempt.forward(of.forwarded[piece.name], piece.rows, out)
     yield from (Result("taken", item) for item in taken.rows.items())
-    yield from (Result("arrivals", item) for item in taken.arrivals.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
 
 

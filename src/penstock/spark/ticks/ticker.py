@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
-from penstock.spark.sources.arrivals import counters_of, read_arrivals
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.engine.prometheus import RunMetrics
     from penstock.io.files.dead_letters import DeadLetters
     from penstock.spark.ticks.driver_sinks import DriverSink
+    from penstock.state.chain import Chain
     from penstock.state.checkpoint import Checkpoint
     from penstock.state.commit import Commit
 
@@ -89,8 +89,11 @@ class Ticker:
         positions: Any,
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
+        sources: Chain | None = None,
     ) -> None:
         """Run the next tick on rows of the tagged union. Raises the errors of the tick.
+
+        positions, sources: what to commit of the positions of sources, see `Commit`.
 
         ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
         times: of a tick that is several times, see `TickOrder`.
@@ -115,13 +118,13 @@ class Ticker:
             counters={
                 "rows_in": rows_in,
                 "changes_out": changes_out,
-                **self._arrivals(outcome),
                 "pending": sorted(outcome.pending),
                 "waiting": sorted(outcome.waiting),
                 "sinks": sorted(self.outlets),
                 "ended": sorted({*self.ended, *ended}),
                 **self._clocks(outcome),
             },
+            sources=sources,
         )
         for name in outcome.passing:
             (self.plan.folder / name).unlink(missing_ok=True)
@@ -142,24 +145,11 @@ class Ticker:
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,
-            sources=self.lag.of(names, outcome.taken, self.arrived),
+            sources=self.lag.of(names, outcome.taken),
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
             state_bytes=commit.state_bytes,
         )
-
-    @property
-    def arrived(self) -> dict[str, int]:
-        """Number of arrivals read so far, per source."""
-        last = self.checkpoint.last
-        return dict(last.counters.get("arrivals", {})) if last else {}
-
-    def _arrivals(self, outcome: Outcome) -> dict[str, Any]:
-        last = self.checkpoint.last
-        counters = last.counters if last else {}
-        read = {name: read_arrivals(counters, name) for name in {*self.arrived, *outcome.arrivals}}
-        read |= {name: read[name].and_also(numbers) for name, numbers in outcome.arrivals.items()}
-        return counters_of(read)
 
     def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
         last = self.checkpoint.last

@@ -1,4 +1,4 @@
-"""Ticks without a streaming query, as over Spark Connect: on a classic session, and on a real one of it."""
+"""Runs over Spark Connect, and what is the same on a classic session."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col, io
-from penstock.errors import FlowChanged, NotOnSpark
-from penstock.spark import Frame, launch, run
+from penstock.errors import NotOnSpark
+from penstock.spark import Frame, run
 from penstock.spark.local import session_info
+from penstock.spark.ticks import query
 
 pytestmark = pytest.mark.spark
 
@@ -52,47 +53,17 @@ def told(spark: Any, folder: Path, **options: Any) -> list[tuple[int, set[tuple[
     return found
 
 
-@pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
-
-
-def test_the_ticks_are_those_of_the_streaming_query(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_after_what_its_commits_say_was_read(spark: Any, tmp_path: Path) -> None:
     for number, shop in enumerate("aba"):
         write(tmp_path / "in", number, shop, number)
-    by_query = told(spark, tmp_path)
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
-    assert told(spark, tmp_path) == by_query
-    assert by_query[-1] == (3, {("a", 0, -1), ("a", 2, 1)})
+    first = told(spark, tmp_path, checkpoint=tmp_path / "state")
+    assert first[-1] == (3, {("a", 0, -1), ("a", 2, 1)})
+    write(tmp_path / "in", 3, "a", 2)
+    assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(5, {("a", 2, -1), ("a", 4, 1)})]
 
 
-@pytest.mark.usefixtures("remote")
-def test_a_run_goes_on_after_what_its_commits_say_was_read(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "in", 0, "a", 1)
-    assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(2, {("a", 1, 1)})]
-    write(tmp_path / "in", 1, "a", 2)
-    assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(4, {("a", 1, -1), ("a", 3, 1)})]
-    monkeypatch.setattr(launch, "is_remote", lambda _: False)
-    with pytest.raises(FlowChanged, match="last gone on with over Spark Connect"):
-        told(spark, tmp_path, checkpoint=tmp_path / "state")
-
-
-def test_a_checkpoint_of_a_streaming_query_is_gone_on_with(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "in", 0, "a", 1)
-    assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(2, {("a", 1, 1)})]
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
-    write(tmp_path / "in", 1, "b", 2)
-    assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(4, {("b", 2, 1)})]
-
-
-@pytest.mark.usefixtures("remote")
-def test_a_streaming_data_frame_is_refused(spark: Any) -> None:
+def test_a_streaming_data_frame_is_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "is_remote", lambda _: True)
     frame = spark.readStream.format("rate").load().selectExpr("'a' AS shop", "value AS price")
     with pytest.raises(NotOnSpark, match="streaming DataFrame of Spark Connect"):
         run(totals(), spark, sources={"sales": Frame(frame)}, sinks={})
@@ -117,7 +88,7 @@ CONNECTED = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from tests.spark.test_own_ticks import told, write
+from tests.spark.test_connect import told, write
 
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
 folder = Path(sys.argv[1])
