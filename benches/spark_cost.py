@@ -161,7 +161,7 @@ def compare(queries: list[str], size: int, ticks: int, *, files: bool) -> None:
             )
             table.add(
                 query, mine.driver, mine.jvm, mine.workers, mine.total, floor, alone[query],
-                mine.total / alone[query], "-" if plain is None else plain,
+                mine.total / alone[query] if alone[query] else "-", "-" if plain is None else plain,
                 "-" if plain is None else mine.total / plain,
             )  # fmt: skip
             print(f"{query}: {mine}", flush=True)

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.progress_text import RunTotals, duration, lag_of, size, status_parts, time_text
+from penstock.cli.progress_text import (
+    RunTotals,
+    cost_text,
+    duration,
+    exchange_texts,
+    lag_of,
+    size,
+    status_parts,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -96,5 +105,9 @@ def block(pace: RunTotals, done: Progress) -> Group:
         table.add_row(
             "  state", size(done.state_bytes), f"running for {duration(time.perf_counter() - pace.began)}"
         )
+    if done.cost is not None:
+        table.add_row("  CPU", cost_text(done.cost).removeprefix("CPU "))
+        for text in exchange_texts(done.cost):
+            table.add_row("", text)
     line = Text(pace.line(done), no_wrap=True, overflow="ellipsis")
     return Group(line, table) if table.row_count else Group(line)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.engine.progress import Progress, SourceProgress, Time
+    from penstock.engine.progress import Cost, Progress, SourceProgress, Time
 
 
 @dataclass
@@ -54,6 +54,29 @@ def status_parts(done: Progress) -> Iterator[str]:
         yield f"{late:,} rows late"
     if done.state_bytes is not None:
         yield f"state {size(done.state_bytes)}"
+    if done.cost is not None:
+        yield cost_text(done.cost)
+        yield from exchange_texts(done.cost)
+
+
+def cost_text(cost: Cost) -> str:
+    """Format the processor time of a tick, by process, and of the workers by phase."""
+    jvm = "" if cost.jvm is None else f", JVM {duration(cost.jvm)}"
+    phases = ", ".join(
+        f"{phase} {share:.0%}"
+        for phase, seconds in cost.phases.items()
+        if (share := seconds / (cost.workers or 1.0)) >= 0.01
+    )
+    workers = f"{duration(cost.workers)} ({phases})" if phases else duration(cost.workers)
+    return f"CPU {duration(cost.total)}: driver {duration(cost.driver)}{jvm}, workers {workers}"
+
+
+def exchange_texts(cost: Cost) -> Iterator[str]:
+    """Yield what travelled between the stages of a tick: rows by exchange, and bytes through Spark."""
+    for exchange, rows in cost.exchanges.items():
+        yield f"{rows:,} rows of {exchange} sent"
+    if cost.shuffled:
+        yield f"{size(cost.shuffled)} shuffled"
 
 
 def lag_of(source: SourceProgress) -> str:

@@ -33,6 +33,33 @@ class SourceProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """Processor time of a tick on Spark, in seconds, and what travelled between its stages.
+
+    driver:    of this process since the tick before. jvm: of the JVM that it started; None where the system
+               does not say it.
+    workers:   of the Python workers, as far as they ran tasks of the tick.
+    phases:    of the workers' time: "read" (from Spark and from files), "compute", "load state",
+               "write state", "exchange" (dividing, encoding and decoding rows between stages) and
+               "write" (sinks).
+    exchanges: rows sent, by what they are, in the words of `explain`.
+    shuffled:  bytes of these rows that went through Spark; 0 where the tick ran in one task.
+    """
+
+    driver: float
+    jvm: float | None
+    workers: float
+    phases: Mapping[str, float] = field(default_factory=dict[str, float])
+    exchanges: Mapping[str, int] = field(default_factory=dict[str, int])
+    shuffled: int = 0
+
+    @property
+    def total(self) -> float:
+        """Processor seconds of all processes, the JVM's only if known."""
+        return self.driver + (self.jvm or 0.0) + self.workers
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Report on a tick, and the state of the run after it.
 
@@ -46,6 +73,7 @@ class Progress:
     watermarks:  current watermarks, by operator name; those that have seen no row are left out.
     late:        number of late rows so far, per watermark.
     state_bytes: size of the files that hold the state; None if it is in memory only.
+    cost:        of the tick, on Spark.
     """
 
     tick: int
@@ -58,6 +86,7 @@ class Progress:
     watermarks: Mapping[str, Time] = field(default_factory=dict[str, Time])
     late: Mapping[str, int] = field(default_factory=dict[str, int])
     state_bytes: int | None = None
+    cost: Cost | None = None
 
     @property
     def rows_per_second(self) -> float:

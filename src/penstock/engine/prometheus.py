@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.engine.progress import Progress, SourceProgress
+    from penstock.engine.progress import Cost, Progress, SourceProgress
 
 LOOPBACK = "127.0.0.1"
 
@@ -76,6 +76,14 @@ class RunMetrics:
         )
         self._late = made(gauge, "penstock_late_rows", "Rows that were late so far.", "watermark")
         self._state = made(gauge, "penstock_state_bytes", "Size of the files that hold the state.")
+        self._cpu = made(counter, "penstock_cpu_seconds", "Processor time of ticks on Spark.", "process")
+        self._work = made(
+            counter, "penstock_worker_cpu_seconds", "Processor time of Spark's Python workers.", "phase"
+        )
+        self._exchanged = made(
+            counter, "penstock_exchanged_rows", "Rows sent between stages on Spark.", "exchange"
+        )
+        self._shuffled = made(counter, "penstock_shuffled_bytes", "Bytes of these rows that Spark moved.")
         self._phases = made(
             client.Summary, "penstock_spark_trigger_seconds", "What Spark did with a batch.", "phase"
         )
@@ -103,6 +111,18 @@ class RunMetrics:
             self._late.labels(flow, name).set(late)
         if done.state_bytes is not None:
             self._state.labels(flow).set(done.state_bytes)
+        if done.cost is not None:
+            self._observe_cost(done.cost)
+
+    def _observe_cost(self, cost: Cost) -> None:
+        for process, seconds in (("driver", cost.driver), ("jvm", cost.jvm), ("workers", cost.workers)):
+            if seconds is not None:
+                self._cpu.labels(self._flow, process).inc(seconds)
+        for phase, seconds in cost.phases.items():
+            self._work.labels(self._flow, phase).inc(max(0.0, seconds))
+        for exchange, rows in cost.exchanges.items():
+            self._exchanged.labels(self._flow, exchange).inc(rows)
+        self._shuffled.labels(self._flow).inc(cost.shuffled)
 
     def _observe_source(self, name: str, source: SourceProgress) -> None:
         self._rows.labels(self._flow, name).inc(source.rows)

@@ -60,6 +60,19 @@ def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
 
+def sender_label(graph: FlowGraph, whole: FlowGraph, node: int) -> str:
+    """Return the label of a node of `whole`, which is `graph` with partial operators before exchanges.
+
+    A partial operator is named after the operator it belongs to.
+    """
+    if node < len(graph.nodes):
+        return label(graph, graph.nodes[node])
+    reader = node
+    while reader >= len(graph.nodes):
+        (reader,) = (edge.target for edge in whole.consumers()[reader])
+    return f"{whole.nodes[node].operator.kind} of {label(graph, graph.nodes[reader])}"
+
+
 @dataclass(slots=True)
 class _Explanation:
     """Writer of the explanation. graph: the user's. whole: with partial operators before exchanges."""
@@ -101,7 +114,7 @@ class _Explanation:
         return f"on {self.plan.shards} shard{'s' * (self.plan.shards != 1)}"
 
     def _arriving(self, exchange: Exchange) -> Iterator[str]:
-        sent = self._name(exchange.node)
+        sent = sender_label(self.graph, self.whole, exchange.node)
         kind = "rows" if exchange.append else "changes"
         order = ", in their order" if exchange.ordered and exchange.node in self.ordered else ""
         broadcast = " (broadcast)" if isinstance(exchange.route, ToAll) else ""
@@ -113,16 +126,6 @@ class _Explanation:
             # It has the keys in columns that no user has named.
             return f"by {', '.join(name for name, _ in sender.of.keys)}"
         return str(exchange.route)
-
-    def _name(self, node: int) -> str:
-        """Return the label of a node; a partial operator is named after the operator it belongs to."""
-        found = self.whole.nodes[node]
-        if node < len(self.graph.nodes):
-            return label(self.graph, self.graph.nodes[node])
-        reader = node
-        while reader >= len(self.graph.nodes):
-            (reader,) = (edge.target for edge in self.whole.consumers()[reader])
-        return f"{found.operator.kind} of {label(self.graph, self.graph.nodes[reader])}"
 
     def _operators(self, stage: Stage) -> Iterator[str]:
         # What stage 0 is told, the driver remembers.
@@ -140,7 +143,7 @@ class _Explanation:
             said = [*self._how(node, origin, stage, state.get(node.id, []))]
             if node.id in alone and self.plan.shards > 1:
                 said.append(f"on one shard: {self._why_one(origin)}")
-            rows.append((self._name(origin), "; ".join(said)))
+            rows.append((sender_label(self.graph, self.whole, origin), "; ".join(said)))
         width = max((len(name) for name, _ in rows), default=0)
         for name, text in rows:
             yield f"{name:<{width}}  {text}".rstrip()

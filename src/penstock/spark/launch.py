@@ -29,12 +29,13 @@ from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import Chain, native_parts, without_native
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.placing.rounds import check_loops_run_in_rounds
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.stages import StagePlan, cut
 from penstock.spark.sources import change_frames, kafka, pull_source
 from penstock.spark.sources import delta as delta_source
 from penstock.spark.sources.arrivals import SourcePositions
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
+from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.plan import Output, Plan, compiled
@@ -217,8 +218,15 @@ class _Run:
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
         )
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
+        ticker.meter = CostMeter(self._spark, self._exchange_names(plan.stages))
         query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)
         return ticker, query
+
+    def _exchange_names(self, stages: StagePlan) -> tuple[str, ...]:
+        from penstock.spark.explanation import sender_label
+
+        whole = combined(self._graph)
+        return tuple(sender_label(self._graph, whole, e.node) for e in stages.exchanges)
 
     def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}

@@ -144,7 +144,7 @@ def _enter(order: TickOrder, entering: Ports) -> Task:
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = Attempt(order)
-        out, waiting = CellOutput(attempt.plan), 0
+        out, waiting = attempt.outbox(), 0
         for batch in batches:
             for port in range(len(entering.streams)):
                 rows = entering.rows(batch, port)
@@ -153,7 +153,7 @@ def _enter(order: TickOrder, entering: Ports) -> Task:
                     run_stateless(attempt.plan.stages[0], {f"in{port}": rows}, out.send)
             if waiting > _ROWS_AT_ONCE:
                 yield from to_batches(_messages(out))
-                out, waiting = CellOutput(attempt.plan), 0
+                out, waiting = attempt.outbox(), 0
         yield from to_batches(_messages(out))
 
     return task

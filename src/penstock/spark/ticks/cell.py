@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from penstock.engine.machine import Machine
+from penstock.spark.placing.routing import Divide
+from penstock.spark.placing.stages import Exchange
 from penstock.spark.ticks.plan import Compiled, CompiledStage
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import work_folder
@@ -19,8 +21,8 @@ from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Send: TypeAlias = Callable[[int, int, int, Rows], None]
-"""Function that sends rows; its arguments are stage, shard, exchange number and rows."""
+Send: TypeAlias = Callable[[int, Exchange, Divide, Rows], None]
+"""Function that sends rows; its arguments are the exchange's number, itself, its divider, and rows."""
 
 
 def cell_number(stage: int, shard: int, shards: int) -> int:
@@ -114,8 +116,7 @@ def _pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[st
     for number, exchange, divide in of.leaving:
         rows = made.get(exchange.name)
         if rows:
-            for shard, part in divide(rows).items():
-                send(exchange.to_stage, shard, number, part)
+            send(number, exchange, divide, rows)
     return {name: _weighted(of, name, made[name]) for name in of.stage.sinks if made.get(name)}
 
 

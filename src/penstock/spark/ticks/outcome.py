@@ -6,6 +6,7 @@ rows    (sink, rows)                           changes for a sink that lives in 
 taken   (source, rows)                         rows read
 bad     (source, record)                       a row set aside
 rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
+cost    (seconds, by phase, rows by exchange, bytes)   what a task cost, see `TaskCost`
 clock   (operator, watermark, late rows)       where a watermark stands now
 error   (stage, pickled error)                 why the tick cannot be
 """
@@ -43,6 +44,7 @@ class Outcome:
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
     passing: set[str] = field(default_factory=set[str])
+    costs: list[Any] = field(default_factory=list[Any])
 
 
 def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> Result:
@@ -90,6 +92,8 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
             case "clock", (operator, watermark, late):
                 outcome.clocks[operator] = (watermark, late)
+            case "cost", cost:
+                outcome.costs.append(cost)
             case "rounds", _:
                 pass  # of who counts them
             case _:

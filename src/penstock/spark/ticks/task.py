@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import PenstockError
 from penstock.io.arrow import table_to_rows, with_weight
 from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, run_stateless
+from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
 from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.placing.round_plan import LoopStages
+    from penstock.spark.placing.routing import Divide
+    from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Piece: TypeAlias = tuple[int, int, Rows]
@@ -65,19 +68,28 @@ class CellOutput:
     """
 
     plan: Compiled
+    cost: TaskCost
     timed: bool = False
     place: int = 0
     _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
     _tables: dict[_Address, list[pa.Table]] = field(default_factory=dict[_Address, "list[pa.Table]"])
 
-    def send(self, stage: int, shard: int, exchange: int, rows: Rows) -> None:
-        self._rows.setdefault(self._address(stage, shard, exchange), []).extend(rows)
+    def send(self, number: int, exchange: Exchange, divide: Divide, rows: Rows) -> None:
+        """Send rows over an exchange, divided among its shards."""
+        before = self.cost.enter("exchange")
+        self.cost.exchanges[number] += len(rows)
+        for shard, part in divide(rows).items():
+            self._rows.setdefault(self._address(exchange.to_stage, shard, number), []).extend(part)
+        self.cost.enter(before)
 
     def forward(self, to: Forwarding, table: pa.Table) -> None:
         """Send the rows of a table, in the columns of `to.schema`, as columns."""
+        before = self.cost.enter("exchange")
         for number, exchange, divide in to.exchanges:
+            self.cost.exchanges[number] += len(table)
             for shard, part in divide(table).items():
                 self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
+        self.cost.enter(before)
 
     def _address(self, stage: int, shard: int, exchange: int) -> _Address:
         placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
@@ -98,6 +110,7 @@ class CellOutput:
 
     def take(self, stage: int, shard: int) -> list[Piece]:
         """Take the rows sent to a cell."""
+        self.cost.enter("exchange")
         keys = [key for key in self._rows if key[:2] == (stage, shard)]
         taken = [(key[2], key[3], self._rows.pop(key)) for key in keys]
         for key in [key for key in self._tables if key[:2] == (stage, shard)]:
@@ -157,6 +170,7 @@ class Attempt:
     sinks: defaultdict[str, Rows] = field(init=False)
     tables: defaultdict[str, list[pa.Table]] = field(init=False)
     files: list[Path] = field(init=False)
+    cost: TaskCost = field(default_factory=TaskCost, init=False)
 
     def __post_init__(self) -> None:
         self.plan = self.order.shipped.unpack()
@@ -172,7 +186,7 @@ class Attempt:
         return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
 
     def outbox(self) -> CellOutput:
-        return CellOutput(self.plan, self.order.times is not None)
+        return CellOutput(self.plan, self.cost, self.order.times is not None)
 
     def keep(self, sinks: Mapping[str, Rows], place: int = 0) -> None:
         times = self.order.times
@@ -195,10 +209,13 @@ class Attempt:
         if not arrived and not is_due:
             return
         chain = self.order.chains.get(number, Chain())
+        self.cost.enter("load state")
         with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
+            self.cost.enter("compute")
             for place, inputs in self._turns(shard, arrived, is_due):
                 out.place = place
                 self.keep(cell.run(inputs, out.send), place)
+            self.cost.enter("write state")
             done = cell.finish(self.version, self.name)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)
@@ -212,10 +229,20 @@ class Attempt:
         # What acts by itself does so at the first time.
         return ({0: {}} | turns if is_due else turns).items()
 
+    def posted(self, out: CellOutput, stage: int) -> Iterator[Message | Result]:
+        """Yield what a stage has sent."""
+        self.cost.enter("exchange")
+        for message in posted(out, stage, self.order.leg, self.name):
+            if not isinstance(message, Result):
+                self.cost.shuffled += len(message[4])
+            yield message
+
     def written(self) -> Iterator[Result]:
         """Write the task's output. Its results count only once this has finished."""
+        self.cost.enter("write state")
         if self.plan.plan.durable:
             make_durable(self.files)
+        self.cost.enter("write")
         changes: dict[str, Rows | pa.Table] = {**self.sinks}
         for name, tables in self.tables.items():
             changes[name] = self._together(name, tables)
@@ -243,6 +270,7 @@ def _guarded(
     try:
         for item in run(attempt):
             yield item.message(0) if isinstance(item, Result) else item
+        yield Result("cost", attempt.cost.result()).message(0)
     except PenstockError as error:
         yield error_result(stage, error).message(0)
 
@@ -254,11 +282,13 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
     for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition(), columns):
         if not len(piece.rows):
             continue
+        attempt.cost.enter("compute")
         out.place = piece.place
         if isinstance(piece.rows, list):
             attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
         else:
             attempt.forward(of.forwarded[piece.name], piece.rows, out)
+        attempt.cost.enter("read")
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
 
@@ -266,12 +296,13 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
 def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     out = attempt.outbox()
     yield from _read(attempt, batches, out)
-    yield from posted(out, 0, attempt.order.leg, attempt.name)
+    yield from attempt.posted(out, 0)
     yield from attempt.written()
 
 
 def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     shard = _partition()
+    attempt.cost.enter("exchange")
     timed = attempt.order.times is not None
     arrived: list[Piece] = []
     for message in fetched(from_batches(batches), number):
@@ -284,7 +315,7 @@ def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> 
             yield message
     out = attempt.outbox()
     yield from attempt.cell(number, shard, arrived, out)
-    yield from posted(out, number, attempt.order.leg, attempt.name)
+    yield from attempt.posted(out, number)
     yield from attempt.written()
 
 
@@ -312,11 +343,11 @@ def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator
 def _rounds(
     attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Message | Result]:
-    out = CellOutput(attempt.plan)
+    out = attempt.outbox()
     for message in fetched(from_batches(batches)):
         out.put(message)
     yield from run_rounds(attempt, loop, out, most, before)
-    yield from posted(out, loop.last, attempt.order.leg, attempt.name)
+    yield from attempt.posted(out, loop.last)
     yield from attempt.written()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
 from penstock.spark.ticks import progress, task
+from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of
 from penstock.spark.ticks.lag import Lag
@@ -43,7 +44,7 @@ class Ticker:
     ways: "auto", or the one to take always.
     local: whether all tasks share this machine and its working copies.
     lag:   what looks at that which waits behind a tick.
-    metrics: what hears of Spark's batches, too.
+    metrics: what hears of Spark's batches, too. meter: of what ticks cost.
     """
 
     plan: Compiled
@@ -55,6 +56,7 @@ class Ticker:
     on_tick: Callable[[Progress], object] | None
     lag: Lag = field(default_factory=lambda: Lag({}))
     metrics: RunMetrics | None = None
+    meter: CostMeter = field(default_factory=CostMeter)
     shipped: ShippedPlan = field(init=False)
     ends: Ends = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -149,6 +151,7 @@ class Ticker:
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
             state_bytes=commit.state_bytes,
+            cost=self.meter.lap(outcome.costs),
         )
 
     def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
