@@ -59,7 +59,7 @@ class Run:
 
     def settled(self) -> object:
         """The state; the lists of rows in it as bags, since joins keep their inputs in any order."""
-        self.machine.settle()
+        self.machine.move_state_to_slots()
         return {name: {_shown(k): _bag(v) for k, v in slot.items()} for name, slot in self.state.items()}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.liveness import live_columns
 from penstock.analysis.node_labels import label
-from penstock.analysis.sink_verdicts import Judgement, Verdict, upstream
+from penstock.analysis.sink_verdicts import Judgement, Verdict, ancestors_of
 from penstock.flow.flow import Flow
 from penstock.graph.facts import Delay
 from penstock.graph.node import function_name
@@ -233,7 +233,7 @@ def _unread(graph: FlowGraph) -> Iterator[str]:
 
 def _unused(graph: FlowGraph) -> Iterator[str]:
     ends = (*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams))
-    used = {node for end in ends for node in upstream(graph, end)}
+    used = {node for end in ends for node in ancestors_of(graph, end)}
     for node in graph.nodes:
         if node.id not in used:
             yield f"{label(graph, node)} at {node.location}: no sink depends on it"

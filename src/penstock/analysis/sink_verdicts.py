@@ -48,7 +48,7 @@ class Judgement:
     claims: tuple[Claim, ...] = ()
 
 
-def find_judgements(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Judgement]:
+def judge_sinks(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Judgement]:
     """Judge each sink. Append-only, deterministic, order-free paths need no coordination."""
     return {name: _judged(graph, facts, sink) for name, sink in graph.sinks.items()}
 
@@ -56,7 +56,7 @@ def find_judgements(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Judge
 def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
     if not facts[sink].det:
         return Judgement(Verdict.GUARDED)
-    before = [graph.nodes[n] for n in sorted(upstream(graph, sink))]
+    before = [graph.nodes[n] for n in sorted(ancestors_of(graph, sink))]
     claims = tuple(Claim(node.id, said) for node in before for said in node.operator.claimed())
 
     def those(holds: Callable[[Node], bool]) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
     return merged and any(holds_any(field.type) for field in node.schema.fields)
 
 
-def upstream(graph: FlowGraph, node: int) -> set[int]:
+def ancestors_of(graph: FlowGraph, node: int) -> set[int]:
     """Return `node` and all its ancestors, including those across delays."""
     found = {node}
     waiting = [node]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ExecutionOrder:
     """Execution order of a flow. Loops and their nodes are in rank order; strata and ranks are by node id."""
 
     loops: tuple[tuple[int, ...], ...]
@@ -36,7 +36,7 @@ def same_tick_successors(graph: FlowGraph) -> list[list[int]]:
     return successors(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
 
 
-def find_order(graph: FlowGraph) -> Order:
+def find_execution_order(graph: FlowGraph) -> ExecutionOrder:
     """Compute loops, strata and ranks. No same-tick cycle may contain a blocking input."""
     parts = sorted(components(same_tick_successors(graph)))
     part_of = {node: at for at, part in enumerate(parts) for node in part}
@@ -56,7 +56,7 @@ def find_order(graph: FlowGraph) -> Order:
     ranked = [node for part in in_order for node in parts[part]]
     ranks = {node: rank for rank, node in enumerate(ranked)}
     following = same_tick_successors(graph)
-    return Order(
+    return ExecutionOrder(
         loops=tuple(tuple(parts[p]) for p in in_order if is_cyclic(parts[p], following)),
         strata=tuple(stratum_of[part_of[n.id]] for n in graph.nodes),
         ranks=tuple(ranks[n.id] for n in graph.nodes),

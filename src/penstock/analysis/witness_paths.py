@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Edge, FlowGraph, Node
 
 
-def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
+def steps_by_location(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
     """Make one step per source location, in order, with the notes of all nodes there.
 
     Operators chained on one line form a single step.
@@ -60,7 +60,7 @@ def _path(following: Sequence[Sequence[int]], start: int, end: int) -> list[int]
     return [start] if start == end else shortest_path(following, start, end)
 
 
-def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
+def path_to_lost_fact(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
     """Return the shortest path from the node that loses `fact` to `start`, whose output lacks it."""
     reader: dict[int, int | None] = {start: None}
     waiting = [start]

@@ -63,7 +63,7 @@ def _here(flow: Flow, *, code: bool) -> str:
 
 
 def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, physical: bool) -> str:
-    from penstock.cli.options import named_uris
+    from penstock.cli.options import parse_named_uris
     from penstock.io import parse_sink
     from penstock.spark.session import need_pyspark, session
 
@@ -72,7 +72,7 @@ def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, p
 
     count = SHARDS if shards is None else shards
     graph = flow.graph()
-    targets = {name: parse_sink(uri) for name, uri in named_uris("sink", sinks).items()}
+    targets = {name: parse_sink(uri) for name, uri in parse_named_uris("sink", sinks).items()}
     for name in targets.keys() - graph.sinks.keys():
         raise BadInput(
             f"the flow has no sink {name!r}", fix=f"its sinks: {', '.join(graph.sinks)}", sink=name

@@ -30,7 +30,7 @@ class RunTotals:
         self.set_aside += done.set_aside
         self.busy += done.seconds
 
-    def line(self, done: Progress) -> str:
+    def format_line(self, done: Progress) -> str:
         """Format the tick, rows, rows per second of work, and last and average tick durations."""
         speed = self.rows / self.busy if self.busy else 0
         mean = self.busy / self.ticks
@@ -38,43 +38,44 @@ class RunTotals:
         way = "" if done.way == "here" else f" in {done.way}" if done.way == "one task" else f" by {done.way}"
         return (
             f"tick {done.tick}   {self.rows:,} rows in, {self.changes:,} changes out{aside}   "
-            f"{speed:,.0f} rows/s   {duration(done.seconds)} this tick{way}, {duration(mean)} on average"
+            f"{speed:,.0f} rows/s   {format_duration(done.seconds)} this tick{way}, "
+            f"{format_duration(mean)} on average"
         )
 
 
 def status_parts(done: Progress) -> Iterator[str]:
     """Yield the current lag, watermarks, late rows and state size as short texts."""
     for name, source in done.sources.items():
-        lag = lag_of(source)
+        lag = format_lag(source)
         if lag:
             yield f"{name}: {lag}"
     for name, mark in done.watermarks.items():
-        yield f"{name} at {time_text(mark)}"
+        yield f"{name} at {format_timestamp(mark)}"
     if late := sum(done.late.values()):
         yield f"{late:,} rows late"
     if done.state_bytes is not None:
-        yield f"state {size(done.state_bytes)}"
+        yield f"state {format_bytes(done.state_bytes)}"
 
 
-def lag_of(source: SourceProgress) -> str:
+def format_lag(source: SourceProgress) -> str:
     """Format the backlog of a source and the age of its newest input; empty if unknown."""
     parts: list[str] = []
     if source.waiting:
         parts.append(f"{source.waiting:,} waiting")
     if source.newest is not None and (idle := time.time() - source.newest) >= 1:
-        parts.append(f"newest {duration(idle)} ago")
+        parts.append(f"newest {format_duration(idle)} ago")
     parts += [f"{key} {value}" for key, value in source.backlog.items()]
     return ", ".join(parts)
 
 
-def time_text(time: Time) -> str:
+def format_timestamp(time: Time) -> str:
     """Format a timestamp as 2026-01-02 03:04:05 (UTC), or a number with separators."""
     if isinstance(time, datetime):
         return time.replace(tzinfo=None).isoformat(" ", "milliseconds" if time.microsecond else "seconds")
     return f"{time:,}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
@@ -85,7 +86,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Format a number of bytes: 1,500,000 is "1.5 MB"."""
     number = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):

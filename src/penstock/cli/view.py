@@ -68,10 +68,10 @@ def list_views(
     server_name: ServerName = None,
 ) -> None:
     """List the views with their inputs and progress."""
-    from penstock.cli.status import show_views
+    from penstock.cli.status import print_views
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
-        show_views(client.status())
+        print_views(client.status())
 
 
 @view.command()

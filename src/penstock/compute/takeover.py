@@ -16,7 +16,7 @@ from penstock.compute.hydration import is_hydrated
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReplicaProgress:
     """Progress of a replica with an export: its as-of and output frontier."""
 
     as_of: Frontier
@@ -47,7 +47,7 @@ Readiness: TypeAlias = Ready | Lagging | Unhydrated
 
 
 def readiness(
-    reference: Frontier | None, targets: Mapping[str, Progress], allowed_lag: int | None
+    reference: Frontier | None, targets: Mapping[str, ReplicaProgress], allowed_lag: int | None
 ) -> Readiness:
     """Determine whether one of the target replicas can take over an export.
 
@@ -58,7 +58,9 @@ def readiness(
     >>> readiness(Frontier(100), {"r2": Progress(Frontier(5), Frontier(90))}, 5)
     Lagging(by=10)
     """
-    lags = [lag(reference, t.output) for t in targets.values() if is_hydrated(t.as_of, t.output)]
+    lags = [
+        milliseconds_behind(reference, t.output) for t in targets.values() if is_hydrated(t.as_of, t.output)
+    ]
     if not lags:
         return Unhydrated()
     known = [by for by in lags if by is not None]
@@ -83,7 +85,7 @@ def worst_readiness(states: Iterable[Readiness]) -> Readiness:
     return Lagging(None if None in lags else max(by for by in lags if by is not None))
 
 
-def lag(reference: Frontier | None, output: Frontier) -> int | None:
+def milliseconds_behind(reference: Frontier | None, output: Frontier) -> int | None:
     """Return the milliseconds that an output is behind a reference; None if only the reference has ended."""
     if reference is None or reference <= output:
         return 0
@@ -91,7 +93,7 @@ def lag(reference: Frontier | None, output: Frontier) -> int | None:
 
 
 @dataclass(slots=True)
-class Steady:
+class SteadyReplicas:
     """Tracker of the replicas that have been ready without interruption for `period` milliseconds.
 
     >>> steady = Steady(1000)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pull
 from penstock.engine.change import Changes
-from penstock.engine.queue import PerSource, limit_of
+from penstock.engine.queue import PerSource, limit_for
 from penstock.errors import BadInput
 from penstock.expr.row_classes import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -95,7 +95,7 @@ class Outlet:
     rows: list[tuple[Any, ...]] | None = None
 
 
-def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
+def reachable_sinks(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
     """Return the sinks that a source's rows can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
@@ -240,7 +240,7 @@ def open_sources(
             live=engine.columns_read(name),
         )
         # Each value of a signal is a tick of its own.
-        rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS
+        rows = 1 if isinstance(operator, SignalSource) else limit_for(tick_rows, name) or TICK_ROWS
         stream = _batches(source, feed, None if bounded else rows, closing)
         letters = dead_letters_of(name, source, durable=slots is not None)
         opened.append(OpenSource(name, stream, bounded, positions, letters))

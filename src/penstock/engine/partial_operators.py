@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
 
 
-class Division(Operator):
+class SubstitutedOperator(Operator):
     """Base of operators that an engine substitutes for one of the user's."""
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class Division(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class PartialAggregate(Division):
+class PartialAggregate(SubstitutedOperator):
     """Partial aggregate of a chunk of a tick, with one row per group: keys, row count, partial sums.
 
     of:   the aggregate that this is a part of, over the columns of what this reads.
@@ -80,7 +80,7 @@ class PartialAggregate(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedAggregate(Division):
+class MergedAggregate(SubstitutedOperator):
     """Aggregate over the rows of partial aggregates, with the state of the original aggregate.
 
     of:      the aggregate. rows: the schema of what that reads. appends: whether these are never retracted.
@@ -122,7 +122,7 @@ class MergedAggregate(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class PartialTopK(Division):
+class PartialTopK(SubstitutedOperator):
     """Top-k of each group over a chunk of a tick's rows, the only candidates for the final result.
 
     Correct only for rows that are never retracted.
@@ -160,13 +160,13 @@ PANE = "pane"
 """Column with the start of a pane."""
 
 
-def panes_of(grid: Grid) -> Grid:
+def pane_windows(grid: Grid) -> Grid:
     """Panes of grid windows, as tumbling windows."""
     return Grid(grid.every, grid.every, grid.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class PartialWindow(Division):
+class PartialWindow(SubstitutedOperator):
     """Partial window aggregate of a chunk of a tick: one row per group and pane, with partial sums."""
 
     kind: ClassVar[str] = "partial window"
@@ -189,7 +189,7 @@ class PartialWindow(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedWindow(Division):
+class MergedWindow(SubstitutedOperator):
     """Windowed aggregate over partial rows, with the state of the original window.
 
     of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.

@@ -41,7 +41,7 @@ def must_take_back_first(
     while waiting:
         for edge in consumers[waiting.pop()]:
             target = graph.nodes[edge.target]
-            if looks_closely(graph, target):
+            if evaluates_fallible(graph, target):
                 return True
             if edge.target not in seen and not target.operator.nets:
                 seen.add(edge.target)
@@ -57,7 +57,7 @@ def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
     return Schema(tuple(replace(f, name=name) for f, name in named))
 
 
-def looks_closely(graph: FlowGraph, node: Node) -> bool:
+def evaluates_fallible(graph: FlowGraph, node: Node) -> bool:
     """Return whether a node evaluates anything that may fail on a row."""
     if isinstance(node.operator, Partition) or next(node.operator.callables(), None) is not None:
         # A row whose port is none of a partition's fails, however the port is found.

@@ -84,7 +84,7 @@ def _plain_column(key: Expr, source: Source) -> str | None:
     return key.name if as_it_is else None
 
 
-def only_joined(program: Program, source: str) -> frozenset[tuple[int, int]] | None:
+def join_readers(program: Program, source: str) -> frozenset[tuple[int, int]] | None:
     """Return the readers of a source as (node, port) if all are joins; else None."""
     graph = program.graph
     edges = graph.consumers()[graph.sources[source]]

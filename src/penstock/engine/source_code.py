@@ -75,7 +75,7 @@ class SourceCode:
         self._depth = depth
 
     @contextmanager
-    def working_for(self, node: int, row: tuple[str, ...] = ()) -> Generator[None]:
+    def attribute_lines(self, node: int, row: tuple[str, ...] = ()) -> Generator[None]:
         """Attribute the lines written inside to `node` and the row with these column sources."""
         before, self._purpose = self._purpose, Purpose(node, row)
         yield

@@ -21,7 +21,7 @@ from penstock.engine.endpoints import (
     held_back_by,
     open_sinks,
     open_sources,
-    readers_of,
+    reachable_sinks,
 )
 from penstock.engine.engine import Engine
 from penstock.engine.progress import RunResult
@@ -107,7 +107,9 @@ class StartedRun:
 
     def _build(self, module: Module, graph: FlowGraph, sources: list[OpenSource]) -> None:
         names = [sink.name for sink in self._sinks]
-        inlets = [self._inlet(module, source, readers_of(graph, source.name, names)) for source in sources]
+        inlets = [
+            self._inlet(module, source, reachable_sinks(graph, source.name, names)) for source in sources
+        ]
         outlets = [self._outlet(module, sink) for sink in self._sinks]
         self._run.add_sink(module)
         self._running.connect(inlets, outlets)

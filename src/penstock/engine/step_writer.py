@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.plan import is_delay
 from penstock.engine.retraction_order import must_take_back_first
-from penstock.engine.row_codegen import Only, Row, tuple_source
+from penstock.engine.row_codegen import ChangeSelection, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.expr.check import check
 from penstock.expr.compile_python import Scope, key_of, lower, predicate
@@ -77,7 +77,7 @@ class StepWriter(ABC):
         """Write the code for one row of a node's output: the consumer's code, or an append to a buffer."""
 
     @abstractmethod
-    def handed_on(self, node: int) -> Edge | None:
+    def inlined_edge(self, node: int) -> Edge | None:
         """Edge to the reader inlined at a node's output, if there is one."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class StepWriter(ABC):
         """Return whether a node's rows of a tick are known to be distinct."""
 
     @abstractmethod
-    def merges(self, node: int) -> bool:
+    def merges_equal_rows(self, node: int) -> bool:
         """Return whether a node merges equal input rows even if none is retracted."""
 
     # -- the place of a node -----------------------------------------------------------------------
@@ -108,7 +108,7 @@ class StepWriter(ABC):
 
     def reads_buffer(self, edge: Edge) -> bool:
         """Return whether an edge's rows are buffered because its target is not inlined."""
-        return self.handed_on(edge.source) != edge
+        return self.inlined_edge(edge.source) != edge
 
     def has_buffer(self, node: int) -> bool:
         """Return whether a node's rows are buffered for other readers."""
@@ -122,7 +122,7 @@ class StepWriter(ABC):
         """Return the edges from a node to any of the given nodes."""
         return [e for e in self._consumers[node] if e.target in among]
 
-    def leaves(self, node: int, loop: Sequence[int]) -> bool:
+    def is_read_outside(self, node: int, loop: Sequence[int]) -> bool:
         """Return whether a node's rows are read outside `loop`."""
         return any(e.target not in loop for e in self._consumers[node])
 
@@ -134,7 +134,7 @@ class StepWriter(ABC):
         """Return the variable with the next round, in a loop with retractions."""
         return f"next_{self._loop_of[node][0]}"
 
-    def times(self, node: int) -> str:
+    def round_heap(self, node: int) -> str:
         """Return the variable with the heap of future rounds, in a loop with retractions."""
         return f"times_{self._loop_of[node][0]}"
 
@@ -178,7 +178,7 @@ class StepWriter(ABC):
             clean = f"v_{clean}"
         return f"{clean}_{self._fresh}"
 
-    def named(self, what: str, node: int) -> str:
+    def node_variable(self, what: str, node: int) -> str:
         """Return the variable of a node for `what`."""
         return f"{what}_of_{node}"
 
@@ -201,11 +201,11 @@ class StepWriter(ABC):
         """Return the variable with a node's rows of this tick or, in a loop, of this round."""
         return f"rows_{node}"
 
-    def result(self, node: int) -> str:
+    def result_variable(self, node: int) -> str:
         """Return the variable with the rows that leave the region at a node."""
         return f"out_{node}"
 
-    def news(self, node: int) -> str:
+    def feedback_variable(self, node: int) -> str:
         """Return the variable with a feedback's rows for the next round."""
         return f"news_{node}"
 
@@ -292,7 +292,7 @@ class StepWriter(ABC):
                 self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
 
     @contextmanager
-    def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
+    def each_row(self, node: Node, port: int, only: ChangeSelection = ChangeSelection.ALL) -> Generator[Row]:
         """Open a loop over an input's buffer, or over its insertions or retractions."""
         source = node.inputs[port]
         edge = Edge(source, node.id, port)
@@ -314,7 +314,7 @@ class StepWriter(ABC):
                 yield self._as_taken(edge, Row(names, None, weight))
             return
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
-            if only is Only.ALL:
+            if only is ChangeSelection.ALL:
                 yield self._as_taken(edge, Row(names, None, weight))
             else:
                 with self.code.block(f"if {weight} {only.value} 0:"):
@@ -322,7 +322,7 @@ class StepWriter(ABC):
 
     def _as_taken(self, edge: Edge, row: Row) -> Row:
         """Replace -0.0 by 0.0 in a row if the reader of its edge merges equal rows."""
-        merged = self.merges(edge.target) and not self.analysis.zeros.one[edge.source]
+        merged = self.merges_equal_rows(edge.target) and not self.analysis.zeros.one[edge.source]
         if not merged and not self.is_as_given(edge.source):
             return row
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
@@ -369,4 +369,4 @@ class StepWriter(ABC):
     def count_activation(self, node: int) -> None:
         """Write code that counts an activation of a node."""
         if self._counting:
-            self.code.line(f"{self.named('ran', node)} = True")
+            self.code.line(f"{self.node_variable('ran', node)} = True")

@@ -45,7 +45,7 @@ def lower(expr: Expr, scope: Scope) -> str:
 
 def predicate(expr: Expr, scope: Scope) -> str:
     """Return source that is truthy exactly if a bool expression is true."""
-    return _not_too_deep(PythonEmitter(scope).true(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).truth_test(elaborate(expr, scope.schema)), expr)
 
 
 def key(expr: Expr, scope: Scope) -> str:

@@ -53,11 +53,11 @@ class Emitter(Protocol):
         """Return source of the value, valid if no guard is None, with the canonical NaN."""
         ...
 
-    def true(self, term: Term) -> str:
+    def truth_test(self, term: Term) -> str:
         """Return source that is truthy exactly if a bool is true."""
         ...
 
-    def false(self, term: Term) -> str:
+    def falsity_test(self, term: Term) -> str:
         """Return source that is truthy exactly if a bool is false."""
         ...
 

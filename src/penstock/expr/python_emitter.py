@@ -98,7 +98,7 @@ class PythonEmitter(Emitter):
         # Python warns about comparing constants by identity.
         return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
 
-    def true(self, term: Term) -> str:
+    def truth_test(self, term: Term) -> str:
         if (
             isinstance(term, CallTerm)
             and isinstance(term.function, LazyFunction)
@@ -108,7 +108,7 @@ class PythonEmitter(Emitter):
         code = self.code(term)
         return self._all(code, code.source)
 
-    def false(self, term: Term) -> str:
+    def falsity_test(self, term: Term) -> str:
         if (
             isinstance(term, CallTerm)
             and isinstance(term.function, LazyFunction)

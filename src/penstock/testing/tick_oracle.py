@@ -51,13 +51,13 @@ class Read:
         return bag_of(_sum(self.changes))
 
     @property
-    def came(self) -> Bag:
+    def tick_changes(self) -> Bag:
         """Return the changes of this tick."""
         return self.changes[-1]
 
     def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
         """Return the rows to read for a lifetime."""
-        return self.schema, bag_of(self.came) if lifetime is Lifetime.TICK else self.now
+        return self.schema, bag_of(self.tick_changes) if lifetime is Lifetime.TICK else self.now
 
 
 class TickOracle:
@@ -131,7 +131,7 @@ def _deferred(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
 @gives_in_tick.register
 def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[Read]) -> Bag:
     rows, signals = inputs
-    if not signals.came:
+    if not signals.tick_changes:
         return Counter()
     since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
     return _sum(rows.changes[since:])
@@ -144,17 +144,17 @@ def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[Read]) -> Bag:
 
 @gives_in_tick.register
 def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[Read]) -> Bag:
-    return inputs[0].came - _sum(inputs[0].changes[-2:-1])
+    return inputs[0].tick_changes - _sum(inputs[0].changes[-2:-1])
 
 
 @gives_in_tick.register
 def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[Read]) -> Bag:
     rows, single = inputs
-    if len(single.came) > 1:
+    if len(single.tick_changes) > 1:
         raise NotOfBags("which of several rows is the first, bags do not tell")
     out: Bag = Counter()
-    for other in single.came:
-        for row, count in rows.came.items():
+    for other in single.tick_changes:
+        for row, count in rows.tick_changes.items():
             out[(*row, *(other[at] for at in operator.kept_right))] += count
     return out
 

@@ -23,7 +23,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
     async def story() -> str:
         around: Any = SimpleNamespace(controller=SimpleNamespace(describe=describe), writing=None)
         talk = ClientSession(around)
-        talk.take(request)
+        talk.handle_request(request)
         call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
         call.write = call.written.put
         writing = asyncio.create_task(talk.send_answers(call))

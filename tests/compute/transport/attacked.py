@@ -40,8 +40,8 @@ from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
-from penstock.compute.transport.replica_server import serve
+from penstock.compute.transport.replica_link import ReplicaLink
+from penstock.compute.transport.replica_server import serve_replica
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
@@ -82,11 +82,13 @@ class Attacked:
             partial(make_runtime, state=folder, collections=STORE),
             clock=lambda: 1_000,
             wake=bell.ring,
-            halt=bell.halt,
+            halt=bell.end_process,
         )
         where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(
-            serve(replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result)
+            serve_replica(
+                replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result
+            )
         )
         return await where
 
@@ -160,7 +162,7 @@ class Attacked:
                 InitializationComplete(),
                 PEEK,
             ]
-            task = asyncio.create_task(Link(controller, "r1", self.address).run())
+            task = asyncio.create_task(ReplicaLink(controller, "r1", self.address).run())
             try:
                 while True:
                     response = await controller.answer()

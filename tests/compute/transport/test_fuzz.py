@@ -209,7 +209,7 @@ def test_damaged_and_random_commands_do_no_harm(
         damaged = data.draw(st.sampled_from(sent))
         if damaged:
             damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    framed = list(wire.grouped(map(bytes, sent), 10**6, "Command"))
+    framed = list(wire.assemble_group(map(bytes, sent), 10**6, "Command"))
     # A damaged kind may be another one: those that a stream begins with are left out.
     replica.send_messages([*replica.begin(), *framed])
     replica.check_alive()

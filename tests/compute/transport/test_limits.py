@@ -233,7 +233,7 @@ def test_a_replica_that_halts_ends_its_process_with_the_error_and_says_so() -> N
     async def story() -> None:
         async with served() as server, linked(server) as (controller, link):
             await controller.peek()
-            server.replica.bell.halt(IncompatibleInstance("another configuration"))
+            server.replica.bell.end_process(IncompatibleInstance("another configuration"))
             await until(lambda: bool(controller.failures))
             assert isinstance(link.error, IncompatibleInstance)
             with pytest.raises(IncompatibleInstance):

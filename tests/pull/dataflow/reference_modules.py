@@ -21,7 +21,7 @@ from penstock.pull.dataflow.messages import (
     end_of,
     ending_of,
 )
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Sink, Source, Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
@@ -31,7 +31,7 @@ from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, 
 def source_of(case: SourceCase) -> Source:
     """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, requests: Requests) -> None:
+    async def thread(module: ModuleContext, requests: Requests) -> None:
         values = iter(range(1, case.count + 1))
         pending: deque[Ask] = deque()
 
@@ -68,7 +68,7 @@ def source_of(case: SourceCase) -> Source:
 def transformer_of(case: TransformerCase) -> Transformer:
     """Passes on what comes, or stops upstream. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         asked = 0
 
         async def pass_on(reply: Variable[Answer], answer: Variable[Answer]) -> None:
@@ -94,7 +94,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
     """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         sees = seen or Seen()
         requests = _Requests(upstream, sees)
         most = case.stops_after
@@ -168,7 +168,7 @@ class _Requests:
             await self.next()
 
 
-async def _due(module: Module, sync: bool) -> None:
+async def _due(module: ModuleContext, sync: bool) -> None:
     if not sync:
         await module.after(1.0)
 

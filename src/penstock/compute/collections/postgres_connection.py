@@ -16,7 +16,7 @@ import pg8000.converters as pg8000_converters  # pyright: ignore[reportMissingTy
 import pg8000.native as pg8000_native  # pyright: ignore[reportMissingTypeStubs]
 from pg8000.exceptions import DatabaseError, InterfaceError  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.errors import BadInput
@@ -26,14 +26,14 @@ _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class ServerLocation:
     """Server and schema of the tables. schema: None for the first one in the server's search path."""
 
     server: Server
     schema: str | None
 
     @classmethod
-    def of(cls, url: str) -> Location:
+    def parse(cls, url: str) -> ServerLocation:
         """Parse `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA&sslmode=...`, as `Server.of` does.
 
         A password that is in neither the URL nor PGPASSWORD is looked up in the file that PGPASSFILE names,
@@ -92,14 +92,14 @@ _SETTINGS = (
 class Connection(Transaction):
     """Connection to PostgreSQL. idle: limit on idle time within a transaction, which blocks others."""
 
-    def __init__(self, location: Location, idle: str = "30s") -> None:
+    def __init__(self, location: ServerLocation, idle: str = "30s") -> None:
         self._location = location
         self._idle = idle
         self._wire: Any = None
         self._prepared: dict[str, Any] = {}
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Return whether the connection is closed or was never opened."""
         return self._wire is None
 
@@ -157,16 +157,16 @@ class Connection(Transaction):
     # -- transactions ---------------------------------------------------------------------------
 
     def begin(self, statement: str) -> None:
-        had = not self.lost
+        had = not self.is_lost
         try:
             self.simple(statement)
         except StoreUnavailable:
-            if not had or not self.lost:
+            if not had or not self.is_lost:
                 raise
             self.simple(statement)  # it had been lost between two transactions
 
     def roll_back(self) -> None:
-        if not self.lost:
+        if not self.is_lost:
             with suppress(ComputeError):
                 self.simple("ROLLBACK")
 
@@ -201,7 +201,7 @@ class Connection(Transaction):
                 lambda: self.wire.execute_unnamed("COPY penstock_updates FROM STDIN", stream=stream)
             )
 
-    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+    def updates_with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
         return self.run(
             "SELECT weight, row FROM penstock_updates WHERE hash = ANY ($1::bigint[])", list(hashes)
         )
@@ -210,7 +210,7 @@ class Connection(Transaction):
         if places:
             self.run("DELETE FROM penstock_updates WHERE place = ANY ($1::bigint[])", list(places))
 
-    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+    def set_weights(self, weights: Sequence[tuple[int, int]]) -> None:
         if weights:
             self.run(
                 "UPDATE penstock_updates SET weight = new.weight "
@@ -230,7 +230,7 @@ class Connection(Transaction):
             if state.startswith(_LOST_STATES):
                 self.close()
             if state.startswith(_DAMAGE_STATES):
-                raise damaged(str(self._location), reason(error)) from error
+                raise damaged_store_error(str(self._location), reason(error)) from error
             raise self._unavailable(reason(error)) from error
         except _LOST as error:
             self.close()

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from penstock.compute.controller.controller import Controller
     from penstock.compute.controller.durable import ControllerState
     from penstock.compute.controller.requests import (
+        ControllerSettings,
         Described,
         PeekAnswer,
         PeekRequest,
-        Settings,
-        StashedAt,
+        StashedOnReplica,
         Write,
     )
     from penstock.compute.controller.status import (
@@ -46,8 +46,8 @@ _LATER = {
     "ReplicaConnection": "penstock.compute.controller.connection",
     "ReplicaState": "penstock.compute.controller.status",
     "ReplicaStatus": "penstock.compute.controller.status",
-    "Settings": "penstock.compute.controller.requests",
-    "StashedAt": "penstock.compute.controller.requests",
+    "ControllerSettings": "penstock.compute.controller.requests",
+    "StashedOnReplica": "penstock.compute.controller.requests",
     "SubscriptionStatus": "penstock.compute.controller.status",
     "ViewStatus": "penstock.compute.controller.status",
     "Write": "penstock.compute.controller.requests",
@@ -64,6 +64,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CollectionStatus",
     "Controller",
+    "ControllerSettings",
     "ControllerState",
     "ControllerStatus",
     "Described",
@@ -74,8 +75,7 @@ __all__ = [
     "ReplicaConnection",
     "ReplicaState",
     "ReplicaStatus",
-    "Settings",
-    "StashedAt",
+    "StashedOnReplica",
     "SubscriptionStatus",
     "ViewReplicaStatus",
     "ViewStatus",

@@ -64,7 +64,7 @@ class ResponseRouter:
 
 
 @dataclass(frozen=True, slots=True)
-class Specifics:
+class ConnectionOverrides:
     """Per-connection overrides of the shared history."""
 
     replica: str
@@ -77,16 +77,16 @@ class Specifics:
 class ReplicaConnection:
     """Connection to a replica, driven by a transport.
 
-    The transport sends what `take` returns, passes responses to `absorb`, and calls `failed` at the end of
-    the stream.
+    The transport sends what `take_commands` returns, passes responses to `handle_response`, and calls
+    `record_stream_end` at the end of the stream.
 
-    wake: called when there may be commands to take, or the connection is `over`; set by the transport.
+    wake: called when there may be commands to take, or the connection is over; set by the transport.
     heard: ms of the clock at the last response, or at connecting.
     """
 
     def __init__(
         self,
-        specifics: Specifics,
+        specifics: ConnectionOverrides,
         router: ResponseRouter,
         kept: Kept,
         clock: Callable[[], int],
@@ -101,7 +101,7 @@ class ReplicaConnection:
         self.says: dict[str, float] = {}
         self.initialized = False
         self._specifics = specifics
-        self._reader = instance.outbox.reader(uppers=instance.uppers)
+        self._reader = instance.outbox.open_cursor(uppers=instance.uppers)
         self._hydration = SequentialHydration()
         self._ready: deque[Command] = deque()
         self._peeks: set[bytes] = set()
@@ -121,7 +121,7 @@ class ReplicaConnection:
         return self._specifics.nonce
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the transport must end the stream and call `failed(None)`.
 
         True if the connection was superseded, is too far behind, or its replica was dropped.
@@ -133,17 +133,17 @@ class ReplicaConnection:
         """Whether the replica was too slow in reading commands."""
         return self._reader.cut
 
-    def take(self, most: int = 100) -> list[Command]:
-        """Take the next commands to send, in order; none if the connection is `over`."""
+    def take_commands(self, most: int = 100) -> list[Command]:
+        """Take the next commands to send, in order; none if the connection is over."""
         taken: list[Command] = []
-        if self.over:
+        if self.is_over:
             return taken
         while len(taken) < most and (self._ready or self._fill(most - len(taken))):
             while self._ready and len(taken) < most:
                 taken.append(self._ready.popleft())
         return taken
 
-    def absorb(self, response: Response) -> None:
+    def handle_response(self, response: Response) -> None:
         """Handle a response of the replica. Ignored after `close`."""
         if self._closed:
             return
@@ -165,7 +165,7 @@ class ReplicaConnection:
                 if id in self.tracking.exports:
                     self.status[id] = response
 
-    def failed(self, error: ComputeError | None) -> None:
+    def record_stream_end(self, error: ComputeError | None) -> None:
         """Report the end of the stream. A second call does nothing."""
         if not self._closed:
             self.close()
@@ -180,7 +180,7 @@ class ReplicaConnection:
 
     def _fill(self, most: int) -> bool:
         """Prepare up to `most` commands of the history for sending. Returns whether there were any."""
-        commands = self._reader.take(most)
+        commands = self._reader.take_commands(most)
         for command in commands:
             # Fast path: most commands are peeks and cancellations.
             if isinstance(command, Peek):
@@ -195,7 +195,7 @@ class ReplicaConnection:
 
     def _send(self, command: Command) -> None:
         if isinstance(command, Schedule):
-            self.tracking.scheduled(command.id)
+            self.tracking.record_scheduled(command.id)
         self._ready.append(command)
 
     def _specialised(self, command: Command) -> list[Command]:
@@ -206,7 +206,7 @@ class ReplicaConnection:
                 s = self._specifics
                 return [CreateTimely(s.timely, s.epoch, s.nonce)]
             case UpdateConfiguration(parameters):
-                return [UpdateConfiguration(parameters.updated(self._specifics.overrides))]
+                return [UpdateConfiguration(parameters.overridden_by(self._specifics.overrides))]
             case CreateDataflow(dataflow):
                 return self._create(command, dataflow)
             case Schedule(id) | AllowWrites(id):
@@ -242,7 +242,7 @@ class ReplicaConnection:
             self._ready.append(command)
 
     def _absorb_frontiers(self, report: Frontiers) -> None:
-        if not self.tracking.absorb(report):
+        if not self.tracking.handle_report(report):
             return
         if report.write is not None:
             self._instance.record_progress(report.id, report.write)
@@ -250,7 +250,7 @@ class ReplicaConnection:
             self.status.pop(report.id, None)
         if report.input == END:
             self._instance.record_stopped(report.id)
-        released = self._hydration.response(report)
+        released = self._hydration.commands_after(report)
         for command in released:
             self._send(command)
         if released:
@@ -263,7 +263,7 @@ class ReplicaConnection:
             self._note(f"unexpected response for {id}")
             return False
         if done:
-            self.tracking.done(id)
+            self.tracking.record_complete(id)
         return True
 
     def _note(self, text: str) -> None:

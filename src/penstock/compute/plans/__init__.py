@@ -23,7 +23,7 @@ from penstock.compute.plans.flow_endpoints import (
     sources_of,
 )
 from penstock.compute.plans.limits import LIMITS, PlanLimits
-from penstock.compute.plans.servable import servable
+from penstock.compute.plans.servable import check_servable
 
 __all__ = [
     "INPUT",
@@ -32,6 +32,7 @@ __all__ = [
     "FlowSink",
     "FlowSource",
     "PlanLimits",
+    "check_servable",
     "decode",
     "decode_expr",
     "encode",
@@ -40,7 +41,6 @@ __all__ = [
     "predicate_of",
     "schema_from_bytes",
     "schema_to_bytes",
-    "servable",
     "sinks_of",
     "sources_of",
 ]

@@ -9,8 +9,8 @@ from typing import Any
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
-from penstock.compute.plans.value_decoder import Reader, parse
-from penstock.compute.plans.value_encoder import Writer
+from penstock.compute.plans.value_decoder import ValueDecoder, parse_message
+from penstock.compute.plans.value_encoder import ValueEncoder
 from penstock.errors import PenstockError
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
@@ -24,7 +24,7 @@ def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> b
     Raises the errors of `penstock.expr.check.check`, and `MessageTooLarge`.
     """
     check(expr, schema)
-    data = Writer().expr(expr).SerializeToString(deterministic=True)
+    data = ValueEncoder().expr(expr).SerializeToString(deterministic=True)
     check_size("the expression", len(data), limits.size)
     return data
 
@@ -32,11 +32,11 @@ def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> b
 def decode_expr(data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS) -> Expr:
     """Decode an expression and check it against the schema. Raises `BadPlan` and `MessageTooLarge`."""
     message = pb.Expr()
-    parse(message, data, "the expression", limits)
+    parse_message(message, data, "the expression", limits)
     with _refused("the expression"):
-        expr = Reader(limits).expr(message)
+        expr = ValueDecoder(limits).expr(message)
         check(expr, schema)
-        if Writer().expr(expr).SerializeToString(deterministic=True) != data:
+        if ValueEncoder().expr(expr).SerializeToString(deterministic=True) != data:
             raise BadPlan("the expression is not in the form that expressions have", part="")
     return expr
 
@@ -59,15 +59,15 @@ def predicate_of(
 
 def schema_to_bytes(schema: Schema) -> bytes:
     """Encode a schema, without its row class. Raises `BadPlan`."""
-    return Writer().schema(schema).SerializeToString(deterministic=True)
+    return ValueEncoder().schema(schema).SerializeToString(deterministic=True)
 
 
 def schema_from_bytes(data: bytes, *, limits: PlanLimits = LIMITS) -> Schema:
     """Decode a schema encoded by `schema_to_bytes`. Raises `BadPlan` and `MessageTooLarge`."""
     message = pb.Schema()
-    parse(message, data, "the schema", limits)
+    parse_message(message, data, "the schema", limits)
     with _refused("the schema"):
-        schema = Reader(limits).schema(message)
+        schema = ValueDecoder(limits).schema(message)
         if schema_to_bytes(schema) != data:
             raise BadPlan("the schema is not in the form that schemas have", part="")
     return schema

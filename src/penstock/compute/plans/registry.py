@@ -280,13 +280,13 @@ FUNCTION_NAMES: Mapping[Callable[..., object], str] = _names(FUNCTIONS)
 
 
 @cache
-def fields_of(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+def record_fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
     """Return a record's fields, in order."""
     return dataclasses.fields(cls)
 
 
 @cache
-def hints_of(cls: type[Any]) -> Mapping[str, Any]:
+def record_type_hints(cls: type[Any]) -> Mapping[str, Any]:
     """Return the type hints of a record's fields."""
     return typing.get_type_hints(cls, localns=_HINTED)
 

@@ -11,12 +11,12 @@ from functools import singledispatchmethod
 from typing import Any, cast
 
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.plan_errors import Position
+from penstock.compute.plans.plan_errors import PlanPosition
 from penstock.compute.plans.registry import (
     CHOICE_NAMES,
     FUNCTION_NAMES,
     RECORD_NAMES,
-    fields_of,
+    record_fields,
 )
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import (
@@ -45,7 +45,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _CONSTANTS: tuple[type[Any], ...] = (bool, int, float, str, bytes, datetime, date, Decimal)
 
 
-class Writer:
+class ValueEncoder:
     """Encoder of values, which collects Python objects without a portable form.
 
     functions:   these objects, in order of occurrence; empty in a portable plan.
@@ -54,7 +54,7 @@ class Writer:
 
     def __init__(self, *, row_classes: bool = False) -> None:
         self.functions: list[object] = []
-        self.position = Position()
+        self.position = PlanPosition()
         self._row_classes = row_classes
         self._numbers: dict[int, int] = {}
 
@@ -84,11 +84,11 @@ class Writer:
     def record(self, value: object) -> pb.Record:
         """Encode a record with named fields."""
         members: list[pb.Member] = []
-        for field in fields_of(type(value)):
+        for field in record_fields(type(value)):
             held = getattr(value, field.name)
             if is_default(field, held):
                 continue
-            with self.position.at(field.name.replace("_", " ")):
+            with self.position.enter(field.name.replace("_", " ")):
                 members.append(pb.Member(name=field.name, value=self.value(held)))
         return pb.Record(name=RECORD_NAMES[type(value)], members=members)
 
@@ -114,7 +114,7 @@ class Writer:
 
     @singledispatchmethod
     def _term(self, expr: Expr) -> pb.Term:
-        raise self.position.refuse(f"{type(expr).__name__} is no expression that can travel")
+        raise self.position.build_error(f"{type(expr).__name__} is no expression that can travel")
 
     @_term.register(Column)
     def _column(self, expr: Column) -> pb.Term:
@@ -124,7 +124,7 @@ class Writer:
     def _literal(self, expr: Literal) -> pb.Term:
         value = self.value(_constant(expr.value))
         if value.WhichOneof("kind") == "function":
-            raise self.position.refuse(f"{type(expr.value).__name__} is no constant of an expression")
+            raise self.position.build_error(f"{type(expr.value).__name__} is no constant of an expression")
         if expr.type is None:
             return pb.Term(literal=pb.LiteralTerm(value=value))
         return pb.Term(literal=pb.LiteralTerm(value=value, type=self.type(expr.type)))
@@ -153,7 +153,7 @@ class Writer:
     def type(self, type: DataType) -> pb.Type:
         """Encode the type of a column."""
         if PLAIN_TYPES.get(str(type)) != type:
-            raise self.position.refuse(f"{type} is no type that can travel")
+            raise self.position.build_error(f"{type} is no type that can travel")
         return pb.Type(plain=str(type))
 
     @type.register(DecimalType)
@@ -174,7 +174,7 @@ class Writer:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise self.position.refuse(f"{text!r} is no text that can travel") from None
+            raise self.position.build_error(f"{text!r} is no text that can travel") from None
         return text
 
     def sequence(self, items: Sequence[object]) -> pb.Values:
@@ -215,17 +215,17 @@ def _constant(value: object) -> object:
     return value
 
 
-def _integer(writer: Writer, value: int) -> pb.Value:
+def _integer(writer: ValueEncoder, value: int) -> pb.Value:
     if -(2**63) <= value < 2**63:
         return pb.Value(integer=value)
     return pb.Value(large_integer=value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
-def _span(writer: Writer, value: timedelta) -> pb.Value:
+def _span(writer: ValueEncoder, value: timedelta) -> pb.Value:
     return pb.Value(span=pb.Span(days=value // _DAY, microseconds=(value % _DAY) // _MICROSECOND))
 
 
-_PLAIN: dict[type[Any], Callable[[Writer, Any], pb.Value]] = {
+_PLAIN: dict[type[Any], Callable[[ValueEncoder, Any], pb.Value]] = {
     type(None): lambda writer, value: pb.Value(nothing=pb.Nothing()),
     bool: lambda writer, value: pb.Value(truth=value),
     int: _integer,

@@ -110,7 +110,7 @@ class Parameters:
     maintenance_interval: int | None = None
     hydration_concurrency: int | None = None
 
-    def updated(self, later: Parameters) -> Parameters:
+    def overridden_by(self, later: Parameters) -> Parameters:
         """Return these parameters overridden by `later`."""
         return Parameters(
             *(b if b is not None else a for a, b in zip(self._all(), later._all(), strict=True))

@@ -90,7 +90,7 @@ class MessageCodec(Generic[T, M]):
         except PenstockError:
             raise
         except (ValueError, TypeError) as error:
-            raise bad(type(value).__name__, str(error)) from error
+            raise bad_message(type(value).__name__, str(error)) from error
 
     def from_message(self, message: M) -> T:
         """Convert from a message, or raise `BadMessage`, or `MessageTooLarge` for too many rows."""
@@ -166,10 +166,10 @@ class MessageCodecs:
         def read_all(found: Any) -> Any:
             for name in required:
                 if not found.HasField(name):
-                    raise bad(_name(message.fields_by_name[name]), "It is not set.")
+                    raise bad_message(_name(message.fields_by_name[name]), "It is not set.")
             value = wanted(*[read(found) for read in reads])
             if constraint is not None and not constraint.holds(value):
-                raise bad(_name(message), constraint.why)
+                raise bad_message(_name(message), constraint.why)
             return value
 
         return _Part(write_all, read_all)
@@ -193,7 +193,7 @@ class MessageCodecs:
         def read(found: Any) -> Any:
             name = found.WhichOneof(oneof.name)
             if name is None:
-                raise bad(called, "Nothing of it is set.")
+                raise bad_message(called, "Nothing of it is set.")
             return decodes[name](getattr(found, name))
 
         return _Part(write, read)
@@ -282,7 +282,7 @@ def _checked(value: _Value, constraint: Constraint, name: str) -> _Value:
     def decode_checked(found: Any) -> Any:
         decoded = found if decode is _same else decode(found)
         if not holds(decoded):
-            raise bad(name, constraint.why)
+            raise bad_message(name, constraint.why)
         return decoded
 
     return _Value(value.encode, decode_checked)
@@ -351,7 +351,7 @@ def parse(of: type[M], data: bytes, limit: int | None = None) -> M:
     try:
         return of.FromString(data)
     except DecodeError as error:
-        raise bad(of.__name__, f"The bytes are no message of that kind: {error}") from error
+        raise bad_message(of.__name__, f"The bytes are no message of that kind: {error}") from error
 
 
 def check_size(size: int, limit: int | None, name: str) -> None:
@@ -366,7 +366,7 @@ def check_size(size: int, limit: int | None, name: str) -> None:
         )
 
 
-def bad(field: str, why: str) -> BadMessage:
+def bad_message(field: str, why: str) -> BadMessage:
     return BadMessage(
         f"{field} is not what it must be",
         why=why,

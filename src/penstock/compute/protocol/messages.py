@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.problems import elsewhere
+from penstock.compute.problems import mark_remote_file
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.commands import Command
 from penstock.compute.protocol.field_types import Constraint
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.message_codec import FieldCodec, MessageCodec, MessageCodecs, bad
+from penstock.compute.protocol.message_codec import FieldCodec, MessageCodec, MessageCodecs, bad_message
 from penstock.compute.protocol.responses import (
     CopyToResponse,
     Counted,
@@ -38,7 +38,7 @@ def frontier_decoder(field: str) -> Callable[[pb.Frontier], Frontier]:
         if not message.HasField("time"):
             return END
         if message.time > LAST_TIME:
-            raise bad(field, f"{message.time} is no time.")
+            raise bad_message(field, f"{message.time} is no time.")
         return Frontier(message.time)
 
     return decode
@@ -64,7 +64,7 @@ _CODECS = MessageCodecs(
         "Problem.message": _TEXT,
         "Problem.why": _TEXT,
         "Problem.fix": _TEXT,
-        "Place.file": FieldCodec(lambda file: _shown(elsewhere(file)), lambda _: elsewhere),
+        "Place.file": FieldCodec(lambda file: _shown(mark_remote_file(file)), lambda _: mark_remote_file),
         "Place.function": _TEXT,
         "Place.note": _TEXT,
         "Status.text": _TEXT,

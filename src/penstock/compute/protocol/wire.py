@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol.batch_parts import BatchAssembler, divided
+from penstock.compute.protocol.batch_parts import BatchAssembler, split_response
 from penstock.compute.protocol.commands import Command
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.message_codec import bad, check_size, parse
+from penstock.compute.protocol.message_codec import bad_message, check_size, parse
 from penstock.compute.protocol.messages import COMMAND, PROBLEM, RESPONSE
 from penstock.compute.protocol.responses import (
     Batch,
@@ -45,7 +45,7 @@ def response_from_bytes(data: bytes) -> Response:
     """Decode one response. Raises `BadMessage`, `MessageTooLarge`."""
     whole = ResponseReader().read_each([parse(pb.Response, data)])
     if not whole:
-        raise bad("Batch.parts", "It is one of several parts.")
+        raise bad_message("Batch.parts", "It is one of several parts.")
     return whole[0]
 
 
@@ -54,7 +54,7 @@ def response_from_bytes(data: bytes) -> Response:
 
 def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:
     """Encode commands as stream messages, several in one. Raises `BadMessage`, `MessageTooLarge`."""
-    return grouped(map(command_to_bytes, commands), limit, "Command")
+    return assemble_group(map(command_to_bytes, commands), limit, "Command")
 
 
 def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
@@ -69,7 +69,7 @@ def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator
     the problem, so that its receiver learns why. Raises `BadMessage`, `MessageTooLarge` for others.
     """
     each = (data for response in responses for data in _travelling(response, limit))
-    return grouped(each, limit, "Response")
+    return assemble_group(each, limit, "Response")
 
 
 class ResponseReader:
@@ -99,7 +99,7 @@ class ResponseReader:
 
 def _response_messages(response: Response, part: int | None) -> list[bytes]:
     if isinstance(response, SubscribeResponse):
-        return [message.SerializeToString() for message in divided(response, part)]
+        return [message.SerializeToString() for message in split_response(response, part)]
     return [RESPONSE.to_bytes(response)]
 
 
@@ -124,7 +124,7 @@ _FRAME = 1 + 5
 """Bytes of the tag and the length of a message in another."""
 
 
-def grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
+def assemble_group(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
     """Assemble `Commands` or `Responses` from serialised members: each is field 1, with its length."""
     group: list[bytes] = []
     size = 0

@@ -17,7 +17,7 @@ from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.dataflow_run import RETRY
 from penstock.compute.replica.exports import ExportWriter, Failed, add_up
 from penstock.compute.replica.feeds import CHUNK, Feed
-from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.errors import PenstockError
 
 
@@ -56,20 +56,20 @@ class CollectionWriter(ExportWriter):
         self._over = False
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
-        if not self._written.passed(time):
+        if not self._written.has_passed(time):
             self._time = time
             self._open.append(changes)
         elif not self._agrees:
             add_up(self._difference, changes, 1)
 
     def advance(self, upper: Frontier) -> None:
-        if not self._written.passed(self._time):  # else another replica has written it meanwhile
+        if not self._written.has_passed(self._time):  # else another replica has written it meanwhile
             for changes in self._open:
                 self._pending += [(row, self._time, weight) for row, weight in changes]
         self._open.clear()
         self._computed = upper
 
-    def allow(self) -> None:
+    def allow_writes(self) -> None:
         """Allow writes from now on."""
         self._allowed = True
 
@@ -86,9 +86,9 @@ class CollectionWriter(ExportWriter):
     def drop(self) -> None:
         self._over = True
 
-    def reached(self, computed: Frontier, read: Frontier) -> Reached:
+    def reached_frontiers(self, computed: Frontier, read: Frontier) -> ReachedFrontiers:
         write = max(self.feed.upper, Frontier(self._as_of))
-        return Reached(write, read, min(write, self._computed), Frontier(self._as_of))
+        return ReachedFrontiers(write, read, min(write, self._computed), Frontier(self._as_of))
 
     def work(self) -> bool:
         if self._over or self._timer() < self.retry_at:
@@ -138,9 +138,9 @@ class CollectionWriter(ExportWriter):
 
     def _before(self, upper: Frontier) -> list[Update]:
         """Remove and return the pending changes before an upper, which the collection already contains."""
-        earlier = [update for update in self._pending if upper.passed(update[1])]
+        earlier = [update for update in self._pending if upper.has_passed(update[1])]
         if earlier:
-            self._pending = [update for update in self._pending if not upper.passed(update[1])]
+            self._pending = [update for update in self._pending if not upper.has_passed(update[1])]
         self._written = upper
         return earlier
 

@@ -15,21 +15,21 @@ from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.wire import problem_to_bytes
-from penstock.compute.serve.chunks import chunks
-from penstock.compute.serve.client_session import ClientSession, Surroundings, description_of
+from penstock.compute.serve.chunks import encode_chunks
+from penstock.compute.serve.client_session import ClientSession, SessionHost, encode_description
 from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
 from penstock.compute.transport.channels import names_of_peer
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import check_version, pairs
-from penstock.compute.transport.statuses import END_OF_CALL, refuse
+from penstock.compute.transport.handshake import check_version, metadata_mapping
+from penstock.compute.transport.statuses import END_OF_CALL, abort_call
 
 _grpc: Any = grpc
 
 
-class Front:
+class ClientService:
     """Service of a controller for its clients."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: SessionHost) -> None:
         self._around = around
         self._calls: set[asyncio.Task[Any]] = set()
         self._security = Security()
@@ -74,12 +74,12 @@ class Front:
                         await call.write(event)
             except Exception as error:
                 if isinstance(error, StaleEpoch):
-                    self._around.fenced(error)
+                    self._around.end_fenced(error)
                 await call.write(pb.Event(problem=problem_to_bytes(problem_of_any(error))))
 
     async def _events(self, asked: pb.Subscription) -> AsyncGenerator[pb.Event, None]:
         controller = self._around.controller
-        yield pb.Event(description=description_of(controller.describe(asked.view)))
+        yield pb.Event(description=encode_description(controller.describe(asked.view)))
         outlet = SubscriptionBuffer(
             controller,
             asked.view,
@@ -109,11 +109,11 @@ class Front:
     async def _admit(self, call: Any) -> None:
         """Refuse a call with wrong credentials or another protocol version."""
         try:
-            metadata = pairs(call.invocation_metadata())
+            metadata = metadata_mapping(call.invocation_metadata())
             self._security.admit(metadata, names_of_peer(call))
             check_version(metadata)
         except ComputeError as error:
-            await refuse(call, error)
+            await abort_call(call, error)
 
     def end(self) -> None:
         """End all streams with an error, because the process is ending."""
@@ -133,5 +133,5 @@ class Front:
 
 def _messages(batch: Batch) -> Iterator[pb.Batch]:
     assert not isinstance(batch.updates, Problem)
-    for chunk, more in chunks(batch.updates):
+    for chunk, more in encode_chunks(batch.updates):
         yield pb.Batch(lower=batch.lower.time, upper=batch.upper.time, updates=chunk, more=more)

@@ -7,17 +7,17 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.requests import StashedAt
+from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
+from penstock.compute.transport.replica_link import ReplicaLink
 
 log = logging.getLogger("penstock.controller")
 
 
-class Links:
+class ReplicaLinks:
     """Connections to replicas, opened when due according to the controller.
 
     security: the controller's credentials, and those required of replicas.
@@ -27,30 +27,30 @@ class Links:
         self._controller = controller
         self._security = security
         self._limits = limits
-        self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
+        self._links: dict[str, tuple[ReplicaLink, asyncio.Task[None]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def check(self) -> None:
+    def open_due_connections(self) -> None:
         """Open all due connections."""
         if self._closed:
             return
-        for name, address in self._controller.due():
+        for name, address in self._controller.replicas_to_connect():
             if name not in self._links:
-                link = Link(self._controller, name, address, self._security, self._limits)
+                link = ReplicaLink(self._controller, name, address, self._security, self._limits)
                 self._links[name] = link, asyncio.create_task(self._run(link))
 
-    async def _run(self, link: Link) -> None:
+    async def _run(self, link: ReplicaLink) -> None:
         try:
             error = await link.run()
             log.info("replica %s: %s", link.name, error.what if error is not None else "disconnected")
         finally:
             del self._links[link.name]
-            wait = None if self._closed else self._controller.retry_in(link.name)
+            wait = None if self._closed else self._controller.next_retry_delay(link.name)
             if wait is not None:
-                asyncio.get_running_loop().call_later(wait / 1000, self.check)
+                asyncio.get_running_loop().call_later(wait / 1000, self.open_due_connections)
 
-    async def fetch_stashed(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+    async def fetch_stashed(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica. Raises `ResultGone`, `ConnectionBroken`."""
         found = self._links.get(stash.replica)
         if found is None:

@@ -13,13 +13,13 @@ from typing import Any
 from penstock.compute.collections.opening import check_collections, open_collections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.requests import StashedAt
+from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.serve.front import Front
+from penstock.compute.serve.front import ClientService
 from penstock.compute.serve.group_commit import GroupCommit
-from penstock.compute.serve.links import Links
+from penstock.compute.serve.links import ReplicaLinks
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import MEGABYTE, Limits
@@ -96,7 +96,7 @@ async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> 
 
 
 class _Process:
-    """Running controller with its service, connections and commits; implements `Surroundings`."""
+    """Running controller with its service, connections and commits; implements `SessionHost`."""
 
     def __init__(self, options: Options, state: ControllerState, store: object) -> None:
         self._options = options
@@ -109,9 +109,9 @@ class _Process:
             instance=InstanceConfig(options.store),
             allow_callables=options.allow_callables,
         )
-        self.writing = GroupCommit(self.controller, lambda: open_collections(options.store), self.fenced)
-        self._links = Links(self.controller, options.links, options.limits)
-        self._front = Front(self)
+        self.writing = GroupCommit(self.controller, lambda: open_collections(options.store), self.end_fenced)
+        self._links = ReplicaLinks(self.controller, options.links, options.limits)
+        self._front = ClientService(self)
         self._due = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -137,7 +137,7 @@ class _Process:
         while True:
             self._due.clear()
             wait = self.controller.maintain()
-            self._links.check()
+            self._links.open_due_connections()
             timer = asyncio.get_running_loop().call_later(wait / 1000, self._due.set)
             await self._due.wait()
             timer.cancel()
@@ -153,11 +153,11 @@ class _Process:
         """Check for due work."""
         self._due.set()
 
-    def fenced(self, error: StaleEpoch) -> None:
+    def end_fenced(self, error: StaleEpoch) -> None:
         """End the process: a later controller has started."""
         if not self._end.done():
             self._end.set_exception(error)
 
-    def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica."""
         return self._links.fetch_stashed(stash)

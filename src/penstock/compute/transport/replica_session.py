@@ -15,7 +15,7 @@ from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely
 from penstock.compute.protocol.responses import PeekResponse, Response
 from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.statuses import refuse
+from penstock.compute.transport.statuses import abort_call
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000
@@ -28,7 +28,7 @@ class Receiver(Protocol):
     def receive(self, command: Command, /) -> None: ...
 
 
-class Session:
+class ReplicaSession:
     """Stream of one controller. Used by one event loop.
 
     Writing blocks until gRPC accepts the message, and so until the other side reads. The replica is not
@@ -47,7 +47,7 @@ class Session:
         self._own: list[Response] = []
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the stream has ended."""
         return self._error is not None
 
@@ -78,13 +78,13 @@ class Session:
         except Exception as error:
             self._error = self._error or error
         if self._error is not None:
-            await refuse(self._context, self._error)
+            await abort_call(self._context, self._error)
 
     async def send(self, responses: Iterable[Response]) -> None:
         """Send responses after those of earlier calls. Does nothing once the stream is over."""
         if self._own:
             responses, self._own = [*self._own, *responses], []
-        if not responses or self.over:
+        if not responses or self.is_over:
             return
         try:
             for response in responses:

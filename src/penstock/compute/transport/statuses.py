@@ -46,7 +46,7 @@ _CODES: dict[str, str] = {
 }
 
 
-async def refuse(context: Any, error: BaseException) -> NoReturn:
+async def abort_call(context: Any, error: BaseException) -> NoReturn:
     """End a call with an error. Never returns: `grpc.aio` raises its own exception."""
     if not isinstance(error, PenstockError):
         log.error("a mistake in Penstock", exc_info=error)
@@ -56,7 +56,7 @@ async def refuse(context: Any, error: BaseException) -> NoReturn:
     raise AssertionError("abort has raised")
 
 
-def error_from(error: Any, address: str) -> ComputeError:
+def error_from_rpc(error: Any, address: str) -> ComputeError:
     """Convert the `grpc.aio.AioRpcError` of a call to an address."""
     for key, value in error.trailing_metadata() or ():
         if key == PROBLEM:
@@ -101,25 +101,25 @@ def raising_compute_errors(address: str) -> Generator[None]:
     try:
         yield
     except _aio.AioRpcError as error:
-        raise error_from(error, address) from error
+        raise error_from_rpc(error, address) from error
     except (_aio.UsageError, _aio.InternalError, asyncio.InvalidStateError) as error:
         raise ConnectionBroken(f"the connection to {address} is closed", address=address) from error
 
 
 def _problem_in(value: bytes) -> ComputeError:
     try:
-        return compute_error(error_of(wire.problem_from_bytes(value)))
+        return to_compute_error(error_of(wire.problem_from_bytes(value)))
     except (BadMessage, MessageTooLarge) as bad:
         return bad
 
 
-def compute_error(error: Exception) -> ComputeError:
+def to_compute_error(error: Exception) -> ComputeError:
     """Convert any exception to an error that ends a connection. Unexpected ones are logged."""
     if isinstance(error, ComputeError):
         return error
     if not isinstance(error, PenstockError):
         log.error("a mistake in Penstock", exc_info=error)
-        return compute_error(error_of(problem_of_any(error)))
+        return to_compute_error(error_of(problem_of_any(error)))
     return ComputeError(error.what, where=error.where, why=error.why, fix=error.fix, original=error)
 
 

@@ -53,10 +53,10 @@ class Columnar:
         from penstock.engine.columnar.large_ticks import LargeTicks
 
         ticks = LargeTicks(program, names, least=self.least, always=self.always, lazily=self.lazily)
-        return ticks if any(shape.does_something for shape in ticks.shapes) else None
+        return ticks if any(shape.uses_frames for shape in ticks.shapes) else None
 
 
-def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
+def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
     """Convert the user's options. Raises `BadInput` for an unknown name or a number below 1."""
     if name not in ("auto", "always", "never"):
         raise BadInput(f"columnar={name!r} means nothing", fix='it is "auto", "always" or "never"')
@@ -85,7 +85,7 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
-        yield f"on frames: {', '.join(names)}{'' if shape.pays else ' (where rows come in frames)'}"
+        yield f"on frames: {', '.join(names)}{'' if shape.pays_off else ' (where rows come in frames)'}"
     for feed in shape.feeds:
         if feed.reduction is not None:
             readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]

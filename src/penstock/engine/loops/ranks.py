@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
 
 
-class Ranks:
+class FirstRoundsWriter:
     """Writer of code that maintains a set by the ranks of its entries.
 
     what:  name of the slot, entry -> history with rank.
@@ -38,10 +38,10 @@ class Ranks:
         self._what = what
         self._shift = shift
         self._slot, self._get = writer.slot(node, what), writer.slot_get(node, what)
-        self.before = writer.named("before", node)
-        self._pending = writer.named("pending", node)
-        self._soon = writer.named("soon", node)
-        self.came, self.went = writer.named("came", node), writer.named("went", node)
+        self.before = writer.node_variable("before", node)
+        self._pending = writer.node_variable("pending", node)
+        self._soon = writer.node_variable("soon", node)
+        self.came, self.went = writer.node_variable("came", node), writer.node_variable("went", node)
         self.gathers = False
 
     def slot(self) -> Slot:
@@ -49,7 +49,7 @@ class Ranks:
 
     @property
     def _times(self) -> str:
-        return self._writer.times(self._node)
+        return self._writer.round_heap(self._node)
 
     def _due(self) -> str:
         """Return the variable with the round that this round's entries are scheduled for."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Unit:
+class CodeUnit:
     """A unit of code, compiled as a whole.
 
     parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
@@ -39,14 +39,14 @@ class UnitConstants(Constants):
         return super().name(f"{prefix}{self._unit}", value)
 
 
-class Module:
+class GeneratedModule:
     """Variables by name, and the units compiled to work on them."""
 
     def __init__(self, name: str) -> None:
         self.variables: dict[str, Any] = {}
         self.variables["module"] = self.variables
         self._name = name
-        self._units: list[Unit] = []
+        self._units: list[CodeUnit] = []
         self._number = 0
 
     def constants(self) -> UnitConstants:
@@ -60,7 +60,7 @@ class Module:
         text = "\n".join(source.lines) + "\n"
         self.variables.update(constants.values)
         self.forget(parts)
-        self._units.append(Unit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
+        self._units.append(CodeUnit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
         exec(compile(text, file, "exec"), self.variables)
 
     def forget(self, parts: Collection[int]) -> None:

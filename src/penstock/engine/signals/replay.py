@@ -13,7 +13,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
     from penstock.engine.signals.row_values import SignalPart
-    from penstock.engine.signals.signal_machine import Leaving
+    from penstock.engine.signals.signal_machine import EmittedValues
     from penstock.graph.node import FlowGraph
 
 
@@ -98,7 +98,7 @@ class Replay:
             return self.run_columns(columns, first)
         else:
             self._run_ticks([self._together(event) for event in given], first)
-        return len(given), self._emissions(self._machine.taken())
+        return len(given), self._emissions(self._machine.take_emitted())
 
     def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
         """Check the events and replace names by nodes."""
@@ -142,7 +142,7 @@ class Replay:
                 source=name,
             )
 
-    def _emissions(self, left: Mapping[int, Leaving]) -> dict[str, Emissions]:
+    def _emissions(self, left: Mapping[int, EmittedValues]) -> dict[str, Emissions]:
         none = Emissions((), [])
         return {
             name: Emissions(left[node].ticks, left[node].values) if node in left else none

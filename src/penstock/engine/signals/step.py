@@ -65,7 +65,7 @@ class SignalWriter(Protocol):
         """Return a test for a value of an input; None if it certainly has one."""
         ...
 
-    def fired(self, node: Node, port: int) -> str | None:
+    def fired_test(self, node: Node, port: int) -> str | None:
         """Return a test for an input's firing in this tick; None if it certainly fired.
 
         For operators that `tell_inputs_apart`.

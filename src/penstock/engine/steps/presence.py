@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Only, Row, negated
+from penstock.engine.row_codegen import ChangeSelection, Row, negated_weight
 from penstock.engine.slot import Slot
-from penstock.engine.steps.joins import JoinedRows, RightFirstStep
+from penstock.engine.steps.joins import JoinConditionWriter, RightFirstStep
 from penstock.engine.steps.step import step_for
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.join import How, Join
@@ -47,7 +47,7 @@ class PresenceStep(RightFirstStep):
         lifetimes: tuple[Lifetime, Lifetime],
         *,
         present: bool,
-        null_keys: JoinedRows | None,
+        null_keys: JoinConditionWriter | None,
     ) -> None:
         super().__init__(node, writer, lifetimes)
         self.key_of = key_of
@@ -57,7 +57,7 @@ class PresenceStep(RightFirstStep):
 
     @classmethod
     def of_join(cls, node: Node, writer: StepWriter, operator: Join) -> PresenceStep:
-        rows = JoinedRows(node, writer, operator)
+        rows = JoinConditionWriter(node, writer, operator)
         anti = operator.how is How.ANTI
         null_keys = rows if anti else None
         return cls(node, writer, rows.key_of, operator.lifetimes, present=not anti, null_keys=null_keys)
@@ -84,10 +84,10 @@ class PresenceStep(RightFirstStep):
         writer, code = self.writer, self.code
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
-            code.line(f"{new} = {self.get('right')}({key}) or 0")
+            code.line(f"{new} = {self.slot_getter('right')}({key}) or 0")
             with code.block(f"if ({old} > 0) != ({new} > 0):"):
                 found = writer.fresh("found")
-                code.line(f"{found} = {self.get('left')}({key})")
+                code.line(f"{found} = {self.slot_getter('left')}({key})")
                 with code.block(f"if {found} is not None:"):
                     row, n = writer.fresh("row"), writer.fresh("n")
                     with code.block(f"for {row}, {n} in {found}.items():"):
@@ -100,14 +100,14 @@ class PresenceStep(RightFirstStep):
             self.writer.emit_copies(self.node.id, row)
         if not self.writer.is_append(self.node.id):
             with self.code.block("else:"):
-                self.emit(Row(row.columns, row.whole, negated(row.weight)))
+                self.emit(Row(row.columns, row.whole, negated_weight(row.weight)))
 
-    def apply_left(self, only: Only) -> None:
+    def apply_left(self, only: ChangeSelection) -> None:
         writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
             row = self.writer.as_whole(row)
             with self._left_key(row) as key:
-                with code.block(f"if ({self.get('right')}({key}) or 0) {self.test}:"):
+                with code.block(f"if ({self.slot_getter('right')}({key}) or 0) {self.test}:"):
                     self.emit(row)
                 if self.stores_left:
                     self.state("left").add_weight(key, row)

@@ -41,19 +41,19 @@ def _or(emitter: Emitter, call: CallTerm) -> Code:
 
 
 def _and_true(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' and '.join(emitter.true(a) for a in call.arguments)})"
+    return f"({' and '.join(emitter.truth_test(a) for a in call.arguments)})"
 
 
 def _and_false(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' or '.join(emitter.false(a) for a in call.arguments)})"
+    return f"({' or '.join(emitter.falsity_test(a) for a in call.arguments)})"
 
 
 def _or_true(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' or '.join(emitter.true(a) for a in call.arguments)})"
+    return f"({' or '.join(emitter.truth_test(a) for a in call.arguments)})"
 
 
 def _or_false(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' and '.join(emitter.false(a) for a in call.arguments)})"
+    return f"({' and '.join(emitter.falsity_test(a) for a in call.arguments)})"
 
 
 def _not(emitter: Emitter, call: CallTerm) -> Code:
@@ -62,11 +62,11 @@ def _not(emitter: Emitter, call: CallTerm) -> Code:
 
 
 def _not_true(emitter: Emitter, call: CallTerm) -> str:
-    return emitter.false(call.arguments[0])
+    return emitter.falsity_test(call.arguments[0])
 
 
 def _not_false(emitter: Emitter, call: CallTerm) -> str:
-    return emitter.true(call.arguments[0])
+    return emitter.truth_test(call.arguments[0])
 
 
 def _null_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -128,7 +128,7 @@ def _when(emitter: Emitter, call: CallTerm) -> Code:
     *pairs, otherwise = call.arguments
     source = ""
     for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
-        source += f"{emitter.value(value)} if {emitter.true(condition)} else "
+        source += f"{emitter.value(value)} if {emitter.truth_test(condition)} else "
     return Code(f"({source}{emitter.value(otherwise)})")
 
 

@@ -102,7 +102,7 @@ class Handover:
         """Recover after `tick`, the last committed one, or 0 for a new run. Called once, first."""
         if self._spool is not None:
             self._spool.drop_others(tick)
-            self._show(tick, self._spool.kept(tick) or [])
+            self._show(tick, self._spool.rows_of_tick(tick) or [])
 
     def transformer(self) -> Transformer:
         """Build a transformer from tick steps to changes, asking for a step once all are delivered."""

@@ -17,7 +17,7 @@ from penstock.pull import modules as callback
 from penstock.pull.compose import join
 from penstock.pull.dataflow.edge import Edge, Requests, tracked
 from penstock.pull.dataflow.messages import Abort, Ask, Fail, Value, end_of, ending_of
-from penstock.pull.dataflow.module_threads import Module, ResultListener
+from penstock.pull.dataflow.module_threads import ModuleContext, ResultListener
 from penstock.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
 from penstock.pull.protocol import AnswerTo, End, Read
 
@@ -92,7 +92,7 @@ def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink
 
 def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
     """Create an edge of this form whose requests are passed to an edge in callback form."""
-    module = Module(run, name, location)
+    module = ModuleContext(run, name, location)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
     module.thread(_serve(lower.requests, edge))

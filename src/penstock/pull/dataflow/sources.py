@@ -9,7 +9,7 @@ from typing import Any
 from penstock.pull.argument_checks import refuse_async
 from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Source
 from penstock.pull.sources.iterator_reads import begin_of, close_generator
 
@@ -49,7 +49,7 @@ def error(cause: Exception) -> Source:
     """Answer every request, even an abort, with this error."""
     failed = Failed(cause)
 
-    async def thread(_module: Module, requests: Requests) -> None:
+    async def thread(_module: ModuleContext, requests: Requests) -> None:
         async for request in requests:
             request.answer.bind(failed)
 
@@ -60,7 +60,7 @@ _END: Any = object()
 
 
 def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> Source:
-    async def thread(_module: Module, requests: Requests) -> None:
+    async def thread(_module: ModuleContext, requests: Requests) -> None:
         items: Iterator[Any] | None = None
         async for request in requests:
             if not isinstance(request, Ask):

@@ -67,7 +67,7 @@ class _GivenStream(Connection):
 
     refused = broken
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         """Leave the stream to its owner."""
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:

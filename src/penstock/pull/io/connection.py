@@ -129,7 +129,7 @@ class Connection(ABC):
         """Return the failure to report for an error of writing; None if the other side just wants no more."""
 
     @abstractmethod
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         """End a half, and wait until everything that ends with it is closed. Raises if that failed."""
 
     @abstractmethod

@@ -41,7 +41,7 @@ class SourceHalf:
             raise connection.broken(error) from error
         if not data:
             self._ended = True
-            await connection.left("source")
+            await connection.end_half("source")
         return data
 
     async def close(self, cause: End) -> None:

@@ -185,7 +185,7 @@ class Child(Connection):
     def refused(self, error: OSError) -> None:
         """Ignore the error: the program closed its input and wants no more, which `gone` reports."""
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         self._using.discard(half)
         await self.wait_closed()
         if self.failure is not None:
@@ -193,7 +193,7 @@ class Child(Connection):
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
         writer.close()
-        await self.left("sink")
+        await self.end_half("sink")
 
     def _stop(self, cause: End) -> None:
         self._using.clear()

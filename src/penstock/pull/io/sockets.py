@@ -145,7 +145,7 @@ class SocketConnection(Connection):
         self._watch(self._writer)
         return reader, self._writer
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         if half == "source" and self.stopped:
             raise self.broken(None)  # looks like an end, but this side cut the stream off
         self._using.discard(half)
@@ -158,7 +158,7 @@ class SocketConnection(Connection):
         if not self._is_closed_by_us:
             if writer.can_write_eof():
                 writer.write_eof()
-            await self.left("sink")
+            await self.end_half("sink")
 
     def _stop(self, cause: End) -> None:
         if self._writer is not None:

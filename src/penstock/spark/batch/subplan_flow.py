@@ -149,12 +149,12 @@ def machine_for(program: Program) -> Machine:
 
 def until_quiet(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
     """Run ticks for `inputs`, deferred rows and the end of input; return the content of the sinks."""
-    from penstock.engine.event_time import ends_of
+    from penstock.engine.event_time import end_receivers
 
     append = machine.program.sink_append
     held: dict[str, Rows] = {name: [] for name, is_append in append.items() if is_append}
     totals = {name: Counter[tuple[Any, ...]]() for name, is_append in append.items() if not is_append}
-    ends: dict[str, Rows] = {name: [(True,)] for name in ends_of(machine.program.graph)}
+    ends: dict[str, Rows] = {name: [(True,)] for name in end_receivers(machine.program.graph)}
     given = inputs
     while True:
         for name, rows in machine.tick(given).items():

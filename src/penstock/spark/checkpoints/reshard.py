@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis.liveness import live_graph
-from penstock.engine.resume import ResumeBinding, names_of
+from penstock.engine.resume import ResumeBinding, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.paths import local_path
 from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
@@ -115,7 +115,7 @@ class _Binding:
         place = partial(layout, before, tuple(self._graph.sources), loops)
         # Checks that it is the flow of the checkpoint, and finds the names of its state.
         bound = ResumeBinding(self._graph, keeps(before), place, {}, last.shards)(folder, last, tick)
-        names = names_of(bound.description)
+        names = read_state_names(bound.description)
         self.moves = moves(
             _sides(before, last.shards), _sides(after, self._shards), last.shards, self._shards, names
         )

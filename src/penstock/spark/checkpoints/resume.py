@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.resume import ResumeBinding, check_engine, names_of
+from penstock.engine.resume import ResumeBinding, check_engine, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
@@ -70,7 +70,7 @@ class SparkResumeBinding:
             manifest = replace(manifest, layout=_noted_sources(folder, last, manifest))
         else:
             manifest.layout["named"] = self.named
-        self.plan = replace(plan, names=names_of(manifest.description))
+        self.plan = replace(plan, names=read_state_names(manifest.description))
         return manifest
 
 

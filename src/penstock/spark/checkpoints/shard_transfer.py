@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
 from penstock.engine.session_runtime import NUMBER
-from penstock.engine.window_runtime import note
+from penstock.engine.window_runtime import schedule_window
 from penstock.errors import NotOnSpark
 from penstock.graph.facts import CalendarSlots, KeyedSlot, PendingSlot, SessionSlots, SlotLayout
 from penstock.spark.checkpoints.state_ownership import Home, StateOwnership
@@ -158,7 +158,7 @@ def _(layout: CalendarSlots, move: Move, found: Gathered) -> Scattered:
     for shard, values in sorted(found.get(slots[2], {}).items()):
         for (end, _), things in sorted(values.items()):
             for thing in things:
-                note(*made[home(thing, shard)], end, thing)
+                schedule_window(*made[home(thing, shard)], end, thing)
     return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
 
 

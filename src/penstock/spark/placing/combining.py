@@ -22,7 +22,7 @@ from penstock.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from penstock.engine.steps.accumulator import parts_of
+from penstock.engine.steps.accumulator import all_partial_columns
 from penstock.expr.check import check
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT64, Field, Schema
@@ -121,7 +121,7 @@ def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
 
 @divide.register(Aggregate)
 def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
-    if parts_of([a for _, a in operator.aggregations], rows, appends=appends) is None:
+    if all_partial_columns([a for _, a in operator.aggregations], rows, appends=appends) is None:
         return None
     # What it reads becomes columns of their own first: so a DataFrame computes them, and nothing else
     # of the row is handed to Python.
@@ -137,7 +137,7 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
         }
         aggregations.append((name, replace(aggregation, **found)))
     over = replace(operator, keys=keys, aggregations=tuple(aggregations))
-    sums = parts_of([a for _, a in over.aggregations], columns.schema, appends=appends)
+    sums = all_partial_columns([a for _, a in over.aggregations], columns.schema, appends=appends)
     assert sums is not None, "what can be divided over rows can be over their columns"
     sent = Schema((*(columns.field(key) for _, key in keys), Field(ROWS, INT64), *sums))
     return Divided(
@@ -152,7 +152,7 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
 @divide.register(Window)
 def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
     time = check(operator.time, rows).type
-    sums = parts_of([a for _, a in operator.aggregations], rows, appends=True)
+    sums = all_partial_columns([a for _, a in operator.aggregations], rows, appends=True)
     # Borders of windows of floats are rounded: times of a pane may be in different ones.
     if sums is None or time == FLOAT64:
         return None

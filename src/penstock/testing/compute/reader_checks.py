@@ -136,7 +136,9 @@ class SubscriptionWatch:
     def _check(
         self, truth: Truth, lower: Frontier, upper: Frontier, updates: tuple[tuple[Row, int, int], ...]
     ) -> None:
-        outside = [t for _, t, _ in updates if lower.passed(t) or not upper.passed(t) or t < self.as_of]
+        outside = [
+            t for _, t, _ in updates if lower.has_passed(t) or not upper.has_passed(t) or t < self.as_of
+        ]
         if outside:
             raise Violation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
         if len({(row, time) for row, time, _ in updates}) != len(updates) or not all(w for *_, w in updates):

@@ -317,7 +317,7 @@ class Users:
         behind = [
             watch.view
             for watch in self.subscriptions
-            if not (watch.ended or watch.abandoned) and not watch.seen.passed(self.acknowledged)
+            if not (watch.ended or watch.abandoned) and not watch.seen.has_passed(self.acknowledged)
         ]
         copying = [watch.view for watch in self.copies if watch.answer is None]
         if not (waiting or behind or copying):

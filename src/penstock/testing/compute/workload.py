@@ -15,7 +15,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.errors import NotServable
-from penstock.compute.plans import FlowSource, decode, encode, servable, sources_of
+from penstock.compute.plans import FlowSource, check_servable, decode, encode, sources_of
 from penstock.compute.protocol.dataflow import Plan
 from penstock.compute.protocol.responses import Row
 from penstock.errors import BadInput, SourceLocation
@@ -208,7 +208,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
         flow = decode(flow, allow_callables=allow_callables)
     elif not isinstance(flow, Flow):
         flow = flow()
-    servable(flow)  # Errors here have the user's source lines; plans only have names.
+    check_servable(flow)  # Errors here have the user's source lines; plans only have names.
     graph = flow.graph()
     if len(graph.sinks) != 1:
         raise NotServable(

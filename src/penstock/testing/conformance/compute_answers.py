@@ -26,7 +26,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
-from penstock.compute.replica.workers.responses import Partitioned
+from penstock.compute.replica.workers.responses import ResponseMerger
 from penstock.testing.conformance.case_format import Fields, shown
 from penstock.testing.conformance.compute_commands import Run, differs, must_assert
 from penstock.testing.conformance.compute_notation import (
@@ -77,12 +77,14 @@ def read_partition(case: Fields) -> Run:
     inputs = list(zip((part for part, _ in said), _responses(case, [s for _, s in said]), strict=True))
 
     def run() -> str:
-        merged = Partitioned(given.number("parts"), _letters, given.value("max_result_size", None))
+        merged = ResponseMerger(given.number("parts"), _letters, given.value("max_result_size", None))
         if "assertion" in then:
-            return must_assert(lambda: [merged.absorb(part, said) for part, said in inputs])
-        found = [merged.absorb(part, said) for part, said in inputs]
-        left = then.value("tracking_state_left", merged.tracked)
-        return _emitted(then.items("emitted"), found) or differs("tracking_state_left", left, merged.tracked)
+            return must_assert(lambda: [merged.merge_response(part, said) for part, said in inputs])
+        found = [merged.merge_response(part, said) for part, said in inputs]
+        left = then.value("tracking_state_left", merged.tracked_count)
+        return _emitted(then.items("emitted"), found) or differs(
+            "tracking_state_left", left, merged.tracked_count
+        )
 
     return run
 
@@ -93,8 +95,8 @@ def _each_in_turn(case: Fields, then: Fields) -> Run:
     def run() -> str:
         last: list[Response | None] = []
         for said in inputs:
-            merged = Partitioned(len(said), _letters)
-            last.append([merged.absorb(part, each) for part, each in enumerate(said)][-1])
+            merged = ResponseMerger(len(said), _letters)
+            last.append([merged.merge_response(part, each) for part, each in enumerate(said)][-1])
         return _emitted(then.items("emitted"), last)
 
     return run

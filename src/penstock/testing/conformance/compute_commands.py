@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.compute.history import History, reduced
+from penstock.compute.history import History, reduce_commands
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.reconciliation import ReconciliationPlan, compatible, reconcile
+from penstock.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
 from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_notation import (
     InWords,
@@ -31,7 +31,7 @@ def read_history(case: Fields) -> Run:
         raise InWords
     notation = Notation(case)
     commands = notation.commands(given.items("commands"))
-    act = {"reduce": reduced, "discard_peeks": _without_peeks}.get(_verb(case))
+    act = {"reduce": reduce_commands, "discard_peeks": _without_peeks}.get(_verb(case))
     if act is None:
         raise case.build_error(f"when is {case.text('when')!r}", "reduce() or discard_peeks()")
     if "assertion" in then:
@@ -81,7 +81,9 @@ def _configurations(case: Fields) -> Run:
         for g in case.objects("given")
     ]
     expected = case.object("then").items("result")
-    return lambda: differs("result", expected, [compatible(a.config, b.config) for a, b in pairs])
+    return lambda: differs(
+        "result", expected, [can_adopt_configuration(a.config, b.config) for a, b in pairs]
+    )
 
 
 def _uppers(case: Fields) -> Run:

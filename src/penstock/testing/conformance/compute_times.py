@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select
+from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.hydration import (
@@ -33,7 +33,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
 )
 from penstock.compute.protocol.responses import Frontiers
-from penstock.compute.takeover import Lagging, Progress, Readiness, readiness
+from penstock.compute.takeover import Lagging, Readiness, ReplicaProgress, readiness
 from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_commands import Run, differs
 from penstock.testing.conformance.compute_notation import (
@@ -60,7 +60,7 @@ def read_as_of(case: Fields) -> Run:
     policies = {id: _policy(case, text) for id, text in given.value("read_policies", {}).items()}
 
     def run() -> str:
-        found = select(flows, bounds, policies, given.number("current_time"))
+        found = select_as_ofs(flows, bounds, policies, given.number("current_time"))
         return differs("as_of", then.value("as_of"), {i: shown_frontier(f) for i, f in found.as_of.items()})
 
     return run
@@ -128,7 +128,7 @@ def _limited(case: Fields, then: Fields, limiter: SequentialHydration) -> str:
     concurrency = re.fullmatch(r"UpdateConfiguration\(hydration_concurrency=(\d+)\)", when)
     if told is not None:
         id = when[len("Frontiers(") :].split(",")[0]
-        found = limiter.response(Frontiers(id, output=told))
+        found = limiter.commands_after(Frontiers(id, output=told))
     elif concurrency is not None:
         found = limiter.commands_for(
             UpdateConfiguration(Parameters(hydration_concurrency=int(concurrency[1])))
@@ -188,7 +188,7 @@ def read_readiness(case: Fields) -> Run:
         if problem or ready is None:
             return problem
         output = END if ready[1] == "[]" else Frontier(int(ready[1]))
-        later = {name: Progress(target.as_of, output) for name, target in targets.items()}
+        later = {name: ReplicaProgress(target.as_of, output) for name, target in targets.items()}
         return differs("result later", "Ready", _named(readiness(reference, later, allowed)))
 
     return run
@@ -201,19 +201,19 @@ def _reference(given: Fields) -> Frontier | None:
     return None if reference is None else _time(reference["output"])
 
 
-def _targets(given: Fields) -> dict[str, Progress]:
+def _targets(given: Fields) -> dict[str, ReplicaProgress]:
     if "target" in given:
         target = given.value("target")
-        return {"target": Progress(_time(target.get("as_of", 0)), _time(target["output"]))}
+        return {"target": ReplicaProgress(_time(target.get("as_of", 0)), _time(target["output"]))}
     named = given.value("targets")
     return {name: _progress(text) for name, text in named.items()} if named else {}
 
 
-def _progress(text: str) -> Progress:
+def _progress(text: str) -> ReplicaProgress:
     found = re.match(r"as_of (\d+) output (\d+)", text)
     if found is None:
         raise InWords
-    return Progress(Frontier(int(found[1])), Frontier(int(found[2])))
+    return ReplicaProgress(Frontier(int(found[1])), Frontier(int(found[2])))
 
 
 def _time(value: Any) -> Frontier:

@@ -54,7 +54,7 @@ class Introspection:
         indexes = [index for each in running for index in each.maintained_indexes]
         values: dict[str, float] = {
             "rows": sum(index.weight for index in indexes),
-            "changes": sum(index.remembered for index in indexes),
+            "changes": sum(index.distinguished_times for index in indexes),
             "dataflows": len(running),
             "peeks": peeks,
         }

@@ -32,11 +32,11 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.runtime import Answer, Reached
+from penstock.compute.replica.runtime import Answer, ReachedFrontiers
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginWorker:
     """First message to a worker: its number and configuration."""
 
     number: int
@@ -48,7 +48,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class BuildDataflow:
     """Create a dataflow. divided: whether it runs on all workers, each with a share of the rows."""
 
     dataflow: Dataflow
@@ -61,14 +61,14 @@ class ForgetAnswers:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetExport:
     """Forget a dropped export whose final frontiers have been reported."""
 
     id: Id
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchStashed:
     """Request the rows of a stashed result. number: number of the request."""
 
     number: int
@@ -76,8 +76,8 @@ class Fetch:
 
 
 ToWorker: TypeAlias = (
-    Begin
-    | Build
+    BeginWorker
+    | BuildDataflow
     | Schedule
     | AllowWrites
     | AllowCompaction
@@ -85,8 +85,8 @@ ToWorker: TypeAlias = (
     | CancelPeek
     | UpdateConfiguration
     | ForgetAnswers
-    | Forget
-    | Fetch
+    | ForgetExport
+    | FetchStashed
 )
 
 
@@ -100,12 +100,12 @@ class WorkerResponse:
 
     heard: int
     answers: Sequence[Answer]
-    frontiers: Mapping[Id, Reached] | None = None
+    frontiers: Mapping[Id, ReachedFrontiers] | None = None
     broken: Sequence[Id] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedRows:
     """Part of a stashed result's rows; None at the end, or if `gone` because it does not exist."""
 
     number: int
@@ -113,7 +113,7 @@ class Fetched:
     gone: bool = False
 
 
-FromWorker: TypeAlias = WorkerResponse | Fetched
+FromWorker: TypeAlias = WorkerResponse | FetchedRows
 
 
 _LAST_WORDS = 5.0
@@ -128,15 +128,15 @@ class WorkerLink:
     frontiers, broken: state of all its exports as of its last responses.
     """
 
-    def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
+    def __init__(self, begin: BeginWorker, wake: Callable[[], None]) -> None:
         self.sent = 0
         self.heard = 0
-        self.frontiers: Mapping[Id, Reached] = {}
+        self.frontiers: Mapping[Id, ReachedFrontiers] = {}
         self.broken: Sequence[Id] = ()
         self._number = begin.number
         self._wake = wake
         self._received: deque[WorkerResponse] = deque()
-        self._fetching: dict[int, SimpleQueue[Fetched | None]] = {}
+        self._fetching: dict[int, SimpleQueue[FetchedRows | None]] = {}
         self._ended = threading.Event()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -185,9 +185,9 @@ class WorkerLink:
     def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         """Read the rows of a stashed result. Raises `ResultGone`, `ConnectionBroken`."""
         number = self.sent
-        parts = self._fetching[number] = SimpleQueue[Fetched | None]()
+        parts = self._fetching[number] = SimpleQueue[FetchedRows | None]()
         try:
-            self.send(Fetch(number, token))
+            self.send(FetchStashed(number, token))
             while (part := parts.get()) is not None:
                 if part.gone:
                     raise ResultGone("the rows of this result are not here any more", fix="ask again")
