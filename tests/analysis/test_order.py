@@ -6,8 +6,8 @@ from hypothesis import given, settings
 
 from penstock.analysis.regions import find_activation, find_regions
 from penstock.analysis.strata import find_execution_order
-from penstock.graph.facts import Delay
 from penstock.graph.node import FlowGraph
+from penstock.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, graphs, reach
 
 LEGAL = graphs(legal=True)

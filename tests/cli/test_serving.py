@@ -22,7 +22,7 @@ from penstock.cli.subscribe import _table
 from penstock.compute.client.connection_options import Endpoint
 from penstock.compute.client.rows import CachedDescription
 from penstock.compute.client.subscription import Batch, Update
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport.limits import Limits
 from penstock.expr.row_classes import schema_of

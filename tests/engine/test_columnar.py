@@ -15,7 +15,7 @@ pytest.importorskip("polars")
 
 import penstock as ps
 from penstock.engine.change import Change
-from penstock.engine.columnar.choice import Columnar
+from penstock.engine.columnar.columnar_option import Columnar
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
 from penstock.expr.constructors import left, right

@@ -29,7 +29,7 @@ from penstock import Flow, col, io
 from penstock.cli.main import app
 from penstock.errors import BadRow, PenstockError, UnreadableSource
 from penstock.spark import run as run_on_spark
-from penstock.spark.sources.arrivals import ReadArrivals, counters_of, read_arrivals
+from penstock.spark.sources.arrival_files import ReadArrivals, counters_of, read_arrivals
 from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
 from penstock.state.skipped_files import skip

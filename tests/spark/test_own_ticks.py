@@ -15,8 +15,8 @@ import pytest
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import FlowChanged, NotOnSpark
-from penstock.spark import Frame, launch, run
-from penstock.spark.local import session_info
+from penstock.spark import Frame, run, run_command
+from penstock.spark.local import session_properties
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +54,7 @@ def told(spark: Any, folder: Path, **options: Any) -> list[tuple[int, set[tuple[
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
+    monkeypatch.setattr(run_command, "is_remote", lambda _: True)
 
 
 def test_the_ticks_are_those_of_the_streaming_query(
@@ -63,7 +63,7 @@ def test_the_ticks_are_those_of_the_streaming_query(
     for number, shop in enumerate("aba"):
         write(tmp_path / "in", number, shop, number)
     by_query = told(spark, tmp_path)
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
+    monkeypatch.setattr(run_command, "is_remote", lambda _: True)
     assert told(spark, tmp_path) == by_query
     assert by_query[-1] == (3, {("a", 0, -1), ("a", 2, 1)})
 
@@ -76,7 +76,7 @@ def test_a_run_goes_on_after_what_its_commits_say_was_read(
     assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(2, {("a", 1, 1)})]
     write(tmp_path / "in", 1, "a", 2)
     assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(4, {("a", 1, -1), ("a", 3, 1)})]
-    monkeypatch.setattr(launch, "is_remote", lambda _: False)
+    monkeypatch.setattr(run_command, "is_remote", lambda _: False)
     with pytest.raises(FlowChanged, match="last gone on with over Spark Connect"):
         told(spark, tmp_path, checkpoint=tmp_path / "state")
 
@@ -86,7 +86,7 @@ def test_a_checkpoint_of_a_streaming_query_is_gone_on_with(
 ) -> None:
     write(tmp_path / "in", 0, "a", 1)
     assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(2, {("a", 1, 1)})]
-    monkeypatch.setattr(launch, "is_remote", lambda _: True)
+    monkeypatch.setattr(run_command, "is_remote", lambda _: True)
     write(tmp_path / "in", 1, "b", 2)
     assert told(spark, tmp_path, checkpoint=tmp_path / "state") == [(4, {("b", 2, 1)})]
 
@@ -99,12 +99,12 @@ def test_a_streaming_data_frame_is_refused(spark: Any) -> None:
 
 
 def test_a_session_says_what_it_is_by_public_means(spark: Any) -> None:
-    assert not session_info.is_remote(spark)
-    assert session_info.is_local(spark)
-    assert session_info.tasks_at_a_time(spark) == spark.sparkContext.defaultParallelism
+    assert not session_properties.is_remote(spark)
+    assert session_properties.is_local(spark)
+    assert session_properties.tasks_at_a_time(spark) == spark.sparkContext.defaultParallelism
     for master, tasks in (("local[3]", 3), ("local[*]", os.cpu_count()), ("spark://a:7077", 2)):
-        assert session_info.tasks_at_a_time(remote_session({"spark.master": master})) == tasks
-    assert session_info.tasks_at_a_time(remote_session({"spark.default.parallelism": "7"})) == 7
+        assert session_properties.tasks_at_a_time(remote_session({"spark.master": master})) == tasks
+    assert session_properties.tasks_at_a_time(remote_session({"spark.default.parallelism": "7"})) == 7
 
 
 def remote_session(settings: dict[str, str]) -> Any:

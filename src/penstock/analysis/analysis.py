@@ -12,15 +12,15 @@ from penstock.analysis.checks import (
     check_guards,
     check_needs,
 )
+from penstock.analysis.coordination_verdicts import Judgement, Verdict, judge_sinks
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.signed_zero import ZeroNormalization, find_zero_normalization
-from penstock.analysis.sink_verdicts import Judgement, Verdict, judge_sinks
 from penstock.analysis.strata import find_execution_order
 
 if TYPE_CHECKING:
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph
+    from penstock.graph.operator_declarations import Facts
 
 
 @dataclass(frozen=True, slots=True)

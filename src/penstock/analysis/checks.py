@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.analysis.coordination_verdicts import ancestors_of
 from penstock.analysis.node_labels import label_in_sentence
-from penstock.analysis.sink_verdicts import ancestors_of
 from penstock.analysis.strata import find_loops
 from penstock.analysis.witness_paths import (
     cycle_across_ticks,
@@ -14,15 +14,15 @@ from penstock.analysis.witness_paths import (
     steps_by_location,
 )
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
-from penstock.graph.facts import Delay
-from penstock.graph.graph_algorithms import components, successors
-from penstock.graph.monotone_columns import origin
+from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
+from penstock.graph.monotone_columns import introducing_operator
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.graph.facts import Facts, Need
     from penstock.graph.node import Edge, FlowGraph, Node
+    from penstock.graph.operator_declarations import Facts, Need
 
 
 def check_cycles(graph: FlowGraph) -> None:
@@ -212,8 +212,8 @@ def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
 
 def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
     """Find the edges that lie on a cycle of `edges`."""
-    following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
-    part_of = {node: at for at, part in enumerate(components(following)) for node in part}
+    following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in edges))
+    part_of = {node: at for at, part in enumerate(strongly_connected_components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])
 
 
@@ -230,7 +230,7 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         column = node.operator.grows_from()
         if column is None:
             continue
-        maker = origin(graph.nodes, node.inputs[0])
+        maker = introducing_operator(graph.nodes, node.inputs[0])
         read = [i for i in maker.inputs if not facts[i].append]
         if not read:
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.analysis.canonical_data import Json, dataclass_parameters, without_display_parts
 from penstock.analysis.flow_diff import fingerprinted_part, render_flow_diff
 from penstock.analysis.node_labels import user_name
-from penstock.graph.graph_algorithms import components, successors
+from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def node_identities(description: Sequence[Description]) -> list[str]:
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]
     # In reverse topological order, so that readers come first.
-    for group in reversed(components(successors(len(own), reads))):
+    for group in reversed(strongly_connected_components(adjacency_lists(len(own), reads))):
         inside = set(group)
         now = {at: own[at] for at in group}
         # In a loop, nodes depend on their readers: as many rounds as it has members distinguish them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph.facts import Delay
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from penstock.analysis.strata import ExecutionOrder

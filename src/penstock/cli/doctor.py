@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.exit_codes import FAILED
 from penstock.errors import BadInput, PenstockError, SparkUnavailable
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

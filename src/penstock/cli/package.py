@@ -99,7 +99,7 @@ def package(
     from penstock.engine.endpoints import check_names
     from penstock.io import parse_sink, parse_source
     from penstock.io.postgres.server import without_password
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
     from penstock.private_files import make_private_file
 
     loaded = load_flow(flow)
@@ -193,7 +193,7 @@ def path_warnings(named: Iterable[tuple[str, str]], checkpoint: str | None) -> I
     """Yield warnings about paths that differ per host and passwords stored in readable files."""
     from penstock.io.postgres.server import without_password
     from penstock.io.uri import Uri
-    from penstock.paths import scheme_of
+    from penstock.path_or_url import scheme_of
 
     paths: list[tuple[str, str]] = []
     for name, text in named:

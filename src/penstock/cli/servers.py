@@ -52,9 +52,9 @@ def controller(
     controller on the same state takes over, and the first one exits.
     """
     from penstock.compute.protocol.commands import Parameters, TimelyConfig
-    from penstock.compute.serve.process import PARAMETERS, Options, run_controller
+    from penstock.compute.serve.controller_process import PARAMETERS, Options, run_controller
     from penstock.compute.transport.limits import MEGABYTE
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
 
     security = load_security(ca, certificate, key, token_file)
     options = Options(
@@ -94,7 +94,7 @@ def replica(
     it listens on this machine only.
     """
     from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
 
     options = ReplicaOptions(
         listen=listen,

@@ -21,7 +21,7 @@ from penstock.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.compute.controller.status import ControllerStatus, ViewStatus
+    from penstock.compute.controller.status_types import ControllerStatus, ViewStatus
 
 
 def status(
@@ -34,7 +34,7 @@ def status(
     server_name: ServerName = None,
 ) -> None:
     """Show replicas, views and collections with their progress."""
-    from penstock.compute.client.dataclass_codec import to_plain
+    from penstock.compute.client.dataclass_json import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         found = client.status()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.analysis.liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
-from penstock.engine.columnar.choice import ColumnarName, parse_columnar
+from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
 from penstock.engine.event_time import EventTime
 from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
@@ -54,8 +54,8 @@ class Engine(RunsSignals):
            flow's feedbacks.
     state: a mapping per slot name, to keep state outside memory or to continue an earlier run; new dicts by
            default. `Engine(flow).slots` has the names: node number and purpose, the same for equal flows.
-    shared: slots that are stored elsewhere, by name (see `penstock.engine.shared_sides`). Their rows are
-           complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
+    shared: slots that are stored elsewhere, by name (see `penstock.engine.external_join_sides`). Their rows
+           are complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
     first_tick: number of the first tick; above 0 to continue an earlier run.
     schedule: granularity of compilation and scheduling. "hybrid": regions, run if they have input. "dynamic":
            single operators, likewise. "static": single operators, all run in every tick. For comparison; the

@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.engine.columnar.choice import NEVER, Columnar
+from penstock.engine.columnar.columnar_option import NEVER, Columnar
 from penstock.engine.event_time import end_receivers
-from penstock.engine.failure import explain_in_stream, raise_explained
+from penstock.engine.explained_errors import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime_library import consolidate

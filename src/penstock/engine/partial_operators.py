@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.window import Window, grid_state_slots
-from penstock.graph.facts import ANYWHERE, WHOLE, Facts, KeyedSlot, Placement, Port, keyed
-from penstock.graph.node import Operator, unchanged
+from penstock.graph.node import Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    ANYWHERE,
+    WHOLE,
+    Facts,
+    KeyedSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +33,9 @@ if TYPE_CHECKING:
     from penstock.flow.operators.aggregate import Aggregate
     from penstock.flow.operators.top_k import TopK
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
-    from penstock.graph.monotone_columns import Growth
+    from penstock.graph.monotone_columns import MonotoneColumns
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 class SubstitutedOperator(Operator):
@@ -36,7 +44,7 @@ class SubstitutedOperator(Operator):
     __slots__ = ()
 
     def output(self, context: CheckContext) -> Columns:
-        raise context.refused(f"{self.kind} is made by an engine, and not written")
+        raise context.unbuildable_error(f"{self.kind} is made by an engine, and not written")
 
     def unservable(self) -> Unservable | None:
         return None
@@ -102,7 +110,7 @@ class MergedAggregate(SubstitutedOperator):
         rows = inputs[0]
         return rows.but(append=self.appends and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         return self.of.growth(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
@@ -112,7 +120,7 @@ class MergedAggregate(SubstitutedOperator):
         return {"groups": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys))
+        return place_by_key(tuple(expr for _, expr in self.keys))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys
@@ -138,7 +146,7 @@ class PartialTopK(SubstitutedOperator):
         return inputs[0].but(ordered=False)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def placement(self) -> Placement:
         return ANYWHERE
@@ -218,7 +226,7 @@ class MergedWindow(SubstitutedOperator):
         return grid_state_slots()
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
+        return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

@@ -19,7 +19,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.graph.facts import Delay
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

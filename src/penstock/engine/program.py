@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.event_time import end_slots
+from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
 from penstock.engine.signals.row_values import signal_part_of
 from penstock.engine.slot import Slot, thaw_list
-from penstock.engine.source_code import Constants, Purpose
 from penstock.errors import BadInput
 from penstock.expr.compile_python import RUNTIME as EXPRESSION_RUNTIME
 from penstock.flow.operators.bag_feedback import BagFeedback

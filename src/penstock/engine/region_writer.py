@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.analysis import Analysis
+    from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers, Part
     from penstock.engine.slot import Slot
-    from penstock.engine.source_code import Constants
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Edge, FlowGraph, Node
 

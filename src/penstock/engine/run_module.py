@@ -166,7 +166,7 @@ class RunModule:
 
     def _look_at_rest(self) -> None:
         self._resting = True
-        self._runtime.at_rest(self._module.guard, self._rests)
+        self._runtime.when_at_rest(self._module.guard, self._rests)
 
     def _rests(self) -> None:
         self._resting = False

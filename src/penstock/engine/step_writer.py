@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.plan import is_delay
-from penstock.engine.retraction_order import must_take_back_first
+from penstock.engine.retractions_first import must_take_back_first
 from penstock.engine.row_codegen import ChangeSelection, Row, tuple_source
-from penstock.engine.source_code import SourceCode
 from penstock.expr.check import check
-from penstock.expr.compile_python import Scope, key_of, lower, predicate
+from penstock.expr.compile_python import Scope, key_of, predicate_source, value_source
 from penstock.expr.dict_keys import holds_floats
 from penstock.graph.node import Edge
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from penstock.analysis import Analysis
+    from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers, Part
-    from penstock.engine.source_code import Constants
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import FlowGraph, Node
@@ -215,10 +215,10 @@ class StepWriter(ABC):
         return Scope(schema, columns, self._constants.values)
 
     def value(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
-        return lower(expr, self._scope(schema, columns))
+        return value_source(expr, self._scope(schema, columns))
 
     def predicate(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
-        return predicate(expr, self._scope(schema, columns))
+        return predicate_source(expr, self._scope(schema, columns))
 
     def key_source(self, dtype: DataType, source: str) -> str:
         """Return the source of a non-null value as a dict key."""
@@ -237,7 +237,9 @@ class StepWriter(ABC):
         """
         scope = self._scope(schema, columns)
         typed = [check(e, schema) for e in exprs]
-        parts = [key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)]
+        parts = [
+            key_of(t.type, t.nullable, value_source(e, scope)) for e, t in zip(exprs, typed, strict=True)
+        ]
         self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
         return [i for i, t in enumerate(typed) if t.nullable]
 
@@ -257,7 +259,7 @@ class StepWriter(ABC):
         """Return a test for a null part of the key; None if none can be null."""
         schema = self.input_schema(node, port)
         scope = self._scope(schema, columns)
-        tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
+        tests = [f"{value_source(e, scope)} is None" for e in exprs if check(e, schema).nullable]
         return " or ".join(tests) if tests else None
 
     def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import floor, inf, ulp
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.code_runtime import EPOCH, overflow
+from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.types import FLOAT64, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def window_assigner(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]
                 windows_found.append((start, start + size))
                 since += every
         except OverflowError:
-            overflow(f"a window of {time}", "timestamp")
+            raise_overflow(f"a window of {time}", "timestamp")
             raise
         return windows_found
 
@@ -88,7 +88,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
 
     def windows(time: float) -> list[Window]:
         if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
-            overflow(f"a window of {time}", "float64")
+            raise_overflow(f"a window of {time}", "float64")
         number = floor((time - offset) / every)
         while number * every + offset > time:
             number -= 1

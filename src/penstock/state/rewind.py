@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import BadInput, CheckpointDamaged
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
 from penstock.state.lease import Lease
 from penstock.state.manifest import Manifest, as_it_is

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.compute.controller import PeekRequest, StashedOnReplica
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.errors import (
     BadMessage,
     DataflowBroken,

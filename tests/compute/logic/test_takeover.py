@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.compute.frontier import Frontier
-from penstock.compute.takeover import (
+from penstock.compute.takeover_readiness import (
     Lagging,
     Ready,
     ReplicaProgress,

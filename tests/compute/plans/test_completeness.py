@@ -19,7 +19,7 @@ from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_
 from penstock.compute.plans.servable import unservable_reason
 from penstock.expr.functions import CATALOGUE
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.statistics.statistic import Statistic
 from penstock.graph.node import Operator
 from penstock.lattice import Lattice

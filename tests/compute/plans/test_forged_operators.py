@@ -14,7 +14,7 @@ from penstock.compute.plans import decode, encode
 from penstock.compute.plans.callables import pickle_callables
 from penstock.compute.plans.decoding import encode_body
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.value_encoder import ValueEncoder
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import INT64
 from penstock.flow.event_time_windows import Grid, Sessions

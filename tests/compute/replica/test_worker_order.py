@@ -39,14 +39,14 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.workers import runtime as workers
-from penstock.compute.replica.workers.link import (
+from penstock.compute.replica.workers.runtime import Workers
+from penstock.compute.replica.workers.worker_link import (
     BeginWorker,
     BuildDataflow,
     ForgetExport,
     ToWorker,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.runtime import Workers
 from tests.compute.replica import flows
 
 NUMBER = 3

@@ -11,7 +11,7 @@ from penstock.compute.collections.store import Append
 from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.serve.front import ClientService
+from penstock.compute.serve.client_service import ClientService
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security

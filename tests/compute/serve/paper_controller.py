@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.compute.collections.store import Append
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica, Write
-from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.problems import problem_of

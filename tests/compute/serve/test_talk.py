@@ -13,7 +13,7 @@ import pytest
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import BadMessage, ComputeError
 from penstock.compute.protocol import rows
-from penstock.compute.protocol.wire import problem_from_bytes
+from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.serve.client_session import ClientSession
 
 

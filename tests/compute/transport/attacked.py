@@ -14,7 +14,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import (
     Command,
     CreateDataflow,
@@ -146,7 +146,7 @@ class Attacked:
 
     def begin(self) -> list[bytes]:
         """What a controller says first, for the stream that `send_messages` opens next."""
-        return list(wire.commands_to_messages(begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
+        return list(serialization.commands_to_messages(begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
 
     def check_alive(self) -> None:
         """A good controller is served, and gets the right answer."""

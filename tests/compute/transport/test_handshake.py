@@ -19,7 +19,7 @@ from penstock.compute.errors import (
     VersionMismatch,
 )
 from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from penstock.compute.transport import channels, handshake, statuses
+from penstock.compute.transport import channels, grpc_errors, handshake
 from penstock.compute.transport.handshake import VERSION, Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.replica_link import ReplicaLink
@@ -49,7 +49,7 @@ async def refusal(server: Served, metadata: Any) -> tuple[str, ComputeError]:
         with pytest.raises(_grpc.aio.AioRpcError) as refused:
             await asyncio.wait_for(call.read(), PATIENCE)
     error: Any = refused.value
-    return error.code().name, statuses.error_from_rpc(error, server.address)
+    return error.code().name, grpc_errors.error_from_rpc(error, server.address)
 
 
 def without(name: str) -> list[tuple[str, str | bytes]]:

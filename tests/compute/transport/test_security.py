@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport import local_addresses
 from penstock.compute.transport.certificate_validity import Validity, read_validities

@@ -18,8 +18,8 @@ from penstock.pull.dataflow.messages import (
     Request,
     Stop,
     Value,
-    end_of,
-    ending_of,
+    from_callback_end,
+    to_callback_end,
 )
 from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Sink, Source, Transformer
@@ -37,7 +37,7 @@ def source_of(case: SourceCase) -> Source:
 
         def answer(request: Ask) -> None:
             value = next(values, None)
-            request.answer.bind(ending_of(case.end) if value is None else Value(value))
+            request.answer.bind(from_callback_end(case.end) if value is None else Value(value))
 
         async def answer_oldest() -> None:
             await _due(module, case.sync)
@@ -84,9 +84,9 @@ def transformer_of(case: TransformerCase) -> Transformer:
                 module.thread(pass_on(upstream.ask(), request.answer))
             elif case.indicates and asked == case.stops_at:
                 upstream.send(_indication(case.by))
-                module.thread(pass_on(_known(ending_of(case.by)), request.answer))
+                module.thread(pass_on(_known(from_callback_end(case.by)), request.answer))
             else:
-                module.thread(pass_on(upstream.stop(ending_of(case.by)), request.answer))
+                module.thread(pass_on(upstream.stop(from_callback_end(case.by)), request.answer))
 
     return Transformer.of("reference transformer", thread)
 
@@ -157,7 +157,7 @@ class _Requests:
             self._seen.values.append(answer.value)
             heard: tuple[End | None, Any] = (None, answer.value)
         else:
-            heard = (end_of(answer), None)
+            heard = (to_callback_end(answer), None)
             self._seen.end = self._seen.end or heard[0]
         self._seen.answers[index].append(heard)
         self._seen.order.append(index)

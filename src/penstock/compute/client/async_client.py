@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.conversation import Conversation
-from penstock.compute.client.dataclass_codec import from_plain
+from penstock.compute.client.dataclass_json import from_plain
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, patience_seconds
 from penstock.compute.client.peeks import PeekArguments, check_number, decode_peek_answers, peek_message
 from penstock.compute.client.rows import CachedDescription
 from penstock.compute.client.subscription import AsyncSubscription
-from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security

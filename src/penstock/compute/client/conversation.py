@@ -15,8 +15,8 @@ from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, UseClientPatience, Wait, patience_seconds
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from penstock.compute.problems import error_of
-from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
+from penstock.compute.protocol.serialization import problem_from_bytes
+from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0

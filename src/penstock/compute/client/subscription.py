@@ -14,8 +14,8 @@ from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.rows import decode_updates
-from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
+from penstock.compute.protocol.serialization import problem_from_bytes
+from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, file_systems, pa, parquet
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
-from penstock.paths import scheme_of
+from penstock.path_or_url import scheme_of
 
 LAYOUT = "collections of Penstock, layout 1"
 SCHEMA: Any = pa.schema(

@@ -20,7 +20,7 @@ from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.errors import BadInput
-from penstock.io.postgres.server import Server, reason, sqlstate, ssl_context, without_password
+from penstock.io.postgres.server import Server, server_message, sqlstate, ssl_context, without_password
 
 _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
@@ -124,7 +124,9 @@ class Connection(Transaction):
                 application_name="penstock collections",
             )
         except (DatabaseError, *_LOST) as error:
-            raise self._unavailable(without_password(reason(error))) from None  # frames with the password
+            raise self._unavailable(
+                without_password(server_message(error))
+            ) from None  # frames with the password
         try:
             if not server.socket:
                 # pg8000 sends small chunks; each would wait for the answer to the one before.
@@ -140,7 +142,7 @@ class Connection(Transaction):
         except (DatabaseError, *_LOST) as error:
             with suppress(Exception):
                 wire.close()
-            raise self._unavailable(reason(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except BaseException:
             with suppress(Exception):
                 wire.close()
@@ -230,11 +232,11 @@ class Connection(Transaction):
             if state.startswith(_LOST_STATES):
                 self.close()
             if state.startswith(_DAMAGE_STATES):
-                raise damaged_store_error(str(self._location), reason(error)) from error
-            raise self._unavailable(reason(error)) from error
+                raise damaged_store_error(str(self._location), server_message(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except _LOST as error:
             self.close()
-            raise self._unavailable(reason(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except ComputeError:
             raise
         except BaseException:

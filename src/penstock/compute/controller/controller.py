@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, check_name, name_taken_error
-from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter
 from penstock.compute.controller.ddl import DdlExecutor, ViewRequest
 from penstock.compute.controller.durable import ControllerState, TransientIds
 from penstock.compute.controller.instance import Instance
@@ -19,11 +18,12 @@ from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.pending_reads import Copies, CopyAnswer, Peeks
 from penstock.compute.controller.reads import Reads, UnansweredDiagnosis
+from penstock.compute.controller.replica_connection import ReplicaConnection, ResponseRouter
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.requests import ControllerSettings, Described, PeekAnswer, PeekRequest, Write
 from penstock.compute.controller.restart import create_views, start
-from penstock.compute.controller.status import AnomalyLog, ControllerStatus
 from penstock.compute.controller.status_assembly import build_status
+from penstock.compute.controller.status_types import AnomalyLog, ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.timestamps import ReadTimestamps, TimestampOracle
 from penstock.compute.controller.writes import Writes

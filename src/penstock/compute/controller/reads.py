@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
-from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.durable import TransientIds
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases
@@ -25,9 +24,10 @@ from penstock.compute.controller.pending_reads import (
     check_file,
     target_lost_error,
 )
+from penstock.compute.controller.replica_connection import ReplicaConnection
 from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
 from penstock.compute.controller.timestamps import (
     Entry,

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from penstock.compute.controller.catalog import ReplicaEntry
-from penstock.compute.controller.connection import ConnectionOverrides, ReplicaConnection, ResponseRouter
+from penstock.compute.controller.replica_connection import (
+    ConnectionOverrides,
+    ReplicaConnection,
+    ResponseRouter,
+)
 from penstock.compute.controller.requests import ControllerSettings
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
 from penstock.compute.errors import (
     ComputeError,
@@ -23,7 +27,7 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.takeover import (
+from penstock.compute.takeover_readiness import (
     Readiness,
     ReplicaProgress,
     SteadyReplicas,

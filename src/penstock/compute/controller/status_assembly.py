@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
-from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.pending_reads import Peeks
+from penstock.compute.controller.replica_connection import ReplicaConnection
 from penstock.compute.controller.replicas import Replica, Replicas
-from penstock.compute.controller.status import (
+from penstock.compute.controller.status_types import (
     CollectionStatus,
     ControllerStatus,
     PeekStatus,

@@ -9,10 +9,10 @@ from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans.callables import unpickle_callables
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
+from penstock.compute.plans.operator_decoder import ValueDecoder, parse_message
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.plans.registry import RECORD_NAMES
 from penstock.compute.plans.source_locations import SourceLocations
-from penstock.compute.plans.value_decoder import ValueDecoder, parse_message
-from penstock.compute.plans.value_encoder import ValueEncoder
 from penstock.compute.protocol.dataflow import Plan
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
@@ -115,7 +115,7 @@ class _PlanContext(FlowContext):
         super().__init__(streams, output, location)
         self._position = position
 
-    def refused(self, what: str) -> BadPlan:
+    def unbuildable_error(self, what: str) -> BadPlan:
         return self._position.build_error(what)
 
     def check_name(self, name: str) -> None:

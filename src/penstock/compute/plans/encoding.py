@@ -9,8 +9,8 @@ from penstock.compute.errors import BadPlan
 from penstock.compute.plans.callables import pickle_callables, refuse_callables
 from penstock.compute.plans.decoding import decode, encode_body, encode_node
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.plans.source_locations import encode_locations
-from penstock.compute.plans.value_encoder import ValueEncoder
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
 from penstock.graph.node import Node

@@ -10,7 +10,7 @@ from penstock.compute.errors import NotServable
 from penstock.errors import Step
 from penstock.expr.types import Schema, holds_any
 from penstock.flow.unservable import OF_A_TICK
-from penstock.graph.facts import Unservable
+from penstock.graph.operator_declarations import Unservable
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol import rows
+from penstock.compute.protocol.codec_derivation import bad_message, check_size
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.message_codec import bad_message, check_size
-from penstock.compute.protocol.messages import DROPPED_AT, PROBLEM, frontier_decoder
+from penstock.compute.protocol.message_codecs import DROPPED_AT, PROBLEM, frontier_decoder
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse, Update
 
 

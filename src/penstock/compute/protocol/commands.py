@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias
 
 from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.constrained_fields import Constraint, Key, Time
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.field_types import Constraint, Key, Time
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -30,13 +30,13 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Status
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.copy_files import CopyWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, Index, IndexWriter, MissingCollection
 from penstock.compute.replica.feeds import Feed
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.subscriptions import SubscribeWriter
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

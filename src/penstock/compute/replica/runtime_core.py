@@ -17,12 +17,12 @@ from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
 from penstock.compute.replica.building import PlanDecoder, RuntimeContext
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import PendingPeeks
 from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
-from penstock.compute.replica.writing import CollectionWriter
 
 IndexT = TypeVar("IndexT", bound=Index)
 RunT = TypeVar("RunT", bound=DataflowRun)

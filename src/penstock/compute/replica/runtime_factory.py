@@ -11,7 +11,7 @@ from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, Time
 from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
-from penstock.compute.replica.in_process.introspection import memory_of_process
+from penstock.compute.replica.in_process.periodic_status import memory_of_process
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
 

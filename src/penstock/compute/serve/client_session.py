@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.compute.client.dataclass_codec import to_plain
+from penstock.compute.client.dataclass_json import to_plain
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica
@@ -23,7 +23,7 @@ from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import Finishing, TimelyConfig
 from penstock.compute.protocol.dataflow import Id, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
-from penstock.compute.protocol.wire import problem_to_bytes
+from penstock.compute.protocol.serialization import problem_to_bytes
 from penstock.compute.serve.chunks import encode_chunks
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport.local_addresses import host_of

@@ -14,7 +14,7 @@ from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.replica_server import serve_replica
 from penstock.compute.transport.wakeup import Wakeup
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.private_files import make_private_folder
 
 

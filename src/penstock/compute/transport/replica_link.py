@@ -9,17 +9,17 @@ from typing import Any, Protocol
 import grpc
 
 from penstock.compute.errors import ComputeError, ConnectionBroken
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import CancelPeek, Command, Epoch
-from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
 from penstock.compute.protocol.responses import Counted, Response, StashToken
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.grpc_errors import error_from_rpc, to_compute_error
 from penstock.compute.transport.handshake import Greeting, Welcome, metadata_mapping, version_metadata
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.local_addresses import needs_lookup
-from penstock.compute.transport.statuses import error_from_rpc, to_compute_error
 from penstock.compute.transport.wakeup import Wakeup
 
 _grpc: Any = grpc
@@ -29,7 +29,7 @@ _PATIENCE = 0.005
 
 
 class Connection(Protocol):
-    """Controller's side of a connection (`penstock.compute.controller.connection`)."""
+    """Controller's side of a connection (`penstock.compute.controller.replica_connection`)."""
 
     wake: Callable[[], None]
 
@@ -193,7 +193,7 @@ class ReplicaLink:
         return Welcome.read(metadata)
 
     async def _receive(self, call: Any, connection: Connection) -> None:
-        reader = wire.ResponseReader(self._limits.message, self._limits.batch)
+        reader = serialization.ResponseReader(self._limits.message, self._limits.batch)
         while (data := await call.read()) is not _aio.EOF:
             for response in reader.read(data):
                 self._stages.check_response(response)
@@ -214,7 +214,7 @@ class ReplicaLink:
                     commands = [*commands, *connection.take_commands()]
                 for command in commands:
                     self._stages.check_sent(command)
-                for message in wire.commands_to_messages(commands, self._limits.message):
+                for message in serialization.commands_to_messages(commands, self._limits.message):
                     await call.write(message)
                 if not commands:
                     await self._bell.wait_for_ring()

@@ -16,14 +16,14 @@ import grpc
 
 from penstock.compute.errors import ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
-from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
 from penstock.compute.protocol.responses import Counted, Response, Rows
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.grpc_errors import abort_call
 from penstock.compute.transport.handshake import Greeting, Welcome, check_version, metadata_mapping
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.replica_session import ReplicaSession
-from penstock.compute.transport.statuses import abort_call
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.errors import PenstockError
 

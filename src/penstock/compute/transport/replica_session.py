@@ -10,12 +10,12 @@ import grpc
 
 from penstock.compute.errors import ConnectionBroken, ProtocolViolation, TooManyPeeks
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response
+from penstock.compute.transport.grpc_errors import abort_call
 from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.statuses import abort_call
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000
@@ -66,7 +66,7 @@ class ReplicaSession:
         try:
             await self._context.send_initial_metadata(welcome.metadata())
             while (data := await self._context.read()) is not _grpc.aio.EOF:
-                for command in wire.commands_from_message(data, self._limits.message):
+                for command in serialization.commands_from_message(data, self._limits.message):
                     self._receive(receiver, command)
                 await received()
         except asyncio.CancelledError:
@@ -91,7 +91,7 @@ class ReplicaSession:
                 if isinstance(response, PeekResponse):
                     self._pending.discard(response.uuid)
             async with self._writing:
-                for message in wire.responses_to_messages(responses, self._limits.message):
+                for message in serialization.responses_to_messages(responses, self._limits.message):
                     await self._context.write(message)
         except asyncio.CancelledError:
             raise

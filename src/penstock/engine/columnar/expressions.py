@@ -22,11 +22,11 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
-from penstock.expr.check import elaborate
-from penstock.expr.function_kinds import StrictFunction
+from penstock.expr.check import checked_tree
+from penstock.expr.function_bases import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Column, Expr
-from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -43,7 +43,7 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
-    return _lowered(elaborate(expr, schema), columns)
+    return _lowered(checked_tree(expr, schema), columns)
 
 
 def reads_columns(expr: Expr) -> bool:

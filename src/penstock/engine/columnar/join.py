@@ -26,7 +26,7 @@ from penstock.engine.columnar.stream import (
     empty_stream,
     greatest_weight,
 )
-from penstock.engine.retraction_order import pair_schema
+from penstock.engine.retractions_first import pair_schema
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.check import check
 from penstock.expr.tree import Expr

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
+from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns, can_hold
-from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
 from penstock.engine.columnar.runner import PartRunner, as_rows
+from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import live_consumers
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row_codegen import tuple_source
-from penstock.engine.source_code import Constants, Purpose
 from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import ROWS

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import polars as pl
 
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm, LiteralTerm, Term
 from penstock.expr.types import DataType
+from penstock.expr.typing_rules import CallTerm, LiteralTerm, Term
 
 Bounds: TypeAlias = tuple[int, int]
 """Least and greatest integer that a column may hold, ignoring nulls."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.first_rounds import FirstRoundsWriter
 from penstock.engine.loops.netting import RoundSumsWriter
-from penstock.engine.loops.ranks import FirstRoundsWriter
 from penstock.engine.loops.step import NestedStep, nested_step_of, repeatable_weight
 from penstock.engine.row_codegen import Row
 from penstock.flow.operators.bag_feedback import BagFeedback

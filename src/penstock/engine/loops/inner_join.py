@@ -15,7 +15,7 @@ from penstock.engine.loops.netting import RoundSumsWriter
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import FirstRoundSide, RoundSide, StoredHistorySide, round_side
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.retraction_order import pair_schema
+from penstock.engine.retractions_first import pair_schema
 from penstock.engine.row_codegen import Row, weight_product
 from penstock.engine.steps.joins import SIDES, JoinConditionWriter
 from penstock.expr.check import can_fail
@@ -26,7 +26,7 @@ from penstock.flow.operators.union import Union
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.engine.loops.ranks import FirstRoundsWriter
+    from penstock.engine.loops.first_rounds import FirstRoundsWriter
     from penstock.engine.slot import Slot
     from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.retraction_order import evaluates_fallible
+from penstock.engine.retractions_first import evaluates_fallible
 from penstock.engine.row_codegen import Row
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.source_code import Constants, SourceCode
+from penstock.engine.generated_source import Constants, SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from penstock.engine.source_code import Purpose
+    from penstock.engine.generated_source import Purpose
 
 
 @dataclass(slots=True)

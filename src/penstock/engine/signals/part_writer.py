@@ -10,16 +10,16 @@ from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.block_order import BlockEntry, order_entries
-from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
+    from penstock.engine.generated_source import Constants
     from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
     from penstock.engine.signals.step import SignalStep
-    from penstock.engine.source_code import Constants
     from penstock.graph.node import Node
 
 NOTHING = "NOTHING"

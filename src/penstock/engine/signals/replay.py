@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.row_values import ValueCheck
 from penstock.errors import BadInput, SourceLocation
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Replay:
             self._check_source(name)
             if isinstance(column, str | bytes) or not isinstance(column, Iterable):  # pyright: ignore
                 raise BadInput(
-                    f"signal {name!r} needs its values, one per tick, got {shown(column)}",
+                    f"signal {name!r} needs its values, one per tick, got {render_argument(column)}",
                     where=[SourceLocation.of_caller()],
                     fix=f"replay({name}=[...])",
                     source=name,
@@ -123,7 +123,7 @@ class Replay:
         if not isinstance(event, Mapping):
             raise BadInput(
                 "an event is a source and its value, or several of them by name, "
-                f"got {shown(cast('object', event))}",
+                f"got {render_argument(cast('object', event))}",
                 where=[SourceLocation.of_caller()],
                 fix='replay([("a", 1), {"a": 2, "b": 3}])',
             )

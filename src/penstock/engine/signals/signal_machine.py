@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.engine.failure import explain_in_signals, raise_explained
+from penstock.engine.explained_errors import explain_in_signals, raise_explained
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.plan import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
@@ -21,7 +22,6 @@ from penstock.engine.signals.module import GeneratedModule
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from penstock.engine.signals.step import SignalStep, signal_step
 from penstock.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
-from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.lift import Constant, Lift
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 

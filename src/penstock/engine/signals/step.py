@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from penstock.engine.source_code import SourceCode
+    from penstock.engine.generated_source import SourceCode
     from penstock.graph.node import Node, Operator
 
 

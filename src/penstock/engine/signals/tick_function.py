@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
-from penstock.engine.source_code import SourceCode
 
 if TYPE_CHECKING:
     from penstock.engine.signals.arrangement import Block

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.arrangement import Arrangement
 from penstock.engine.signals.part_writer import PartWriter, value_name
-from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:

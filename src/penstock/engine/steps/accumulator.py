@@ -30,7 +30,7 @@ from penstock.flow.aggregates import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.source_code import SourceCode
+    from penstock.engine.generated_source import SourceCode
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import DataType, Schema
 

@@ -15,7 +15,7 @@ from penstock.engine.row_codegen import ChangeSelection, Row, weight_product
 from penstock.engine.slot import Slot, as_it_is, thaw_list
 from penstock.engine.steps.joins import SIDES, JoinConditionWriter
 from penstock.engine.steps.matched_join import MatchedJoinStep
-from penstock.engine.steps.presence import PresenceStep
+from penstock.engine.steps.semi_anti_join import PresenceStep
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.retraction_order import pair_schema
+from penstock.engine.retractions_first import pair_schema
 from penstock.engine.row_codegen import ChangeSelection
 from penstock.engine.steps.step import Step
 from penstock.flow.lifetime import Lifetime
@@ -79,7 +79,7 @@ class RightFirstStep(Step):
     """Step that depends on absence, so it applies the right side first and the left side last.
 
     If later operators could notice a left row that is retracted in this tick, such rows are retracted first
-    of all (see `penstock.engine.retraction_order`). Subclasses define what is done to each side.
+    of all (see `penstock.engine.retractions_first`). Subclasses define what is done to each side.
     """
 
     takes_rows = False

@@ -13,7 +13,7 @@ from penstock.expr.compile_python import key_of
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter

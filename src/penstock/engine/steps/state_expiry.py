@@ -14,8 +14,8 @@ from penstock.engine.steps.windows import WatermarkInput, WindowCalendar
 from penstock.engine.window_runtime import bucket_function, is_first, times_still_near
 from penstock.expr.types import FLOAT64
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.first_within import FirstWithin
-from penstock.flow.operators.join_on_time import JoinOnTime
 
 if TYPE_CHECKING:
     from collections.abc import Generator

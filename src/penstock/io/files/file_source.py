@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock.errors import BadInput, UnreadableSource
 from penstock.io.source import Source, dead_letter_folder, set_fields
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import AWAIT_BEFORE, Synchronous, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, SynchronousCheck, synchronous_check
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
 from penstock.pull.dataflow.module_threads import ModuleContext
@@ -44,7 +44,7 @@ class Values:
 def drain(each: Callable[[Any], object] | None = None) -> Sink:
     """Read to the end. each: called with each value; returning False makes it the last value read."""
     if each is not None:
-        each = synchronous("drain", each, fix="for_each(function) awaits it").calling(each)
+        each = synchronous_check("drain", each, fix="for_each(function) awaits it").calling(each)
 
     async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming = Values(upstream)
@@ -69,7 +69,7 @@ def for_each(function: Callable[[Any], object]) -> Sink:
     stored 1
     stored 2
     """
-    check = Synchronous("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
+    check = SynchronousCheck("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
     async def thread(module: ModuleContext, upstream: Edge) -> None:
         await _ForEach(module, upstream, function, check).work()
@@ -84,7 +84,11 @@ class _ForEach:
     """
 
     def __init__(
-        self, module: ModuleContext, upstream: Edge, function: Callable[[Any], object], check: Synchronous
+        self,
+        module: ModuleContext,
+        upstream: Edge,
+        function: Callable[[Any], object],
+        check: SynchronousCheck,
     ) -> None:
         self._module = module
         self._upstream = upstream
@@ -135,7 +139,7 @@ class _ForEach:
 
 def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
     """Fold all values by `function(so_far, value)`, from `start`; the partial result is `Run.partial`."""
-    function = synchronous("reduce", function, fix=AWAIT_BEFORE).calling(function)
+    function = synchronous_check("reduce", function, fix=AWAIT_BEFORE).calling(function)
 
     async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming, so_far = Values(upstream), start
@@ -164,7 +168,7 @@ def collect() -> Sink:
 
 def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
     """Find the first value for which `wanted(value)` is true, then abort upstream; `default` without one."""
-    wanted = synchronous("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
+    wanted = synchronous_check("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
     async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming = Values(upstream)

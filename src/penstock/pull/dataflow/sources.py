@@ -11,7 +11,7 @@ from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
 from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Source
-from penstock.pull.sources.iterator_reads import begin_of, close_generator
+from penstock.pull.sources.iterator_reads import close_generator, iteration_starter
 
 
 def values(items: Iterable[Any] = ()) -> Source:
@@ -21,7 +21,7 @@ def values(items: Iterable[Any] = ()) -> Source:
     >>> pull(values([1, 2, 3]), collect()).run()
     [1, 2, 3]
     """
-    return _iterating("values", begin_of(items, "values"))
+    return _iterating("values", iteration_starter(items, "values"))
 
 
 def count(last: int | None = None) -> Source:

@@ -10,8 +10,14 @@ from typing import Any
 from penstock.io.delta import DeltaRows, check_delta
 from penstock.io.files.file_source import finished
 from penstock.io.source import Feed
-from penstock.spark.sources.arrivals import place
-from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark, static_paths
+from penstock.spark.sources.arrival_files import publish_numbered
+from penstock.spark.sources.opening import (
+    OpenedSource,
+    Opening,
+    open_on_spark,
+    open_ticketed_source,
+    static_paths,
+)
 from penstock.spark.ticks.intake import Rows, Taken, read_file
 from penstock.spark.ticks.plan import Input
 
@@ -50,13 +56,13 @@ class VersionTickets:
             self._file(_CHANGES, version)
 
     def _file(self, what: str, version: int) -> None:
-        place(self.folder, self._count, json.dumps([what, version]).encode())
+        publish_numbered(self.folder, self._count, json.dumps([what, version]).encode())
         self._count += 1
         self._last = version
 
 
 @open_on_spark.register
-def _(source: DeltaRows, opening: Opening) -> Opened:
+def _(source: DeltaRows, opening: Opening) -> OpenedSource:
     check_delta(source, f"source {opening.name!r}", opening.operator.schema)
     from penstock.io.delta.version_reader import DeltaVersions
 
@@ -65,12 +71,12 @@ def _(source: DeltaRows, opening: Opening) -> Opened:
     versions = DeltaVersions(source, feed)
     if opening.operator.bounded:
         opening.spool.mkdir(parents=True, exist_ok=True)
-        place(opening.spool, 0, json.dumps([_WHOLE, versions.first()]).encode())
+        publish_numbered(opening.spool, 0, json.dumps([_WHOLE, versions.first()]).encode())
         paths = [str(path) for path in opening.spool.iterdir() if finished(path.name)]
-        return Opened(opening.input(Versions(source)), static_paths(opening, paths), static=True)
+        return OpenedSource(opening.input(Versions(source)), static_paths(opening, paths), static=True)
     tickets = VersionTickets(versions, opening.spool)
     tickets.look(may_be_none=opening.follow)
-    return arriving(opening, Versions(source), tickets, source.versions_per_tick)
+    return open_ticketed_source(opening, Versions(source), tickets, source.versions_per_tick)
 
 
 @read_file.register

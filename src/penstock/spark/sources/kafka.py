@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from penstock.errors import BadInput, UnwritableSink
 from penstock.expr.types import Schema
 from penstock.io.delivery.outbox import Outbox, Rows
-from penstock.io.delivery.table_keys import bucketing
+from penstock.io.delivery.table_keys import build_bucketing
 from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
 from penstock.io.sink import PartsWriter, SinkRequest, Writer, open_sink
 from penstock.io.source import WEIGHT
-from penstock.spark.sources.opening import Opening, frame_of, no_pattern, sends_rows
+from penstock.spark.sources.opening import Opening, escape_glob, sends_rows, source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,7 +32,7 @@ def _(source: Kafka) -> bool:
     return True
 
 
-@frame_of.register(Kafka)
+@source_frame.register(Kafka)
 def _(source: Kafka, opening: Opening, schema: Schema) -> DataFrame:
     reader = opening.spark.read if opening.operator.bounded else opening.reader()
     with connector_needed(opening.spark, f"source {opening.name!r}"):
@@ -127,7 +127,7 @@ class TopicWriter(PartsWriter):
             return
         from pyspark.errors import PySparkException
 
-        parts = self._spark.read.parquet(*map(no_pattern, self._outbox.parts(tick)))
+        parts = self._spark.read.parquet(*map(escape_glob, self._outbox.parts(tick)))
         with connector_needed(self._spark, f"sink {self._name!r}"):
             try:
                 writer = self.records(parts, tick).write.format(self._form).mode("append")
@@ -168,7 +168,7 @@ def _(sink: KafkaTopic, request: SinkRequest) -> Writer:
         raise only_on_spark(f"sink {request.name!r}: a topic of Kafka is written by Spark")
     check_columns(request.name, request.schema)
     if sink.columns is not None:
-        bucketing(request.name, request.schema, sink.columns, 1)
+        build_bucketing(request.name, request.schema, sink.columns, 1)
     if not connector_is_there(spark):
         with connector_needed(spark, f"sink {request.name!r}"):
             spark.read.format("kafka").load()

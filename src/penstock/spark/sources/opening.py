@@ -23,8 +23,8 @@ from penstock.io.change_data import ChangeData, refuse_rows_only
 from penstock.io.files.file_source import Files, Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import null_within
-from penstock.spark.placing.native import Chain, computed, grouping_behind
-from penstock.spark.sources.arrivals import ReadArrivals, Tickets, spool_batches
+from penstock.spark.placing.native import Chain, apply_native_chain, grouping_behind
+from penstock.spark.sources.arrival_files import FileTickets, ReadArrivals, spool_batches
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled, Ticketed
 from penstock.spark.ticks.plan import Input
@@ -55,7 +55,7 @@ class Frame(Source):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """An opened source of a run.
 
     static:  all of it comes with the first tick.
@@ -66,7 +66,7 @@ class Opened:
     input: Input
     frame: DataFrame
     static: bool
-    tickets: Tickets | None = None
+    tickets: FileTickets | None = None
     per_tick: int | None = None
 
 
@@ -139,7 +139,7 @@ def sends_rows(source: object) -> bool:
 
 
 @singledispatch
-def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
+def source_frame(source: object, opening: Opening, schema: Schema) -> DataFrame:
     """Return the DataFrame of a source read by Spark, with at least the columns of `schema`."""
     raise NotImplementedError(type(source))
 
@@ -149,16 +149,16 @@ def _(source: Frame) -> bool:
     return True
 
 
-@frame_of.register(Frame)
+@source_frame.register(Frame)
 def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
     return source.frame
 
 
 @singledispatch
-def open_on_spark(source: object, opening: Opening) -> Opened:
+def open_on_spark(source: object, opening: Opening) -> OpenedSource:
     """Open a source as a DataFrame. Raises `BadInput` if it is no source, `UnreadableSource` if missing."""
     if sends_rows(source):
-        return open_frame(frame_of(source, opening, opening.operator.schema), opening)
+        return to_union_schema(source_frame(source, opening, opening.operator.schema), opening)
     raise BadInput(
         f"source {opening.name!r} is {type(source).__name__}, which is no source on Spark",
         fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Frame(dataframe), Rows(...) or rows",
@@ -167,72 +167,72 @@ def open_on_spark(source: object, opening: Opening) -> Opened:
 
 
 @open_on_spark.register
-def _(source: Files, opening: Opening) -> Opened:
+def _(source: Files, opening: Opening) -> OpenedSource:
     return _open_files(source, source, opening)
 
 
 @open_on_spark.register
-def _(source: ChangeData, opening: Opening) -> Opened:
+def _(source: ChangeData, opening: Opening) -> OpenedSource:
     if isinstance(source.records, Files):
         refuse_rows_only(source, opening.name, opening.append)
         return _open_files(source.records, source, opening)
     return open_on_spark.dispatch(object)(source, opening)
 
 
-def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
+def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> OpenedSource:
     listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
     if opening.operator.bounded:
         found = [str(path) for _, path in listing.files(may_be_none=opening.resumed)]
-        return Opened(opening.input(reading), static_paths(opening, found), static=True)
-    tickets = Tickets(listing, opening.spool, opening.read)
+        return OpenedSource(opening.input(reading), static_paths(opening, found), static=True)
+    tickets = FileTickets(listing, opening.spool, opening.read)
     tickets.look(may_be_none=opening.follow or opening.resumed)
-    return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
+    return open_ticketed_source(opening, Ticketed(reading), tickets, files.files_per_tick)
 
 
-def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
+def open_ticketed_source(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> OpenedSource:
     """Open a source whose tickets the driver files. reading: how tasks read the tickets."""
     frame = _arriving(opening, per_tick)
-    return Opened(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
+    return OpenedSource(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
 
 
 @open_on_spark.register
-def _(source: GivenRows, opening: Opening) -> Opened:
+def _(source: GivenRows, opening: Opening) -> OpenedSource:
     return _open_rows(source.batches, opening)
 
 
 @open_on_spark.register(Iterable)
-def _(source: Iterable[Any], opening: Opening) -> Opened:
+def _(source: Iterable[Any], opening: Opening) -> OpenedSource:
     return _open_rows([source], opening)
 
 
-def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
+def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> OpenedSource:
     inside = (opening.engine.internal_rows(opening.name, list(batch)) for batch in batches)
     spool_batches(inside, opening.spool, opening.read)
     reading = Spooled()
     if opening.operator.bounded:
         files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
-        return Opened(opening.input(reading), static_paths(opening, files), static=True)
-    return Opened(opening.input(reading), _arriving(opening, 1), static=False, per_tick=1)
+        return OpenedSource(opening.input(reading), static_paths(opening, files), static=True)
+    return OpenedSource(opening.input(reading), _arriving(opening, 1), static=False, per_tick=1)
 
 
 @open_on_spark.register
-def _(source: Frame, opening: Opening) -> Opened:
-    return open_frame(source.frame, opening)
+def _(source: Frame, opening: Opening) -> OpenedSource:
+    return to_union_schema(source.frame, opening)
 
 
-def open_frame(found: DataFrame, opening: Opening) -> Opened:
+def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:
     """Convert a DataFrame to the schema of the union. Raises `WrongType` for columns that do not fit."""
     from pyspark.sql import functions as f
 
     checked = found.select(*_checked_columns(found, opening))
-    made = computed(checked, opening.native, weighted=not opening.append)
+    made = apply_native_chain(checked, opening.native, weighted=not opening.append)
     row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
     tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
     frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
     grouping = grouping_behind(opening.native)
     schema = opening.native[-1].schema if grouping is None else grouping.rows
     sent = Input(opening.name, schema, opening.append, None, grouping)
-    return Opened(sent, frame, static=not found.isStreaming)
+    return OpenedSource(sent, frame, static=not found.isStreaming)
 
 
 def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
@@ -287,10 +287,10 @@ def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
     reader = opening.reader().format("binaryFile").schema(_LISTED)
     if files_per_tick is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_tick)
-    return opening.listed(reader.load(no_pattern(opening.spool)))
+    return opening.listed(reader.load(escape_glob(opening.spool)))
 
 
-def no_pattern(path: Path) -> str:
+def escape_glob(path: Path) -> str:
     """Escape glob characters in a path, since Spark treats every path as a pattern."""
     return _PATTERN.sub(r"\\\1", str(path))
 
@@ -307,7 +307,7 @@ def static_paths(opening: Opening, files: list[str]) -> DataFrame:
 Shape: TypeAlias = "dict[str, Any]"
 
 
-def union_columns(opened: Iterable[Opened]) -> Shape:
+def union_columns(opened: Iterable[OpenedSource]) -> Shape:
     """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
@@ -329,7 +329,7 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
     return whole
 
 
-def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
+def placeholder_row(spark: SparkSession, shape: Shape) -> DataFrame:
     """Return a row with nothing to read, which still starts a task."""
     return _told(spark, shape, NOTHING, None)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import NotOnSpark
-from penstock.spark.sources.arrivals import arrivals_folder, numbered
-from penstock.spark.sources.opening import Opened, union_of
+from penstock.spark.sources.arrival_files import arrivals_folder, numbered_files
+from penstock.spark.sources.opening import OpenedSource, union_of
 from penstock.spark.ticks.query import Query
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ class OwnTicks(Query):
     """
 
     def __init__(
-        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool, named: bool
+        self,
+        spark: SparkSession,
+        ticker: Ticker,
+        opened: list[OpenedSource],
+        follow: bool,
+        end: bool,
+        named: bool,
     ) -> None:
         for source in opened:
             if not source.static and source.input.reading is None:
@@ -75,7 +81,7 @@ class OwnTicks(Query):
             arrivals.look()
             first = taken.get(name, 0)
             last = arrivals.count if per_tick is None else min(arrivals.count, first + per_tick)
-            found += [(tag, str(numbered(folder, number)), None) for number in range(first, last)]
+            found += [(tag, str(numbered_files(folder, number)), None) for number in range(first, last)]
         if not found:
             return None
         rows = self._spark.createDataFrame(found, "tag int, path string, place long")

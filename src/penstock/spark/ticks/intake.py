@@ -29,7 +29,7 @@ from penstock.io.change_data import ChangeData
 from penstock.io.files.file_source import Files
 from penstock.io.files.parquet_files import ParquetFiles
 from penstock.io.source import BadRecord, Feed, open_source
-from penstock.spark.sources.arrivals import path_of, spooled_batch
+from penstock.spark.sources.arrival_files import path_of, spooled_batch
 from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 

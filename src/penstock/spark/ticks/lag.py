@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.progress import SourceProgress
 from penstock.io.files.file_source import finished
-from penstock.spark.sources.arrivals import numbered
+from penstock.spark.sources.arrival_files import numbered_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,12 +32,12 @@ class Arrivals:
 
     def look(self) -> float | None:
         """Update the count; return the newest file's arrival time in seconds since 1970, or None."""
-        while numbered(self.folder, self.count).exists():
+        while numbered_files(self.folder, self.count).exists():
             self.count += 1
         if not self.count:
             return None
         # Their own times are made up, for Spark. When the system noted the name, nobody can make up.
-        return numbered(self.folder, self.count - 1).stat().st_ctime
+        return numbered_files(self.folder, self.count - 1).stat().st_ctime
 
 
 @dataclass(slots=True)

@@ -13,9 +13,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.sources.arrivals import arrivals_folder
+from penstock.spark.sources.arrival_files import arrivals_folder
 from penstock.spark.sources.names import source_names
-from penstock.spark.sources.opening import Opened, end_of_sources, nothing, union_columns, union_of
+from penstock.spark.sources.opening import (
+    OpenedSource,
+    end_of_sources,
+    placeholder_row,
+    union_columns,
+    union_of,
+)
 from penstock.spark.ticks.errors import error_of
 from penstock.spark.ticks.lag import Arrivals, Lag
 from penstock.spark.ticks.listener import listening
@@ -40,7 +46,13 @@ class Query:
     """The sources of a run as a sequence of ticks."""
 
     def __init__(
-        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool, named: bool
+        self,
+        spark: SparkSession,
+        ticker: Ticker,
+        opened: list[OpenedSource],
+        follow: bool,
+        end: bool,
+        named: bool,
     ) -> None:
         self._spark = spark
         self._ticker = ticker
@@ -103,7 +115,7 @@ class Query:
     def _tick_without_arrivals(self) -> None:
         ticker = self._ticker
         last = ticker.checkpoint.last
-        rows = nothing(self._spark, self._shape)
+        rows = placeholder_row(self._spark, self._shape)
         if self._due_static is not None:
             rows = rows.union(self._due_static)
         ending = self._ending()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
-from penstock.spark.sources.arrivals import counters_of, read_arrivals
+from penstock.spark.sources.arrival_files import counters_of, read_arrivals
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of

@@ -9,13 +9,13 @@ from penstock.compute.controller.controller import ReplicaConnection
 from penstock.compute.errors import ComputeError, ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.responses import Response
-from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
-from penstock.compute.protocol.wire import (
+from penstock.compute.protocol.serialization import (
     command_from_bytes,
     command_to_bytes,
     response_from_bytes,
     response_to_bytes,
 )
+from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
 from penstock.compute.replica.replica import Replica
 
 IN_FLIGHT = 8

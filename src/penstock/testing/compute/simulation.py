@@ -19,7 +19,7 @@ from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
 from penstock.testing.compute.default_views import default_workload
-from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.reader_checks import Violation
 from penstock.testing.compute.simulation_trace import Trace
@@ -59,7 +59,7 @@ class Simulation:
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
         self.trace = Trace()
-        self.users = Users(workload, Truth(workload), self.random, self.clock, self.trace.note)
+        self.users = Users(workload, GroundTruth(workload), self.random, self.clock, self.trace.note)
         self._shared = SharedStore()
         self.store = MemoryCollections(self._shared)
         self.happened: Counter[str] = Counter()
@@ -317,7 +317,7 @@ class Simulation:
         next write arrives before the readers are back.
         """
         self.now += 5_000
-        self.everything_moves()
+        self.deliver_everything()
         assert self.controller is not None
         if self.random.random() < 0.5:
             self.kill_controller()
@@ -328,13 +328,13 @@ class Simulation:
         self.users.append(self.controller, self.store)
         self.users.end_write(self.controller)
         for _ in range(10):
-            self.everything_moves()
+            self.deliver_everything()
         self.users.resume(self.controller)
         self._until(lambda: not self.users.unrest() and not self._unconnected())
 
     def _until(self, done: Callable[[], bool]) -> None:
         for _ in range(SETTLING_ROUNDS):
-            self.everything_moves()
+            self.deliver_everything()
             if done():
                 return
         raise Violation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
@@ -343,7 +343,7 @@ class Simulation:
         connected = {link.process.name for link in self.links}
         return [name for name in self.processes if name not in connected]
 
-    def everything_moves(self) -> None:
+    def deliver_everything(self) -> None:
         """Deliver every message, and let each process do one step of work."""
         assert self.controller is not None
         self.now += 50

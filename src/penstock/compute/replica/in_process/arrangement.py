@@ -23,7 +23,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
 from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
-from penstock.expr.dict_keys import key_of, nested_key
+from penstock.expr.dict_keys import dict_key_source, nested_key
 from penstock.expr.types import Field, Schema
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
@@ -388,4 +388,4 @@ def _itself(row: tuple[Any, ...]) -> Any:
 
 def _has_spellings(field: Field) -> bool:
     """Return whether equal values may have different representations, as NaNs and signed zeros do."""
-    return key_of(field.type, field.nullable, "value", lambda source: (source, source)) != "value"
+    return dict_key_source(field.type, field.nullable, "value", lambda source: (source, source)) != "value"

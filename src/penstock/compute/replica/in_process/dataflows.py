@@ -16,6 +16,7 @@ from penstock.compute.frontier import Frontier, meet
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun, weighted_rows
 from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
@@ -26,7 +27,6 @@ from penstock.compute.replica.in_process.inlets import (
     Inlet,
     SharedArrangements,
 )
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.engine.engine import Engine
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema

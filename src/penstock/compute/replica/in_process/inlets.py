@@ -18,8 +18,8 @@ from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
 from penstock.compute.replica.in_process.arrangement import Arrangement, Version
 from penstock.engine.engine import Engine
+from penstock.engine.external_join_sides import JoinSide, SharedSide, join_readers, join_sides
 from penstock.engine.program import compile_program
-from penstock.engine.shared_sides import JoinSide, SharedSide, join_readers, join_sides
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 

@@ -25,8 +25,8 @@ from penstock.compute.replica.in_process.dataflows import (
 )
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
 from penstock.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
-from penstock.compute.replica.in_process.introspection import Introspection
 from penstock.compute.replica.in_process.peeks import InProcessPeeks
+from penstock.compute.replica.in_process.periodic_status import Introspection
 from penstock.compute.replica.in_process.scheduler import DataflowScheduler
 from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds

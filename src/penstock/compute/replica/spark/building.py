@@ -20,6 +20,7 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
 )
 from penstock.compute.replica.building import DataflowBuild, RuntimeContext
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.in_process.arrangement import Keying
@@ -32,7 +33,6 @@ from penstock.compute.replica.spark.state import (
     passthrough_sources,
 )
 from penstock.compute.replica.spark.versions import Hold, Versions
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.io.delivery.atomic_files import subfolder_for

@@ -14,12 +14,12 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.spark.inputs import FromVersions, Inputs, group_by_time
 from penstock.compute.replica.spark.state import StoredState
 from penstock.compute.replica.spark.versions import Versions
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import SparkProcessDied
 from penstock.spark.external_ticks import Given, Session
 

@@ -34,7 +34,7 @@ from penstock.compute.replica.spark.threads import SparkThreads, Stores
 from penstock.compute.replica.spark.versions import Versions, sum_changes
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
-from penstock.spark.local.session_info import tasks_at_a_time
+from penstock.spark.local.session_properties import tasks_at_a_time
 from penstock.spark.versions.files import LAST_HASH, ChangeFile
 from penstock.spark.versions.partitioned_job import in_parts
 from penstock.state.codec import decode, value_encoder

@@ -9,8 +9,8 @@ from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
 from penstock.compute.replica.peek_finishing import peek_finisher
-from penstock.compute.replica.workers.link import WorkerLink
 from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger
+from penstock.compute.replica.workers.worker_link import WorkerLink
 from penstock.expr.types import Schema
 
 _STASHES = 100

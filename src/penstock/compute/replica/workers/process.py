@@ -30,7 +30,8 @@ from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import ReachedFrontiers
-from penstock.compute.replica.workers.link import (
+from penstock.compute.replica.workers.shard import WorkerShard, divide_flow
+from penstock.compute.replica.workers.worker_link import (
     BeginWorker,
     BuildDataflow,
     FetchedRows,
@@ -40,7 +41,6 @@ from penstock.compute.replica.workers.link import (
     ToWorker,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.shard import WorkerShard, divide_flow
 from penstock.flow.flow import Flow
 
 SLICE = 0.005

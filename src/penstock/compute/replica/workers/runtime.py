@@ -35,7 +35,10 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.protocol.rows import row_size
 from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
-from penstock.compute.replica.workers.link import (
+from penstock.compute.replica.workers.peeks import WorkerPeeks
+from penstock.compute.replica.workers.responses import ResponseMerger, choose_reading_worker
+from penstock.compute.replica.workers.shard import HostedDataflow, choose_workers
+from penstock.compute.replica.workers.worker_link import (
     BeginWorker,
     BuildDataflow,
     ForgetAnswers,
@@ -44,9 +47,6 @@ from penstock.compute.replica.workers.link import (
     WorkerLink,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.peeks import WorkerPeeks
-from penstock.compute.replica.workers.responses import ResponseMerger, choose_reading_worker
-from penstock.compute.replica.workers.shard import HostedDataflow, choose_workers
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

@@ -29,9 +29,9 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.graph.node import FlowGraph
-from penstock.spark.placing.routing import Divide, divider
+from penstock.spark.placing.routing import Divide, row_divider
 from penstock.spark.placing.row_placement import ByKey
-from penstock.spark.placing.stages import Exchange, cut
+from penstock.spark.placing.stages import Exchange, cut_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def divide_flow(flow: Flow, workers: int) -> FlowDivision | None:
         program = compile_program(graph)
         if not program.slots and not program.transient:
             return FlowDivision(workers, (graph,))
-        plan = cut(graph, workers)
+        plan = cut_stages(graph, workers)
     except PenstockError:
         return None
     if plan.depth != 2:
@@ -90,7 +90,7 @@ class WorkerShard:
             {name: append for part in (first, *rest) for name, append in part.sink_append.items()},
         )
         self._crossing = {
-            e.name: divider(e.route, e.schema, division.workers, weighted=not e.append)
+            e.name: row_divider(e.route, e.schema, division.workers, weighted=not e.append)
             for e in division.exchanges
         }
         # One graph takes its own rows only; of two, the first sees all rows, and gives away its own only.
@@ -142,7 +142,7 @@ class _Part:
 
 def _by_row(schema: Schema, workers: int, append: bool) -> Divide:
     keys = tuple(Column(field.name) for field in schema.fields)
-    return divider(ByKey(keys), schema, workers, weighted=not append)
+    return row_divider(ByKey(keys), schema, workers, weighted=not append)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from penstock.engine.columnar.lowered_expression import (
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType
+from penstock.expr.typing_rules import CallTerm
 
 _MIN64, _MAX64 = RANGES[INT64]
 # A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.

@@ -14,7 +14,6 @@ from penstock.engine.columnar.lowered_expression import (
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import (
     BoolType,
     DataType,
@@ -25,6 +24,7 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
+from penstock.expr.typing_rules import CallTerm
 
 Cast = Callable[[LoweredExpression, DataType], LoweredExpression]
 

@@ -18,7 +18,7 @@ from penstock.engine.columnar.lowered_expression import (
     enclosing_bounds,
     restrict_condition,
 )
-from penstock.expr.typed import CallTerm
+from penstock.expr.typing_rules import CallTerm
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:

@@ -8,8 +8,8 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant_value
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import BYTES, STR
+from penstock.expr.typing_rules import CallTerm
 
 
 def _concat(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
