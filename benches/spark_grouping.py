@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import penstock as ps
 from benches.measure import Table
 from penstock import col
-from penstock.spark.placing.combining import combined
+from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.native import grouping_behind, native_parts
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def ways(frame: DataFrame) -> dict[str, Callable[[], Any]]:
 
     flow = ps.Flow("sums")
     flow.sink("out", flow.source("rows", Row).group_by("key").agg(total=ps.sum(col.value), n=ps.count()))
-    grouping = grouping_behind(native_parts(combined(flow.graph()), ["rows"])["rows"])
+    grouping = grouping_behind(native_parts(insert_partial_operators(flow.graph()), ["rows"])["rows"])
     assert grouping is not None
     renamed = frame.selectExpr("key AS `key 0`", "value AS `argument 1`")
     grouped = frame.groupBy("key").agg(f.sum("value").alias("total"), f.count("*").alias("n"))

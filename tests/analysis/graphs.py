@@ -19,8 +19,8 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.graph.check_context import CheckContext
-from penstock.graph.facts import WHOLE, Delay, Facts, Placement, Port, Unservable
 from penstock.graph.node import Columns, Edge, FlowGraph, Node, Operator
+from penstock.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
 
 ROW = Schema((Field("value", INT64),), scalar=True)
 

@@ -11,8 +11,8 @@ from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.strata import find_loops
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.flow.operators.sink import Sink
-from penstock.graph.facts import Delay
 from penstock.graph.node import FlowGraph, Node
+from penstock.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 

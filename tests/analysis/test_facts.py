@@ -10,8 +10,8 @@ from hypothesis import given
 
 from penstock.analysis import Verdict, analyse
 from penstock.analysis.fact_propagation import find_facts
-from penstock.graph.facts import FACT_NAMES, Facts, meet
 from penstock.graph.node import FlowGraph
+from penstock.graph.operator_declarations import FACT_NAMES, Facts, meet
 from tests.analysis.graphs import Draft, Remembering, graphs
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from penstock.analysis.canonical_data import canonical
-from penstock.analysis.fingerprints import describe, fingerprint, fingerprint_of
-from penstock.analysis.flow_diff import diff
+from penstock.analysis.canonical_data import to_canonical_data
+from penstock.analysis.fingerprints import describe_nodes, fingerprint, fingerprint_from_description
+from penstock.analysis.flow_diff import render_flow_diff
 from penstock.errors import SourceLocation
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
@@ -47,9 +47,9 @@ def function(source: str, name: str = "f", **given: object) -> Any:
 
 @given(graphs())
 def test_a_description_survives_json_and_keeps_its_fingerprint(graph: FlowGraph) -> None:
-    description = json.loads(json.dumps(describe(graph)))
-    assert description == describe(graph)
-    assert fingerprint_of(description) == fingerprint(graph)
+    description = json.loads(json.dumps(describe_nodes(graph)))
+    assert description == describe_nodes(graph)
+    assert fingerprint_from_description(description) == fingerprint(graph)
 
 
 @given(drafts(legal=False))
@@ -65,7 +65,7 @@ def test_names_lines_and_reasons_do_not_count(draft: Draft) -> None:
     ]
     other = replace(graph, name="else", nodes=tuple(altered))
     assert fingerprint(other) == fingerprint(graph)
-    assert diff(describe(graph), describe(other)) == ""
+    assert render_flow_diff(describe_nodes(graph), describe_nodes(other)) == ""
 
 
 @given(drafts(legal=False))
@@ -200,9 +200,9 @@ def test_what_a_function_closes_over_counts() -> None:
 
 def test_what_a_run_may_have_altered_does_not() -> None:
     seen: list[int] = []
-    before = canonical(seen.append), canonical(lambda n: seen.append(n))
+    before = to_canonical_data(seen.append), to_canonical_data(lambda n: seen.append(n))
     seen.append(1)
-    assert canonical(lambda n: seen.append(n)) == before[1]
+    assert to_canonical_data(lambda n: seen.append(n)) == before[1]
 
 
 def test_functions_of_other_modules_count_by_name_alone() -> None:
@@ -216,8 +216,8 @@ def test_the_class_that_users_see_rows_as_does_not_count() -> None:
     class Pair: ...
 
     fields = (Field("a", INT64),)
-    assert canonical(StructType(fields, Pair)) == canonical(StructType(fields))
-    assert canonical(StructType(fields)) != canonical(StructType((Field("b", INT64),)))
+    assert to_canonical_data(StructType(fields, Pair)) == to_canonical_data(StructType(fields))
+    assert to_canonical_data(StructType(fields)) != to_canonical_data(StructType((Field("b", INT64),)))
 
 
 def test_a_recursive_function_has_a_fingerprint() -> None:
@@ -257,8 +257,8 @@ def expression(value: object, function: str = "add", **options: Any) -> Expr:
     ],
 )
 def test_expressions_count_to_the_last_literal(one: Expr, other: Expr) -> None:
-    assert canonical(one) != canonical(other)
-    assert canonical(one) == canonical(one)
+    assert to_canonical_data(one) != to_canonical_data(other)
+    assert to_canonical_data(one) == to_canonical_data(one)
 
 
 def test_the_fingerprint_is_the_same_in_another_process(tmp_path: Path) -> None:
@@ -303,7 +303,9 @@ def base() -> FlowGraph:
 def told(change: Callable[[Draft], Any], *, also: Callable[[FlowGraph], FlowGraph] = lambda g: g) -> str:
     draft = Draft()
     change(draft)
-    return diff(json.loads(json.dumps(describe(base()))), describe(also(draft.graph())))
+    return render_flow_diff(
+        json.loads(json.dumps(describe_nodes(base()))), describe_nodes(also(draft.graph()))
+    )
 
 
 def rebuild(
@@ -360,14 +362,16 @@ def test_another_order_of_the_same_operators_is_told_as_such() -> None:
     for draft, names in ((one, "ab"), (other, "ba")):
         for name in names:
             draft.add(Source(name, Schema((Field("v", INT64),))), name=name)
-    assert diff(describe(one.graph()), describe(other.graph())) == (
+    assert render_flow_diff(describe_nodes(one.graph()), describe_nodes(other.graph())) == (
         "the same operators are written in another order"
     )
 
 
 @given(graphs(), graphs())
 def test_something_is_told_exactly_if_the_fingerprints_differ(one: FlowGraph, other: FlowGraph) -> None:
-    assert (diff(describe(one), describe(other)) == "") == (fingerprint(one) == fingerprint(other))
+    assert (render_flow_diff(describe_nodes(one), describe_nodes(other)) == "") == (
+        fingerprint(one) == fingerprint(other)
+    )
 
 
 def filters(*written: tuple[str | None, str]) -> list[dict[str, Any]]:
@@ -375,12 +379,12 @@ def filters(*written: tuple[str | None, str]) -> list[dict[str, Any]]:
     read = draft.add(Source("bids", ROW), name="bids")
     for name, predicate in written:
         read = draft.add(Filter(function(f"def f(n):\n    return {predicate}")), read, name=name)
-    return describe(draft.graph())
+    return describe_nodes(draft.graph())
 
 
 def test_an_operator_is_known_again_by_its_name() -> None:
     old = filters(("first", "n < 1"), ("second", "n < 2"))
-    assert diff(old, filters(("second", "n < 3"))) == (
+    assert render_flow_diff(old, filters(("second", "n < 3"))) == (
         "removed  filter 'first'\n"
         "changed  filter 'second': users_module.f was edited\n"
         "changed  filter 'second': read filter 'first', reads source 'bids'"
@@ -389,5 +393,5 @@ def test_an_operator_is_known_again_by_its_name() -> None:
 
 def test_a_nameless_operator_is_known_again_by_what_it_does() -> None:
     old = filters((None, "n < 1"), (None, "n < 2"), (None, "n < 3"))
-    lines = diff(old, filters((None, "n < 2"), (None, "n < 3"))).splitlines()
+    lines = render_flow_diff(old, filters((None, "n < 2"), (None, "n < 3"))).splitlines()
     assert lines == ["removed  filter (f)", "changed  filter (f): read filter (f), reads source 'bids'"]

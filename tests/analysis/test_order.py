@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from penstock.analysis.regions import find_activation, find_regions
-from penstock.analysis.strata import find_order
-from penstock.graph.facts import Delay
+from penstock.analysis.strata import find_execution_order
 from penstock.graph.node import FlowGraph
+from penstock.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, graphs, reach
 
 LEGAL = graphs(legal=True)
@@ -25,7 +25,7 @@ def test_a_loop_is_a_set_of_nodes_that_reach_each_other_within_a_tick(graph: Flo
         for a in range(len(graph.nodes))
         if a in reached[a]
     }
-    assert {frozenset(loop) for loop in find_order(graph).loops} == mutual
+    assert {frozenset(loop) for loop in find_execution_order(graph).loops} == mutual
 
 
 @given(LEGAL)
@@ -35,12 +35,12 @@ def test_a_stratum_counts_the_blocking_edges_of_the_longest_path(graph: FlowGrap
         for edge in graph.same_tick_edges():
             step = int(graph.port(edge).blocking)
             longest[edge.target] = max(longest[edge.target], longest[edge.source] + step)
-    assert list(find_order(graph).strata) == longest
+    assert list(find_execution_order(graph).strata) == longest
 
 
 @given(LEGAL)
 def test_ranks_number_the_nodes_and_follow_every_edge_but_those_of_loops(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     loop = loop_numbers(order.loops)
     assert sorted(order.ranks) == list(range(len(graph.nodes)))
     for edge in graph.same_tick_edges():
@@ -50,7 +50,7 @@ def test_ranks_number_the_nodes_and_follow_every_edge_but_those_of_loops(graph: 
 
 @given(LEGAL)
 def test_strata_never_fall_along_the_ranks(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     by_rank = sorted(range(len(graph.nodes)), key=order.ranks.__getitem__)
     strata = [order.strata[node] for node in by_rank]
     assert strata == sorted(strata)
@@ -58,7 +58,7 @@ def test_strata_never_fall_along_the_ranks(graph: FlowGraph) -> None:
 
 @given(LEGAL)
 def test_the_nodes_of_a_loop_stand_together_and_share_a_stratum(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     for loop in order.loops:
         ranks = [order.ranks[node] for node in loop]
         assert ranks == list(range(ranks[0], ranks[0] + len(loop)))
@@ -67,7 +67,7 @@ def test_the_nodes_of_a_loop_stand_together_and_share_a_stratum(graph: FlowGraph
 
 @given(LEGAL)
 def test_within_a_loop_only_the_edges_that_close_a_feedback_go_back(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     loop = loop_numbers(order.loops)
     for edge in graph.same_tick_edges():
         if order.ranks[edge.source] >= order.ranks[edge.target]:
@@ -77,7 +77,7 @@ def test_within_a_loop_only_the_edges_that_close_a_feedback_go_back(graph: FlowG
 
 @given(LEGAL)
 def test_activation_is_inherited_where_all_inputs_agree_and_new_at_every_junction(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     activation = find_activation(graph, order)
     loop = loop_numbers(order.loops)
     for node in graph.nodes:
@@ -93,7 +93,7 @@ def test_activation_is_inherited_where_all_inputs_agree_and_new_at_every_junctio
 
 @given(LEGAL)
 def test_regions_part_the_flow_and_may_run_one_after_the_other(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     regions = find_regions(graph, order, find_activation(graph, order))
     running = [node for region in regions for node in region.nodes]
     assert sorted(running) == list(range(len(graph.nodes)))
@@ -108,7 +108,7 @@ def test_regions_part_the_flow_and_may_run_one_after_the_other(graph: FlowGraph)
 
 @given(LEGAL)
 def test_rows_enter_a_region_only_at_its_head_or_loop(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     loop = loop_numbers(order.loops)
     regions = find_regions(graph, order, find_activation(graph, order))
     region_of = {node: r.head for r in regions for node in r.nodes}
@@ -124,7 +124,7 @@ def test_rows_enter_a_region_only_at_its_head_or_loop(graph: FlowGraph) -> None:
 
 @given(LEGAL)
 def test_the_graph_of_regions_has_no_cycle(graph: FlowGraph) -> None:
-    order = find_order(graph)
+    order = find_execution_order(graph)
     regions = find_regions(graph, order, find_activation(graph, order))
     at = {node: i for i, region in enumerate(regions) for node in region.nodes}
     for edge in graph.same_tick_edges():
@@ -139,7 +139,7 @@ def test_two_sources_meet_in_a_region_of_their_own() -> None:
     total = draft.aggregate(both)
     draft.sink(total)
     graph = draft.graph()
-    order = find_order(graph)
+    order = find_execution_order(graph)
     regions = find_regions(graph, order, find_activation(graph, order))
     assert [r.nodes for r in regions] == [(a, cheap), (b,), (both, total, total + 1)]
     assert order.strata == (0, 0, 0, 0, 1, 1)
@@ -153,7 +153,7 @@ def test_what_follows_a_loop_alone_runs_in_the_region_of_the_loop() -> None:
     draft.close(loop, back)
     total = draft.aggregate(loop)
     graph = draft.graph()
-    order = find_order(graph)
+    order = find_execution_order(graph)
     regions = find_regions(graph, order, find_activation(graph, order))
     assert order.loops == ((loop, back),)
     assert [r.nodes for r in regions] == [(seed,), (loop, back, total)]
@@ -168,7 +168,7 @@ def test_a_delay_starts_a_region_at_stratum_0_even_if_it_hears_from_itself() -> 
     later = draft.defer(total)
     draft.close(again, later)
     graph = draft.graph()
-    order = find_order(graph)
+    order = find_execution_order(graph)
     assert order.loops == ()
     assert order.strata[later] == order.strata[again] == 0
     assert order.strata[total] == 1
@@ -179,7 +179,7 @@ def test_a_delay_starts_a_region_at_stratum_0_even_if_it_hears_from_itself() -> 
 @settings(max_examples=1)
 @given(LEGAL)
 def test_the_order_of_a_flow_is_the_same_each_time(graph: FlowGraph) -> None:
-    assert find_order(graph) == find_order(graph)
+    assert find_execution_order(graph) == find_execution_order(graph)
 
 
 def test_a_line_of_ten_thousand_operators_is_no_problem() -> None:
@@ -189,6 +189,6 @@ def test_a_line_of_ten_thousand_operators_is_no_problem() -> None:
         at = draft.aggregate(at)
     draft.sink(at)
     graph = draft.graph()
-    order = find_order(graph)
+    order = find_execution_order(graph)
     assert order.strata[at] == 10_000
     assert len(find_regions(graph, order, find_activation(graph, order))) == 1

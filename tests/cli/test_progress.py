@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from penstock.cli.progress import Lines, block
-from penstock.cli.progress_text import RunTotals, duration, size, status_parts
+from penstock.cli.progress import ThrottledLinePrinter, format_progress_block
+from penstock.cli.progress_text import RunTotals, format_bytes, format_duration, status_parts
 from penstock.engine.progress import Progress, SourceProgress
 from tests.cli.conftest import Run
 
@@ -48,7 +48,7 @@ def test_speed_is_of_all_ticks_and_duration_of_the_last_and_of_the_mean() -> Non
     pace = RunTotals()
     pace.add(Progress(1, 1_000, 0, 5, 1.5))
     pace.add(EVERYTHING)
-    assert pace.line(EVERYTHING) == (
+    assert pace.format_line(EVERYTHING) == (
         "tick 7   3,000 rows in, 35 changes out, 1 set aside   1,500 rows/s   "
         "500.0 ms this tick in one task, 1.0 s on average"
     )
@@ -57,7 +57,7 @@ def test_speed_is_of_all_ticks_and_duration_of_the_last_and_of_the_mean() -> Non
 def test_in_a_log_there_is_a_line_now_and_then_and_never_before_its_time() -> None:
     times: Iterator[float] = iter([0.0, 1.0, 10.0, 19.0, 20.0])
     out = io.StringIO()
-    lines = Lines(out, 10.0, clock=lambda: next(times))
+    lines = ThrottledLinePrinter(out, 10.0, clock=lambda: next(times))
     for tick in range(1, 5):
         lines(Progress(tick, 1, 0, 1, 0.1))
     assert [line.split("   ")[0] for line in out.getvalue().splitlines()] == ["tick 2", "tick 4"]
@@ -68,7 +68,7 @@ def test_a_terminal_shows_sources_watermarks_and_state_below_the_line() -> None:
     pace = RunTotals()
     pace.add(EVERYTHING)
     with console.capture() as shown:
-        console.print(block(pace, EVERYTHING))
+        console.print(format_progress_block(pace, EVERYTHING))
     text = [line.split() for line in shown.get().splitlines()]
     assert text[0][:2] == ["tick", "7"]
     assert text[1][:5] == ["bids", "2,000", "rows", "3", "waiting,"]
@@ -89,8 +89,13 @@ def test_a_run_in_a_pipe_says_nothing_unless_it_is_asked_to(penstock: Run) -> No
     [(0.00002, "20 µs"), (0.5, "500.0 ms"), (90, "90.0 s"), (600, "10 min"), (9000, "2 h")],
 )
 def test_durations_have_a_unit_of_their_size(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_sizes_too() -> None:
-    assert [size(n) for n in (17, 1_500, 2 * 10**9, 3 * 10**12)] == ["17 bytes", "1.5 kB", "2.0 GB", "3.0 TB"]
+    assert [format_bytes(n) for n in (17, 1_500, 2 * 10**9, 3 * 10**12)] == [
+        "17 bytes",
+        "1.5 kB",
+        "2.0 GB",
+        "3.0 TB",
+    ]

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.cli.subscribe import _table
 from penstock.compute.client.connection_options import Endpoint
-from penstock.compute.client.rows import Known
+from penstock.compute.client.rows import CachedDescription
 from penstock.compute.client.subscription import Batch, Update
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport.limits import Limits
 from penstock.expr.row_classes import schema_of
@@ -397,7 +397,7 @@ def test_a_read_that_is_not_answered_in_time_says_what_is_missing(
 def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    known = Known("items", "u1", True, schema_of(Item))
+    known = CachedDescription("items", "u1", True, schema_of(Item))
     with _table(known, progress=False) as show:
         show(Batch(0, 5, (Update(Item("a"), 3, -1), Update(Item("b"), 4, 1))))
         show(Batch(5, 6, (Update(Item("c"), 5, -1), Update(Item("a"), 5, 2))))

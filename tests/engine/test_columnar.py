@@ -15,7 +15,7 @@ pytest.importorskip("polars")
 
 import penstock as ps
 from penstock.engine.change import Change
-from penstock.engine.columnar.choice import Columnar
+from penstock.engine.columnar.columnar_option import Columnar
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
 from penstock.expr.constructors import left, right
@@ -59,7 +59,7 @@ class Run:
 
     def settled(self) -> object:
         """The state; the lists of rows in it as bags, since joins keep their inputs in any order."""
-        self.machine.settle()
+        self.machine.move_state_to_slots()
         return {name: {_shown(k): _bag(v) for k, v in slot.items()} for name, slot in self.state.items()}
 
 

@@ -11,8 +11,8 @@ pytest.importorskip("polars")
 import penstock as ps
 from penstock import col
 from penstock.analysis import explain
-from penstock.engine.columnar import choice
-from penstock.engine.columnar.choice import explain_large_ticks
+from penstock.engine.columnar import columnar_option
+from penstock.engine.columnar.columnar_option import explain_large_ticks
 
 
 class Bid(NamedTuple):
@@ -64,7 +64,7 @@ def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
 
 
 def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    monkeypatch.setattr(columnar_option, "find_spec", lambda name: None)
     assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]
 
 

@@ -19,7 +19,7 @@ pa = pytest.importorskip("pyarrow")
 import penstock as ps
 from penstock import col
 from penstock.engine.change import Changes
-from penstock.engine.columnar import choice
+from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Int32
 from penstock.expr.types import DecimalType
@@ -262,7 +262,7 @@ def test_small_ticks_between_large_ones_see_the_same_state() -> None:
 
 
 def test_without_polars_everything_runs_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    monkeypatch.setattr(columnar_option, "find_spec", lambda name: None)
     engine = passing(int, columnar="always")
     assert list(engine.tick(rows=[1, 2])["out"]) == [ps.insert(1), ps.insert(2)]
     assert list(engine.tick(rows=pa.table({"value": [3]}))["out"]) == [ps.insert(3)]

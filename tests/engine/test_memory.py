@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine import spilling
-from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
-from penstock.engine.spilling import ShardedSlot, StateInMemory, bytes_of, estimated_bytes
+from penstock.engine.slot import Slot, as_it_is, thaw_dict, thaw_list
+from penstock.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
 from penstock.errors import BadInput
 from penstock.state.local_store import SpilledSlot, SpillFile
 from tests.properties.effort import examples
@@ -57,7 +57,7 @@ def test_a_divided_slot_is_a_dict(steps: list[tuple[str, Any, int]], values: dic
     slot = ShardedSlot(dict(values))
     initial = [("set", key, value) for key, value in values.items()]
     assert dict(slot) == values
-    walk(slot, [*initial, *steps], lambda: slot.move(2))
+    walk(slot, [*initial, *steps], lambda: slot.move_to_shards(2))
 
 
 @given(STEPS)
@@ -68,7 +68,7 @@ def test_a_spilled_slot_is_a_dict(steps: list[tuple[str, Any, int]]) -> None:
 
 
 def test_a_value_changed_in_place_is_what_is_read_back() -> None:
-    slot = SpilledSlot(SpillFile(), {}, as_dict, hot_entries=2)
+    slot = SpilledSlot(SpillFile(), {}, thaw_dict, hot_entries=2)
     slot["a"] = {("row", 1): 1}
     for at in range(10):
         slot[at] = {}
@@ -82,7 +82,7 @@ def test_a_value_changed_in_place_is_what_is_read_back() -> None:
 
 
 def test_lists_come_back_as_lists() -> None:
-    slot = SpilledSlot(SpillFile(), {k: [k] for k in range(10)}, as_list, hot_entries=0)
+    slot = SpilledSlot(SpillFile(), {k: [k] for k in range(10)}, thaw_list, hot_entries=0)
     slot.settle()
     slot[3].append("more")
     assert slot[3] == [3, "more"]
@@ -184,13 +184,13 @@ def test_the_collector_rests_during_a_tick_and_goes_on_after_it() -> None:
     ("given", "expected"), [(1024, 1024), ("512 MB", 512 * 10**6), ("2GiB", 2**31), ("1.5 kb", 1500)]
 )
 def test_a_bound_is_a_number_of_bytes_or_a_size(given: int | str, expected: int) -> None:
-    assert bytes_of(given) == expected
+    assert parse_memory_limit(given) == expected
 
 
 @pytest.mark.parametrize("given", [0, -1, "much", "5 parsecs", True])
 def test_what_is_no_size_is_refused(given: Any) -> None:
     with pytest.raises(BadInput, match="memory bound"):
-        bytes_of(given)
+        parse_memory_limit(given)
 
 
 def test_a_bound_for_state_that_is_kept_elsewhere_is_refused() -> None:
@@ -200,7 +200,7 @@ def test_a_bound_for_state_that_is_kept_elsewhere_is_refused() -> None:
 
 
 def test_a_slot_of_one_key_is_never_moved() -> None:
-    state = StateInMemory([Slot("1.deferred", as_list)], 1, lambda name, mapping: pytest.fail(name))
+    state = StateInMemory([Slot("1.deferred", thaw_list)], 1, lambda name, mapping: pytest.fail(name))
     state.mappings["1.deferred"][()] = [("row",)] * 100_000
     state.settle()
     assert state.spilled == ()
@@ -249,7 +249,7 @@ def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too()
 
 
 def test_few_keys_with_large_values_are_held_to_the_bound_too() -> None:
-    state = StateInMemory([Slot("1.left", as_list)], 10**6, lambda name, mapping: None)
+    state = StateInMemory([Slot("1.left", thaw_list)], 10**6, lambda name, mapping: None)
     state.mappings["1.left"].update((n, list(range(n, n + 1000))) for n in range(100))
     state.settle()
     assert state.spilled == ("1.left",)

@@ -18,7 +18,14 @@ from penstock.errors import EvaluationError, WrongType
 from penstock.expr.annotations import Int32
 from penstock.expr.check import check
 from penstock.expr.code_runtime import NAN
-from penstock.expr.compile_python import RUNTIME, Scope, compile_rows, key, lower, predicate
+from penstock.expr.compile_python import (
+    RUNTIME,
+    Scope,
+    compile_rows,
+    dict_key_source,
+    predicate_source,
+    value_source,
+)
 from penstock.expr.constructors import lit
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.row_classes import schema_of
@@ -68,12 +75,12 @@ def value(expr: Expr, **columns: Any) -> Any:
 
 
 def source(expr: Expr) -> str:
-    return lower(expr, Scope(ROW, tuple(Row._fields), {}))
+    return value_source(expr, Scope(ROW, tuple(Row._fields), {}))
 
 
 def keeps(expr: Expr, p: bool | None, q: bool | None) -> bool:
     scope = Scope(ROW, Row._fields, {})
-    return bool(eval(predicate(expr, scope), {**RUNTIME, "p": p, "q": q}))
+    return bool(eval(predicate_source(expr, scope), {**RUNTIME, "p": p, "q": q}))
 
 
 # -- integers ---------------------------------------------------------------------------
@@ -150,12 +157,12 @@ def test_every_nan_that_is_computed_is_the_one_nan() -> None:
 
 
 def test_both_zeros_are_one_key_and_so_are_all_nan() -> None:
-    compute = eval(f"lambda x, y: {key(col.y * 1.0, Scope(ROW, Row._fields, {}))}", dict(RUNTIME))
+    compute = eval(f"lambda x, y: {dict_key_source(col.y * 1.0, Scope(ROW, Row._fields, {}))}", dict(RUNTIME))
     positive, negative = compute(0, 0.0), compute(0, -0.0)
     assert math.copysign(1, positive) == math.copysign(1, negative) == 1
     assert compute(0, math.inf * 0) is NAN
     assert compute(0, None) is None
-    (zero,) = (eval(key(col.x, Scope(ROW, Row._fields, {})), {**RUNTIME, "x": -0.0}),)
+    (zero,) = (eval(dict_key_source(col.x, Scope(ROW, Row._fields, {})), {**RUNTIME, "x": -0.0}),)
     assert math.copysign(1, zero) == 1
 
 
@@ -331,8 +338,8 @@ def test_only_the_chosen_branch_is_evaluated() -> None:
 
 def test_sources_work_in_comprehensions_and_lambdas() -> None:
     scope = Scope(ROW, Row._fields, {})
-    computed = lower((col.n + col.m) * 2 - col.n, scope)
-    wanted = predicate((col.n + 1 > 2) & (col.x > 0.0), scope)
+    computed = value_source((col.n + col.m) * 2 - col.n, scope)
+    wanted = predicate_source((col.n + 1 > 2) & (col.x > 0.0), scope)
     unpacked = ", ".join(Row._fields)
     names: dict[str, Any] = {**RUNTIME, **scope.constants}
     code = f"def run(rows):\n return [{computed} for {unpacked} in rows if {wanted}]\n"
@@ -348,8 +355,8 @@ def test_sources_work_in_comprehensions_and_lambdas() -> None:
 
 def test_constants_are_shared_and_named_apart() -> None:
     scope = Scope(ROW, Row._fields, {})
-    a = lower(col.t + timedelta(hours=1), scope)
-    b = lower(col.t == lit(NOON), scope)
+    a = value_source(col.t + timedelta(hours=1), scope)
+    b = value_source(col.t == lit(NOON), scope)
     assert len(scope.constants) == 2
     assert set(scope.constants.values()) == {timedelta(hours=1), NOON}
     assert all(name in a + b for name in scope.constants)
@@ -357,7 +364,7 @@ def test_constants_are_shared_and_named_apart() -> None:
 
 def test_temporaries_of_one_scope_differ() -> None:
     scope = Scope(ROW, Row._fields, {})
-    first, second = lower(col.n + 1, scope), lower(col.n + 1, scope)
+    first, second = value_source(col.n + 1, scope), value_source(col.n + 1, scope)
     assert first != second
 
 
@@ -372,7 +379,9 @@ def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -
     except EvaluationError:
         return
     scope = Scope(SCHEMA, SCHEMA.names, {})
-    run = eval(f"lambda {', '.join(SCHEMA.names)}: {predicate(expr, scope)}", {**RUNTIME, **scope.constants})
+    run = eval(
+        f"lambda {', '.join(SCHEMA.names)}: {predicate_source(expr, scope)}", {**RUNTIME, **scope.constants}
+    )
     assert bool(run(*inside)) is (expected is True)
 
 
@@ -499,12 +508,16 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
         expr = Call(function, arguments, () if option is None else (option,))
         scope = Scope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
         try:
-            sources = [lower(expr, scope)]
+            sources = [value_source(expr, scope)]
         except WrongType:
             continue
         legal += 1
         tested = expr.is_null() & expr.is_not_null() & expr.eq_null_safe(expr)
-        sources += [lower(tested, scope), predicate(tested, scope), key(expr, scope)]
+        sources += [
+            value_source(tested, scope),
+            predicate_source(tested, scope),
+            dict_key_source(expr, scope),
+        ]
         compile(f"({', '.join(sources)})", str(expr), "eval")
     assert legal
 
@@ -512,7 +525,7 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
 @pytest.mark.filterwarnings("error")
 @given(expressions())
 def test_generated_code_compiles_without_a_warning(expr: Expr) -> None:
-    compile(lower(expr, Scope(SCHEMA, SCHEMA.names, {})), "<expression>", "eval")
+    compile(value_source(expr, Scope(SCHEMA, SCHEMA.names, {})), "<expression>", "eval")
 
 
 @pytest.mark.filterwarnings("error")
@@ -528,4 +541,4 @@ def test_long_sums_work_and_endless_ones_are_refused() -> None:
     for _ in range(60):
         total = total + 1
     with pytest.raises(WrongType, match="nested too deeply"):
-        lower(total, Scope(ROW, Row._fields, {}))
+        value_source(total, Scope(ROW, Row._fields, {}))

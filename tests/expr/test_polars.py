@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 from penstock.engine.columnar.column_types import NotLowered, from_series, polars_type, to_series
-from penstock.engine.columnar.expressions import LOWERINGS, lower, unknown_columns
+from penstock.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
@@ -35,7 +35,7 @@ def frame_of(some: list[Row]) -> pl.DataFrame:
 
 def columns_of(frame: pl.DataFrame) -> list[LoweredExpression]:
     """The columns with the bounds that their values have."""
-    columns = unknown_columns(SCHEMA)
+    columns = columns_without_bounds(SCHEMA)
     for at in COLUMNAR:
         if SCHEMA.fields[at].type in RANGES:
             series = frame[str(at)]
@@ -59,7 +59,7 @@ def same(one: object, other: object) -> bool:
 def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[LoweredExpression]]) -> int:
     """Compares on each row. Returns on how many rows the columnar form declined without need."""
     frame = frame_of(some)
-    lowered = lower(expr, SCHEMA, known(frame))
+    lowered = lower_expression(expr, SCHEMA, known(frame))
     fails = pl.lit(False) if lowered.fails is None else lowered.fails.fill_null(False)
     made = frame.with_columns(value=lowered.value, fails=fails).with_columns(
         value=pl.when(~pl.col.fails).then(pl.col.value)
@@ -85,10 +85,10 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
 @given(expressions(), st.lists(rows, min_size=1, max_size=12), st.booleans())
 def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[Wide], bounded: bool) -> None:
     try:
-        lower(expr, SCHEMA, unknown_columns(SCHEMA))
+        lower_expression(expr, SCHEMA, columns_without_bounds(SCHEMA))
     except NotLowered:
         assume(False)
-    agrees(expr, internal(some), columns_of if bounded else lambda _: unknown_columns(SCHEMA))
+    agrees(expr, internal(some), columns_of if bounded else lambda _: columns_without_bounds(SCHEMA))
 
 
 def test_every_lowering_is_of_a_function_of_the_catalogue() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from penstock.errors import BadRow, UnknownRowType
 from penstock.expr.annotations import Int32, as_type
 from penstock.expr.code_runtime import NAN
-from penstock.expr.row_classes import derived_schema, from_user, row_class, schema_of, to_user
+from penstock.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
 from penstock.expr.types import (
     BOOL,
     FLOAT64,
@@ -166,11 +166,11 @@ def test_users_see_their_classes() -> None:
 
 
 def test_derived_rows_get_a_class_when_it_is_asked_for() -> None:
-    schema = derived_schema((Field("total", INT64), Field("class", STR)))
+    schema = computed_schema((Field("total", INT64), Field("class", STR)))
     row = to_user(schema)((3, "a"))
     assert row.total == 3
     assert row == (3, "a")
-    assert row_class(schema) is row_class(derived_schema((Field("total", STR), Field("class", STR))))
+    assert row_class(schema) is row_class(computed_schema((Field("total", STR), Field("class", STR))))
     assert pickle.loads(pickle.dumps(row)) == row
     assert repr(row).startswith("Row(total=3")
 

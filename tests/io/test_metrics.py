@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import penstock as ps
 from penstock import col
 from penstock.engine.progress import Progress, SourceProgress
-from penstock.engine.prometheus import address_of, serving_metrics
+from penstock.engine.prometheus import parse_address, serving_metrics
 from penstock.errors import BadInput
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -112,9 +112,9 @@ def test_what_waits_is_a_metric_of_its_source() -> None:
 
 
 def test_a_port_alone_is_of_this_machine_only() -> None:
-    assert address_of(9108) == address_of("9108") == ("127.0.0.1", 9108)
-    assert address_of("0.0.0.0:9108") == ("0.0.0.0", 9108)
-    assert address_of("[::1]:9108") == ("::1", 9108)
+    assert parse_address(9108) == parse_address("9108") == ("127.0.0.1", 9108)
+    assert parse_address("0.0.0.0:9108") == ("0.0.0.0", 9108)
+    assert parse_address("[::1]:9108") == ("::1", 9108)
 
 
 @pytest.mark.parametrize("metrics", ["here", "host:", "1:99999", -1])

@@ -22,7 +22,7 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.io import SinkRequest, TableFiles, Writer, open_sink
 from penstock.io.arrow import table_to_rows
-from penstock.io.delivery.table_keys import bucketing
+from penstock.io.delivery.table_keys import build_bucketing
 from penstock.io.files.table_files import bucket_file
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows
@@ -179,7 +179,7 @@ _NUMBERS = [(0.0, Decimal("1.5")), (-0.0, Decimal("1.50")), (NAN, Decimal("1.5")
 
 
 def test_equal_keys_lie_in_one_bucket_in_every_process() -> None:
-    by = bucketing("s", schema_of(Everything), None, 1 << 30)
+    by = build_bucketing("s", schema_of(Everything), None, 1 << 30)
     moment = datetime(2001, 1, 1, tzinfo=UTC)
     tail = ("ä", b"", moment.date(), moment, (1, None), ((1, "a"),), (None, 2))
     row, same, other = ((True, 1, f, d, *tail) for f, d in _NUMBERS)

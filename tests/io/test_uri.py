@@ -33,7 +33,7 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.pull import from_file, from_lines, to_file, to_lines
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.state import inspection

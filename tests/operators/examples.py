@@ -24,6 +24,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
@@ -36,10 +37,9 @@ from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.map import Map

@@ -20,8 +20,8 @@ from penstock.expr.row_classes import from_user
 from penstock.flow import operators
 from penstock.graph.node import Operator
 from penstock.spark import run
-from penstock.spark.batch.plan import plan_batch
-from penstock.spark.placing.stages import cut
+from penstock.spark.batch.batch_plan import plan_batch
+from penstock.spark.placing.stages import cut_stages
 from penstock.testing import Backend
 from penstock.testing.oracle import NotOfBags
 from penstock.testing.tick_oracle import TickOracle
@@ -78,7 +78,7 @@ def runs_on_spark(mode: str) -> list[str]:
 def test_what_spark_cannot_run_is_refused_with_a_reason(mode: str, name: str) -> None:
     graph = example(name).graph()
     with pytest.raises(NotOnSpark) as refused:
-        cut(graph, 2) if mode == "stream" else plan_batch(graph)
+        cut_stages(graph, 2) if mode == "stream" else plan_batch(graph)
     assert REFUSED[mode, name] in str(refused.value.why)
     assert refused.value.fix
 

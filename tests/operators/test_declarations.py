@@ -6,9 +6,9 @@ import pytest
 
 from penstock.analysis import analyse
 from penstock.engine.program import compile_program
-from penstock.flow.operators.lattice_growth import LatticeGrowth
-from penstock.graph.facts import EQUAL_ROWS
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import EQUAL_ROWS
 from tests.operators.examples import ALL, EXAMPLES, example
 
 DECLARED = ("ports", "output", "placement", "unservable")

@@ -20,15 +20,15 @@ from penstock.errors import NotOnSpark
 from penstock.flow import operators
 from penstock.flow.operators.join import Join
 from penstock.graph.node import FlowGraph, Operator
+from penstock.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from penstock.spark.batch.distribution import distribution_of
 from penstock.spark.batch.loops import why_in_one_task
-from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from penstock.spark.batch.subplan_flow import loop_flow
-from penstock.spark.placing.combining import combined
-from penstock.spark.placing.levels import units
-from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.levels import cycles_in_order
+from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
-from penstock.spark.placing.stages import Stage, cut
+from penstock.spark.placing.stages import Stage, cut_stages
 from penstock.spark.refusals import Mode, refusal
 from tests.operators.examples import EXAMPLES, example
 
@@ -148,10 +148,10 @@ _BY = {"Anywhere": "Arrow function", "ByKeys": "subplan by key", "InOneTask": "s
 
 
 def _in_stream(graph: FlowGraph, n: int) -> str:
-    whole = combined(graph)
+    whole = insert_partial_operators(graph)
     if any(n in loop for loop in _loops_in_rounds(graph)):
         return "on one shard, or by key in rounds"
-    for stage in cut(whole, 2).stages:
+    for stage in cut_stages(whole, 2).stages:
         for at, origin in enumerate(stage.origins):
             if origin == n:
                 how = _placed(stage, at)
@@ -161,7 +161,11 @@ def _in_stream(graph: FlowGraph, n: int) -> str:
 
 def _loops_in_rounds(graph: FlowGraph) -> list[list[int]]:
     facts = analyse(graph).facts
-    return [loop for loop in units(graph) if len(loop) > 1 and not why_whole(graph, loop, facts)]
+    return [
+        loop
+        for loop in cycles_in_order(graph)
+        if len(loop) > 1 and not unpartitionable_reason(graph, loop, facts)
+    ]
 
 
 def _placed(stage: Stage, at: int) -> str:

@@ -324,7 +324,7 @@ def test_a_function_of_a_module_that_returns_a_coroutine_fails_it(name: str) -> 
 
 
 def test_threads_do_things_when_variables_are_bound_and_wait_for_no_coroutine_function() -> None:
-    async def thread(module: dataflow.Module, upstream: dataflow.Edge) -> None:
+    async def thread(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
         module.when(upstream.ask(), coroutine)
 
     with pytest.raises(NotAwaited, match="'own'"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.errors import BadTrace
 from penstock.pull.rules.trace import LARGEST_INDEX, Answer, Event, Request, Trace, parse
 from penstock.pull.rules.trace_file import read_trace
-from penstock.pull.rules.trace_values import Shown
+from penstock.pull.rules.trace_values import OpaqueValue
 from tests.golden import assert_golden
 
 TEXTS = Path(__file__).parent / "bad_traces"
@@ -88,7 +88,7 @@ def test_a_value_that_is_no_literal_is_kept_as_its_text(text: str) -> None:
 def test_a_text_in_place_of_a_value_is_that_text() -> None:
     (answer,) = parse("U:ans1=value(Sale(shop='a', price=(1, 2)))").events
     assert isinstance(answer, Answer)
-    assert isinstance(answer.value, Shown)
+    assert isinstance(answer.value, OpaqueValue)
     assert answer.value == "Sale(shop='a', price=(1, 2))"
     assert str(answer) == "U:ans1=value(Sale(shop='a', price=(1, 2)))"
 

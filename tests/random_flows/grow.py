@@ -15,8 +15,8 @@ from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, ListType, Schema
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.stream import Stream
-from penstock.graph.facts import Facts
 from penstock.graph.node import FlowGraph
+from penstock.graph.operator_declarations import Facts
 from tests.random_flows.callables import class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,

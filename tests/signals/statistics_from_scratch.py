@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
+from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
 from penstock.flow.statistics.statistic import Statistic
 from penstock.flow.statistics.value_kinds import Holes
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
@@ -20,8 +20,8 @@ Event = tuple[Any, Any, Any]
 
 def stepwise(statistic: Statistic, events: Sequence[Event], holes: Holes = Holes.NAN_NONE) -> list[Any]:
     """The answers of the kernel, value by value; `SILENT` where it does not fire."""
-    kernel = kernel_of(statistic, Inputs(statistic.inputs, holes))
-    state, step = kernel.start(FUNCTIONS), stepped(kernel, FUNCTIONS)
+    kernel = kernel_of(statistic, InputValues(statistic.inputs, holes))
+    state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, FUNCTIONS)
     return [step(state, x, y, t) for x, y, t in events]
 
 

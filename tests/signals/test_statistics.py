@@ -16,7 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped, suffixes
+from penstock.engine.signals.statistics import (
+    FUNCTIONS,
+    SILENT,
+    InputValues,
+    compile_kernel,
+    kernel_of,
+    suffixes,
+)
 from penstock.errors import EvaluationError
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmVar
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
@@ -409,8 +416,8 @@ def test_old_parts_are_made_about_once_per_window() -> None:
         made += 1
         return suffixes.deviations(*given)
 
-    kernel = kernel_of(Var(CountWindow(50, 50)), Inputs())
-    state, step = kernel.start(FUNCTIONS), stepped(kernel, {**FUNCTIONS, "deviations": counting})
+    kernel = kernel_of(Var(CountWindow(50, 50)), InputValues())
+    state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, {**FUNCTIONS, "deviations": counting})
     for value in range(1_000):
         step(state, float(value % 13) if value % 5 else NAN)
     assert made <= 2 * 1_000 / 50
@@ -419,8 +426,8 @@ def test_old_parts_are_made_about_once_per_window() -> None:
 def test_the_state_is_as_large_as_the_window() -> None:
     window = TimeWindow(timedelta(seconds=20), 1)
     for statistic in (Var(window), Median := Quantile(window), Corr(window)):
-        kernel = kernel_of(statistic, Inputs(statistic.inputs))
-        state, step = kernel.start(FUNCTIONS), stepped(kernel, FUNCTIONS)
+        kernel = kernel_of(statistic, InputValues(statistic.inputs))
+        state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, FUNCTIONS)
         for t in range(5_000):
             step(state, float(t % 7), float(t % 5), t)
         assert max(len(part) for part in state if isinstance(part, list)) < 70, Median

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.program import compile_program
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
+from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.signal import Signal
 from penstock.state.codec import decode, value_encoder
@@ -91,8 +91,8 @@ def by_hand(flow: ps.Flow, history: Sequence[Event]) -> list[Any]:
     node = next(n for n in flow.nodes if isinstance(n.operator, StatisticSignal))
     operator = node.operator
     assert isinstance(operator, StatisticSignal)
-    kernel = kernel_of(operator.statistic, Inputs(operator.statistic.inputs, operator.holes))
-    state, step = kernel.start(FUNCTIONS), stepped(kernel, FUNCTIONS)
+    kernel = kernel_of(operator.statistic, InputValues(operator.statistic.inputs, operator.holes))
+    state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, FUNCTIONS)
     reads = ["abt"[i] for i in node.inputs]
     values = reads[: operator.statistic.inputs]
     hears = [reads[port] for port in operator.triggers()]

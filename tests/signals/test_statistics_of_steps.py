@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
+from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
@@ -28,8 +28,8 @@ def of(*values: Any) -> list[Event]:
 
 def fired(statistic: Statistic, events: list[tuple[float, Any]]) -> list[tuple[float, Any]]:
     """(time, answer) where it fires; a value of None is a time alone."""
-    kernel = kernel_of(statistic, Inputs(statistic.inputs))
-    state, step = kernel.start(FUNCTIONS), stepped(kernel, FUNCTIONS)
+    kernel = kernel_of(statistic, InputValues(statistic.inputs))
+    state, step = kernel.start(FUNCTIONS), compile_kernel(kernel, FUNCTIONS)
     latest, out = None, []
     for time, value in events:
         latest = latest if value is None else value

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, sorted_blocks, stepped
+from penstock.engine.signals.statistics import (
+    FUNCTIONS,
+    SILENT,
+    InputValues,
+    compile_kernel,
+    kernel_of,
+    sorted_blocks,
+)
 from penstock.engine.signals.steps.statistics import as_cell
 from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
@@ -53,8 +60,8 @@ def test_a_state_stored_and_taken_up_again_goes_on_the_same(
     statistic: Statistic, data: st.DataObject
 ) -> None:
     run = data.draw(st.lists(st.tuples(VALUES, VALUES, st.integers(0, 3), st.booleans()), max_size=25))
-    kernel = kernel_of(statistic, Inputs(statistic.inputs))
-    step = stepped(kernel, FUNCTIONS)
+    kernel = kernel_of(statistic, InputValues(statistic.inputs))
+    step = compile_kernel(kernel, FUNCTIONS)
     cells = [as_cell(v) for v in kernel.variables]
     kept, stored = kernel.start(FUNCTIONS), kernel.start(FUNCTIONS)
     now = 0.0

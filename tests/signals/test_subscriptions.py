@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.signals.signal_machine import SignalMachine
-from penstock.engine.signals.statistics import FUNCTIONS, Inputs, kernel_of, stepped
+from penstock.engine.signals.statistics import FUNCTIONS, InputValues, compile_kernel, kernel_of
 from penstock.engine.signals.statistics import SILENT as NO_ANSWER
 from penstock.engine.signals.watchers import Subscription
 from penstock.errors import BadInput, UserFunctionFailed
@@ -109,8 +109,8 @@ class StatisticsOracle(SignalOracle):
             return SILENT
         count = operator.statistic.inputs
         if name not in self._memory:
-            kernel = kernel_of(operator.statistic, Inputs(count, operator.holes, operator.times))
-            self._memory[name] = kernel.start(FUNCTIONS), stepped(kernel, FUNCTIONS)
+            kernel = kernel_of(operator.statistic, InputValues(count, operator.holes, operator.times))
+            self._memory[name] = kernel.start(FUNCTIONS), compile_kernel(kernel, FUNCTIONS)
         state, step = self._memory[name]
         values = [self._values[read] for read in node.of]
         x, y, t = values[0], values[1] if count == 2 else None, values[-1]

@@ -16,10 +16,16 @@ from penstock.engine.change import Change
 from penstock.expr.row_classes import from_user
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
+from penstock.spark.batch.batch_plan import Native, Subplan, plan_batch
 from penstock.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
-from penstock.spark.batch.plan import Native, Subplan, plan_batch
-from penstock.spark.batch.subplan_flow import Border, machine_for, program_of, subplan_flow, until_quiet
-from penstock.spark.placing.routing import divider
+from penstock.spark.batch.subplan_flow import (
+    SubplanBorder,
+    machine_for,
+    program_of,
+    run_until_idle,
+    subplan_flow,
+)
+from penstock.spark.placing.routing import row_divider
 from penstock.spark.placing.row_placement import ByKey
 from tests.spark.batch_rows_of import Bag
 
@@ -78,17 +84,17 @@ class InProcessBatch:
         answers: dict[int, Rows] = {border.node: [] for border in part.exits}
         for inputs in tasks:
             ended: dict[str, Rows] = {name: [(None,)] for name in part.ended}
-            found = until_quiet(machine_for(program_of(part.graph)), inputs | ended)
+            found = run_until_idle(machine_for(program_of(part.graph)), inputs | ended)
             for border in part.exits:
                 answers[border.node] += found[border.name]
         return answers
 
-    def _spread(self, how: Distribution, entry: Border, rows: Rows) -> dict[int, Rows]:
+    def _spread(self, how: Distribution, entry: SubplanBorder, rows: Rows) -> dict[int, Rows]:
         if isinstance(how, InOneTask):
             return {0: rows}
         if isinstance(how, ByKeys):
             route = ByKey(how.keys[entry.node])
-            return divider(route, entry.schema, _TASKS, weighted=entry.weighted)(rows)
+            return row_divider(route, entry.schema, _TASKS, weighted=entry.weighted)(rows)
         return {task: rows[task::_TASKS] for task in range(_TASKS)}
 
     def _in_order(self, node: int) -> Rows:
@@ -98,5 +104,5 @@ class InProcessBatch:
         program = program_of(subplan_flow(self.plan, Subplan((node,))).graph)
         (name,) = program.graph.sources
         rows = self._in_order(self.plan.graph.nodes[node].inputs[0])
-        (made,) = until_quiet(machine_for(program), {name: rows}).values()
+        (made,) = run_until_idle(machine_for(program), {name: rows}).values()
         return made

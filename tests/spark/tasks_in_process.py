@@ -14,9 +14,9 @@ from penstock import Engine, Flow
 from penstock.analysis.liveness import live_graph
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table
-from penstock.spark.placing.combining import combined
+from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.round_plan import LoopStages
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks import task
 from penstock.spark.ticks.event_time import Ends
 from penstock.spark.ticks.intake import ENDED, Spooled
@@ -60,7 +60,7 @@ class InProcessTasks:
             append = self.engine.program.source_append[name]
             inputs.append(Input(name, operator.schema, append, reading))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
-        self.stages = cut(combined(graph), shards, rounds=rounds)
+        self.stages = cut_stages(insert_partial_operators(graph), shards, rounds=rounds)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)

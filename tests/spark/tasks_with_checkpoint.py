@@ -10,8 +10,8 @@ from typing import Any
 from penstock import Flow
 from penstock.analysis.liveness import live_graph
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
-from penstock.spark.placing.combining import combined
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import Plan, ShippedPlan, compiled
 from penstock.state.checkpoint import Checkpoint
 from tests.spark.tasks_in_process import InProcessTasks
@@ -28,7 +28,13 @@ class CheckpointedTasks:
         graph = live_graph(flow.graph())
 
         def plan_for(count: int, loops: Loops) -> Plan:
-            return Plan(cut(combined(graph), count, rounds=loops == "rounds"), (), {}, str(folder), False)
+            return Plan(
+                cut_stages(insert_partial_operators(graph), count, rounds=loops == "rounds"),
+                (),
+                {},
+                str(folder),
+                False,
+            )
 
         going_on = SparkResumeBinding(graph, plan_for, {}, shards, default, loops)
         self.checkpoint = Checkpoint.open(folder, going_on, keep_ticks=keep_ticks, durable=False)

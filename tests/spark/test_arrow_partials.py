@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.io.arrow import rows_to_table
-from penstock.spark.placing.combining import combined
+from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.native import grouping_behind, native_parts
 from penstock.spark.ticks.arrow_partials import Grouping
 from penstock.spark.ticks.intake import Taken, read_inputs
@@ -56,7 +56,7 @@ def everything(sales: Any) -> Any:
 def grouping(build: Any, *, append: bool) -> Grouping:
     flow = Flow("sales")
     flow.sink("out", build(flow.source("sales", Sale) if append else flow.table("sales", Sale)))
-    found = grouping_behind(native_parts(combined(flow.graph()), ["sales"])["sales"])
+    found = grouping_behind(native_parts(insert_partial_operators(flow.graph()), ["sales"])["sales"])
     assert found is not None
     return found
 
@@ -140,7 +140,7 @@ def test_rows_of_which_only_the_number_is_asked_come_without_columns() -> None:
 def test_what_arrow_does_otherwise_is_left_to_rows(build: Any) -> None:
     flow = Flow("sales")
     flow.sink("out", build(flow.source("sales", Sale)))
-    assert grouping_behind(native_parts(combined(flow.graph()), ["sales"])["sales"]) is None
+    assert grouping_behind(native_parts(insert_partial_operators(flow.graph()), ["sales"])["sales"]) is None
 
 
 @pytest.mark.parametrize("way", ["one task", "stages"])

@@ -13,8 +13,8 @@ import penstock as ps
 from penstock import col
 from penstock.engine.change import Change
 from penstock.errors import NotOnSpark, PenstockError
+from penstock.spark.batch.batch_plan import Loop, Subplan, plan_batch
 from penstock.spark.batch.distribution import distribution_of
-from penstock.spark.batch.plan import Loop, Subplan, plan_batch
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick

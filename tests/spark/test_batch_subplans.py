@@ -18,8 +18,8 @@ from penstock import col, io
 from penstock.errors import NotOnSpark, UserFunctionFailed
 from penstock.expr.row_classes import schema_of
 from penstock.spark import Frame
-from penstock.spark.batch.in_process_subplans import whole_keys
-from penstock.spark.batch.subplan_flow import Border
+from penstock.spark.batch.in_process_subplans import split_between_keys
+from penstock.spark.batch.subplan_flow import SubplanBorder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,13 +113,13 @@ def test_keys_beyond_one_piece_are_whole(spark: SparkSession) -> None:
 
 
 def test_a_task_goes_through_its_rows_in_pieces_of_whole_keys() -> None:
-    border = Border(0, "in0", schema_of(int))
+    border = SubplanBorder(0, "in0", schema_of(int))
     hashes = [h for h in range(3_000) for _ in range(10)] + [3_000] * 30_000 + [3_001]
     rows = pa.array([{"value": h} for h in hashes], pa.struct([("value", pa.int64())]))
     columns = [pa.array([0] * len(rows), pa.int32()), pa.array(hashes, pa.int64()), rows]
     whole = pa.RecordBatch.from_arrays(columns, names=["port", "penstock hash", "row0"])
     batches = [whole.slice(at, 4_000) for at in range(0, len(hashes), 4_000)]
-    pieces = [[value for (value,) in piece["in0"]] for piece in whole_keys(batches, (border,))]
+    pieces = [[value for (value,) in piece["in0"]] for piece in split_between_keys(batches, (border,))]
     assert [value for piece in pieces for value in piece] == hashes
     assert all(one[-1] != other[0] for one, other in pairwise(pieces))
     assert [len(piece) for piece in pieces] == [11_990, 12_000, 36_010, 1]

@@ -16,8 +16,8 @@ import penstock as ps
 from penstock import Engine, Flow, col
 from penstock.engine.runtime_library import float_add, float_merge
 from penstock.expr.types import DecimalType
-from penstock.spark.placing.combining import combined, combined_nodes
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.combining import combined_nodes, insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.cell import run_stateless
 from tests.spark.tasks_in_process import InProcessTasks
 
@@ -37,7 +37,7 @@ class Sale(NamedTuple):
 
 
 def kinds(flow: Flow, shards: int = 3) -> list[list[str]]:
-    plan = cut(combined(flow.graph()), shards)
+    plan = cut_stages(insert_partial_operators(flow.graph()), shards)
     stages = [zip(s.graph.nodes, s.origins, strict=True) for s in plan.stages]
     return [sorted(n.operator.kind for n, o in nodes if o is not None) for nodes in stages]
 
@@ -81,7 +81,7 @@ def test_an_aggregate_whose_rows_are_there_already_is_left_as_it_is() -> None:
     bids = flow.source("bids", Bid)
     pairs = bids.join(flow.source("others", Bid), on="auction", suffix="_b")
     flow.sink("out", pairs.group_by(col.auction).agg(best=ps.max(col.price)))
-    assert combined(flow.graph()) == flow.graph()
+    assert insert_partial_operators(flow.graph()) == flow.graph()
 
 
 def test_rows_that_somebody_else_needs_there_are_not_sent_twice() -> None:
@@ -89,7 +89,7 @@ def test_rows_that_somebody_else_needs_there_are_not_sent_twice() -> None:
     bids = flow.source("bids", Bid)
     flow.sink("best", best(bids))
     flow.sink("pairs", bids.join(flow.source("others", Bid), on="auction", suffix="_b"))
-    assert combined(flow.graph()) == flow.graph()
+    assert insert_partial_operators(flow.graph()) == flow.graph()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def above_average(bids: Any) -> Any:
 
 
 def test_the_small_side_of_a_threshold_goes_to_all_shards() -> None:
-    plan = cut(combined(changing_and(above_average).graph()), 3)
+    plan = cut_stages(insert_partial_operators(changing_and(above_average).graph()), 3)
     routes = [f"{e.from_stage}->{e.to_stage} {e.route}" for e in plan.exchanges]
     assert sorted(routes) == ["0->1 all to one", "0->2 by auction, price", "1->2 to all"]
 

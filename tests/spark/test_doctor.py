@@ -19,16 +19,16 @@ from penstock.spark.examination.finding import Examination, Level
 from penstock.spark.examination.host import (
     PACKAGES,
     Package,
-    disk_found,
-    java_found,
-    memory_found,
-    package_found,
-    programs_found,
-    python_found,
-    sockets_found,
+    disk_findings,
+    java_findings,
+    memory_findings,
+    package_findings,
+    program_findings,
+    python_findings,
+    socket_findings,
     workers_python_found,
 )
-from penstock.spark.examination.session import examine_given, session_kind, workers_found
+from penstock.spark.examination.session import examine_given, session_kind, worker_findings
 from tests.cli.conftest import ENVIRONMENT
 
 GB = 1 << 30
@@ -46,25 +46,25 @@ def test_this_machine_runs_the_tests_so_nothing_on_it_is_broken() -> None:
 
 
 def test_an_old_python_is_broken() -> None:
-    assert python_found((3, 10, 4)).level is Level.BROKEN
-    assert python_found((3, 11, 0)).level is Level.OK
+    assert python_findings((3, 10, 4)).level is Level.BROKEN
+    assert python_findings((3, 11, 0)).level is Level.OK
 
 
 @pytest.mark.parametrize(
     ("version", "level"), [("4.2.1", Level.BROKEN), ("4.3.0", Level.OK), ("4.4.0", Level.SLOW)]
 )
 def test_packages_have_versions_that_fit(version: str, level: Level) -> None:
-    assert package_found(PACKAGES[0], lambda _: version).level is level
+    assert package_findings(PACKAGES[0], lambda _: version).level is level
 
 
 def test_a_package_that_is_missing_is_broken() -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    found = {p.name: package_found(p, missing) for p in PACKAGES}
+    found = {p.name: package_findings(p, missing) for p in PACKAGES}
     assert {finding.level for finding in found.values()} == {Level.BROKEN}
     assert found["pyspark"].fix == "pip install 'penstock[spark]'"
-    assert package_found(Package("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
+    assert package_findings(Package("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
 
 
 def program(path: Path, text: str) -> Path:
@@ -77,7 +77,7 @@ def program(path: Path, text: str) -> Path:
 def test_a_java_that_does_not_run_is_broken(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "java", 'echo "no such luck" >&2; exit 3')
     (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\n')
-    found, java = java_found({"JAVA_HOME": str(tmp_path), "PATH": ""})
+    found, java = java_findings({"JAVA_HOME": str(tmp_path), "PATH": ""})
     assert found.level is Level.BROKEN
     assert found.text.endswith("does not run: no such luck")
     assert java is None
@@ -106,7 +106,7 @@ def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: p
     def refuse(*_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'sparc'\n\tat org.apache...")
 
-    monkeypatch.setattr("penstock.cli.doctor.connect", refuse)
+    monkeypatch.setattr("penstock.cli.doctor.open_session", refuse)
     done = CliRunner().invoke(app, ["doctor", "--master", "sparc"])
     assert isinstance(done.exception, SystemExit)
     assert "cannot open a session on sparc" in done.output
@@ -114,17 +114,17 @@ def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: p
 
 
 def test_memory_disk_and_sockets_have_bounds(tmp_path: Path) -> None:
-    levels = [memory_found(int(free * GB)).level for free in (0.5, 1.5, 3)]
+    levels = [memory_findings(int(free * GB)).level for free in (0.5, 1.5, 3)]
     assert levels == [Level.BROKEN, Level.SLOW, Level.OK]
-    assert memory_found(None).level is Level.OK
-    assert disk_found(tmp_path).level is not Level.BROKEN
-    assert disk_found(tmp_path / "nowhere").level is Level.BROKEN
-    assert sockets_found("/" + "x" * 90).level is Level.SLOW
+    assert memory_findings(None).level is Level.OK
+    assert disk_findings(tmp_path).level is not Level.BROKEN
+    assert disk_findings(tmp_path / "nowhere").level is Level.BROKEN
+    assert socket_findings("/" + "x" * 90).level is Level.SLOW
 
 
 def test_programs_that_spark_starts_must_be_there(tmp_path: Path) -> None:
-    assert {f.level for f in programs_found(str(tmp_path))} == {Level.BROKEN, Level.SLOW}
-    assert list(programs_found(os.environ["PATH"])) == []
+    assert {f.level for f in program_findings(str(tmp_path))} == {Level.BROKEN, Level.SLOW}
+    assert list(program_findings(os.environ["PATH"])) == []
 
 
 # --- a session ------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_workers_with_other_versions_are_broken() -> None:
         "msgpack": "missing",
         "xxhash": "3.4.0",
     }
-    found = list(workers_found([worker]))
+    found = list(worker_findings([worker]))
     assert [f.level for f in found] == [Level.BROKEN, Level.BROKEN, Level.OK]
     assert "have penstock 0.0" in found[0].text
     assert found[1].text == "have no msgpack"

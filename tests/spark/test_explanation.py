@@ -14,7 +14,7 @@ from examples.nexmark.queries import q4
 from penstock import Flow, col, io
 from penstock.cli.main import app
 from penstock.spark.explanation import explain_on_spark
-from penstock.spark.physical import physical_plan
+from penstock.spark.physical_plan import physical_plan
 from tests.golden import assert_golden
 
 HERE = Path(__file__).parent / "explanations"

@@ -88,7 +88,7 @@ class Outcome:
 
     @cached_property
     def column(self) -> SparkColumn:
-        from penstock.spark.lowering.columns import to_column
+        from penstock.spark.lowering.expressions import to_column
 
         return to_column(self.expr, SCHEMA)
 
@@ -285,7 +285,7 @@ def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outc
 
 
 def test_every_function_of_the_catalogue_is_drawn_and_lowered(outcomes: list[Outcome]) -> None:
-    from penstock.spark.lowering.columns import SPARK
+    from penstock.spark.lowering.expressions import SPARK
 
     drawn = {name for outcome in outcomes for name in functions_of(outcome.expr)}
     assert drawn == set(CATALOGUE)

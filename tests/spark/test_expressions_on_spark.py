@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import col, lit
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
-from penstock.expr.compile_python import Scope, compile_rows, predicate
+from penstock.expr.compile_python import Scope, compile_rows, predicate_source
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.io.arrow import column_to_values, rows_to_table
@@ -44,7 +44,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from penstock.spark.lowering.columns import to_column
+    from penstock.spark.lowering.expressions import to_column
 
     return to_column(expr, ROW)
 
@@ -173,7 +173,7 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
     scope = Scope(ROW, Row._fields, {})
     from penstock.expr.compile_python import RUNTIME
 
-    source = f"lambda {', '.join(Row._fields)}: {predicate(expr, scope)}"
+    source = f"lambda {', '.join(Row._fields)}: {predicate_source(expr, scope)}"
     keeps = eval(source, {**RUNTIME, **scope.constants})
     kept = frame_of(spark, *some).where(column_of(expr)).select("n").toArrow()["n"].to_pylist()
     assert sorted(kept) == [row.n for row in some if keeps(*row)]

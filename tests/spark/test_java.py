@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import SparkUnavailable
 from penstock.spark.local.java import Java, find_java
-from penstock.spark.local.jvm import environment_of, import_path, start_jvm
+from penstock.spark.local.jvm import environment_variables_set, import_path, start_jvm
 
 
 def make_java(home: Path, version: str, *, release_file: bool = True) -> Path:
@@ -110,7 +110,7 @@ def test_environment_variables_are_as_before_after_the_block(monkeypatch: pytest
 
     monkeypatch.setenv("PENSTOCK_A", "1")
     monkeypatch.delenv("PENSTOCK_B", raising=False)
-    with environment_of({"PENSTOCK_A": "2", "PENSTOCK_B": "3"}):
+    with environment_variables_set({"PENSTOCK_A": "2", "PENSTOCK_B": "3"}):
         assert (os.environ["PENSTOCK_A"], os.environ["PENSTOCK_B"]) == ("2", "3")
     assert os.environ["PENSTOCK_A"] == "1"
     assert "PENSTOCK_B" not in os.environ

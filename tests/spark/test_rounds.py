@@ -21,7 +21,7 @@ from penstock import Engine, Flow, col, left, right
 from penstock.errors import NoFixpoint, UnreadableSource
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.spark.explanation import explain_on_spark
-from penstock.spark.placing.stages import StagePlan, cut
+from penstock.spark.placing.stages import StagePlan, cut_stages
 from penstock.spark.ticks.round_files import Sent, fetched
 from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
@@ -70,7 +70,7 @@ def ways_back(plan: StagePlan) -> list[str]:
 
 
 def test_a_loop_that_goes_round_by_one_key_has_one_stage_and_its_readers_come_behind_it() -> None:
-    plan = cut(reachability().graph(), 3, rounds=True)
+    plan = cut_stages(reachability().graph(), 3, rounds=True)
     assert stages_of(plan)[1] == ["feedback", "join", "select", "union", "sink"]
     assert ways_back(plan) == ["1->1 by value"]
     assert [(loop.first, loop.last) for loop in plan.loops] == [(1, 1)]
@@ -78,11 +78,11 @@ def test_a_loop_that_goes_round_by_one_key_has_one_stage_and_its_readers_come_be
 
 
 def test_a_feedback_is_spread_by_what_the_join_behind_it_wants() -> None:
-    assert ways_back(cut(closure().graph(), 3, rounds=True)) == ["1->1 by b"]
+    assert ways_back(cut_stages(closure().graph(), 3, rounds=True)) == ["1->1 by b"]
 
 
 def test_a_loop_that_needs_two_keys_has_two_stages() -> None:
-    plan = cut(closure(by="paths").graph(), 3, rounds=True)
+    plan = cut_stages(closure(by="paths").graph(), 3, rounds=True)
     assert [(loop.first, loop.last) for loop in plan.loops] == [(1, 2)]
     assert ways_back(plan) == ["2->1 by b"]
 
@@ -92,7 +92,7 @@ def test_a_loop_has_its_stages_for_itself() -> None:
     edges = flow.source("edges", Pair)
     flow.sink("reached", reached(flow, flow.source("start", int), edges))
     flow.sink("later", edges.defer_tick())
-    kinds = stages_of(cut(flow.graph(), 3, rounds=True))
+    kinds = stages_of(cut_stages(flow.graph(), 3, rounds=True))
     assert not any("feedback" in stage and "defer_tick" in stage for stage in kinds)
 
 
@@ -101,7 +101,7 @@ def test_a_loop_behind_a_loop_begins_when_that_is_over() -> None:
     edges = flow.source("edges", Pair)
     first = reached(flow, flow.source("start", int), edges)
     flow.sink("twice", reached(flow, first.select(value=col.value + 1, into=int), edges))
-    (one, other) = cut(flow.graph(), 3, rounds=True).loops
+    (one, other) = cut_stages(flow.graph(), 3, rounds=True).loops
     assert one.last < other.first
 
 
@@ -130,7 +130,7 @@ def test_a_loop_that_cannot_be_cut_by_key_stays_on_one_shard(why: str) -> None:
         return further.defer_tick() if why == "deferred" else further
 
     flow.sink("out", flow.fixpoint(body, flow.source("start", Pair)))
-    plan = cut(flow.graph(), 3, rounds=True)
+    plan = cut_stages(flow.graph(), 3, rounds=True)
     assert plan.loops == ()
     assert ways_back(plan) == []
 

@@ -13,9 +13,9 @@ import penstock as ps
 from penstock import Flow, col, left, right
 from penstock.engine.change import Change
 from penstock.errors import NoFixpoint
+from penstock.spark.batch.batch_plan import plan_batch
 from penstock.spark.batch.loops import LoopBound, why_in_one_task
 from penstock.spark.batch.lower_flow import lower_plan
-from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.ticks.errors import told_errors
 from tests.properties.test_recursion import RULES, Given, Pair

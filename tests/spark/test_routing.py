@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock import col
 from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType, Field, Schema
 from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.spark.placing.routing import divider, table_divider
+from penstock.spark.placing.routing import row_divider, table_divider
 from penstock.spark.placing.row_placement import ByKey, ToAll, ToOne
 from penstock.testing.strategies import values
 
@@ -45,7 +45,9 @@ def test_a_table_is_divided_as_its_rows_are(
     assert divide is not None
     table = rows_to_table(rows, schema)
     parts = {shard: table_to_rows(part, schema) for shard, part in divide(table).items() if len(part)}
-    expected = {n: part for n, part in divider(route, schema, shards, weighted=False)(rows).items() if part}
+    expected = {
+        n: part for n, part in row_divider(route, schema, shards, weighted=False)(rows).items() if part
+    }
     assert {n: list(map(repr, part)) for n, part in parts.items()} == {
         n: list(map(repr, part)) for n, part in expected.items()
     }
@@ -73,4 +75,4 @@ def test_keys_with_more_combinations_than_an_int64_counts_are_told_apart() -> No
     divide = table_divider(route, schema, 3)
     assert divide is not None
     parts = {n: table_to_rows(part, schema) for n, part in divide(rows_to_table(rows, schema)).items()}
-    assert parts == divider(route, schema, 3, weighted=False)(rows)
+    assert parts == row_divider(route, schema, 3, weighted=False)(rows)

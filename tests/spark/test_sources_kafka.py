@@ -16,7 +16,7 @@ from penstock.expr.row_classes import schema_of
 from penstock.io import Debezium, Kafka, KafkaTopic
 from penstock.io.sink import SinkRequest, open_sink
 from penstock.spark import Frame, run
-from penstock.spark.sources.change_frames import weighted
+from penstock.spark.sources.change_frames import to_weighted_rows
 from penstock.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
 from penstock.spark.ticks.errors import told_errors
 from tests.io.change_records import BOOKS, Book, debezium, now
@@ -79,7 +79,7 @@ def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
     values = [json.dumps(r) for r in debezium(BOOKS)]
     found = records(spark, [values[0], None, *values[1:]])
     rows = rows_of_records(source.records, found, record_schema(source, schema_of(Book)))
-    changes = weighted(source, without_tombstones(rows), "books", schema_of(Book))
+    changes = to_weighted_rows(source, without_tombstones(rows), "books", schema_of(Book))
     flow = Flow("books")
     flow.sink("books", flow.table("books", Book))
     memory = io.Memory()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import BadInput, NotOnSpark, PenstockError
-from penstock.spark.placing.combining import combined
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.event_time import Ends
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
@@ -184,7 +184,7 @@ def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
-    plan = cut(windows(ps.tumbling(col.at, 5), "close")().graph(), 3)
+    plan = cut_stages(windows(ps.tumbling(col.at, 5), "close")().graph(), 3)
     assert stages_of(plan)[1:] == [
         ["watermark", "late_rows", "sink", "watermark_time"],
         ["window", "sink"],
@@ -193,21 +193,21 @@ def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
 
 
 def test_windows_on_a_grid_are_summed_up_by_pane_before_they_are_sent() -> None:
-    plan = cut(combined(in_panes(ps.sliding(col.at, 6, 2), "close")().graph()), 3)
+    plan = cut_stages(insert_partial_operators(in_panes(ps.sliding(col.at, 6, 2), "close")().graph()), 3)
     assert "partial window" in stages_of(plan)[1]
     assert stages_of(plan)[2] == ["window", "sink"]
     assert routes_of(plan)[-2:] == ["1->2 by key 0", "1->2 to all"]
-    whole = cut(combined(in_panes(ps.sliding(col.at, 5, 3), "close")().graph()), 3)
+    whole = cut_stages(insert_partial_operators(in_panes(ps.sliding(col.at, 5, 3), "close")().graph()), 3)
     assert "partial window" not in stages_of(whole)[1]
 
 
 def test_what_hands_on_an_order_that_is_read_stays_on_one_shard() -> None:
     flow = Flow("numbered")
     flow.sink("out", flow.source("events", Event).unique().enumerate())
-    assert set(routes_of(cut(flow.graph(), 3))) == {"0->1 all to one"}
+    assert set(routes_of(cut_stages(flow.graph(), 3))) == {"0->1 all to one"}
     unread = Flow("unread")
     unread.sink("out", unread.source("events", Event).unique())
-    assert routes_of(cut(unread.graph(), 3)) == ["0->1 by key, at, value"]
+    assert routes_of(cut_stages(unread.graph(), 3)) == ["0->1 by key, at, value"]
 
 
 def test_an_order_goes_along_only_where_somebody_reads_it() -> None:
@@ -215,12 +215,14 @@ def test_an_order_goes_along_only_where_somebody_reads_it() -> None:
     events = flow.source("events", Event)
     flow.sink("numbered", events.unique().enumerate())
     flow.sink("joined", events.join(flow.source("others", Event), on="key", suffix="_other"))
-    exchanges = {str(e.route): e.ordered for e in cut(flow.graph(), 3).exchanges}
+    exchanges = {str(e.route): e.ordered for e in cut_stages(flow.graph(), 3).exchanges}
     assert exchanges == {"all to one": True, "by key": False}
     ties = Flow("ties")
     events = ties.source("events", Event)
     ties.sink("sorted", events.unique().sort(col.key, lifetime="tick", nondet="a page at a time"))
-    assert [(str(e.route), e.ordered) for e in cut(ties.graph(), 3).exchanges] == [("all to one", True)]
+    assert [(str(e.route), e.ordered) for e in cut_stages(ties.graph(), 3).exchanges] == [
+        ("all to one", True)
+    ]
 
 
 @pytest.mark.parametrize("way", ["one task", "stages"])
@@ -237,7 +239,7 @@ def test_what_speaks_in_every_tick_speaks_on_one_shard_only(way: str, tmp_path: 
 
 def test_rows_of_a_source_that_has_ended_are_refused() -> None:
     flow = windows(ps.tumbling(col.at, 5), "close")()
-    ends = Ends.of(cut(flow.graph(), 2).stages[0].graph)
+    ends = Ends.of(cut_stages(flow.graph(), 2).stages[0].graph)
     assert ends.awaited == {"events"}
     ends.check([], {"events": 3})
     ends.check(["events"], {"events": 0})
@@ -249,5 +251,5 @@ def test_signals_are_refused_with_a_way_out() -> None:
     flow = Flow("signals")
     flow.sink("out", flow.signal("a", float) + 1)
     with pytest.raises(NotOnSpark, match="order of values") as refused:
-        cut(flow.graph(), 2)
+        cut_stages(flow.graph(), 2)
     assert "penstock.run" in (refused.value.fix or "")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, Flow, col
 from penstock.spark.placing.row_placement import ByBucket
-from penstock.spark.placing.stages import StagePlan, cut
+from penstock.spark.placing.stages import StagePlan, cut_stages
 from penstock.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
@@ -60,13 +60,13 @@ def closing_prices() -> Flow:
 
 
 def test_a_group_that_holds_the_join_key_shares_the_stage_of_the_join() -> None:
-    plan = cut(closing_prices().graph(), 3)
+    plan = cut_stages(closing_prices().graph(), 3)
     assert stages_of(plan) == [["source", "source"], ["join", "aggregate"], ["aggregate", "sink"]]
     assert routes_of(plan) == ["0->1 by auction", "0->1 by id", "1->2 by category"]
 
 
 def test_one_shard_needs_no_second_stage() -> None:
-    assert stages_of(cut(closing_prices().graph(), 1)) == [
+    assert stages_of(cut_stages(closing_prices().graph(), 1)) == [
         ["source", "source"],
         ["join", "aggregate", "aggregate", "sink"],
     ]
@@ -76,18 +76,20 @@ def test_a_flow_without_state_is_stage_0_alone() -> None:
     flow = Flow("no state")
     bids = flow.source("bids", Bid)
     flow.sink("out", bids.filter(col.price > 1).select(col.price).union(bids.select(col.price)))
-    assert stages_of(cut(flow.graph(), 3)) == [["source", "filter", "select", "select", "union", "sink"]]
+    assert stages_of(cut_stages(flow.graph(), 3)) == [
+        ["source", "filter", "select", "select", "union", "sink"]
+    ]
 
 
 def test_changes_meet_before_they_leave_where_equal_rows_could_be_apart() -> None:
     flow = Flow("projected")
     flow.sink("out", flow.table("bids", Bid).filter(col.price > 1).select(col.price))
-    plan = cut(flow.graph(), 3)
+    plan = cut_stages(flow.graph(), 3)
     assert routes_of(plan) == ["0->1 by price"]
     grouped = Flow("grouped")
     sums = grouped.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
     grouped.sink("out", sums.select(col.total))
-    assert routes_of(cut(grouped.graph(), 3)) == ["0->1 by auction", "1->2 by total"]
+    assert routes_of(cut_stages(grouped.graph(), 3)) == ["0->1 by auction", "1->2 by total"]
 
 
 def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
@@ -95,7 +97,7 @@ def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
     sums = flow.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
     kept = sums.select(item=col.auction, twice=col.total * 2).group_by(col.item).agg(n=ps.count())
     flow.sink("kept", kept)
-    assert routes_of(cut(flow.graph(), 3)) == ["0->1 by auction"]
+    assert routes_of(cut_stages(flow.graph(), 3)) == ["0->1 by auction"]
     opaque = Flow("opaque")
 
     def same(row: Any) -> Bid:
@@ -103,7 +105,7 @@ def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
 
     sums = opaque.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
     opaque.sink("out", sums.map(same).group_by(col.auction).agg(n=ps.count()))
-    assert routes_of(cut(opaque.graph(), 3)) == ["0->1 by auction", "1->2 by auction"]
+    assert routes_of(cut_stages(opaque.graph(), 3)) == ["0->1 by auction", "1->2 by auction"]
 
 
 def test_a_loop_runs_as_a_whole_on_one_shard() -> None:
@@ -116,7 +118,7 @@ def test_a_loop_runs_as_a_whole_on_one_shard() -> None:
     seed = edges.filter(col.start == 0).select(node=col.end, into=None)
     reached = flow.fixpoint(lambda r: r.join(edges, on=col.node == col.start).select(node=col.end), seed)
     flow.sink("reached", reached)
-    plan = cut(flow.graph(), 4)
+    plan = cut_stages(flow.graph(), 4)
     assert len(plan.stages) == 2
     assert {str(e.route) for e in plan.exchanges} == {"all to one"}
 
@@ -126,11 +128,11 @@ def test_what_leads_to_no_end_is_put_into_no_stage() -> None:
     bids = flow.source("bids", Bid)
     bids.defer_tick().group_by(col.auction).agg(n=ps.count())
     flow.sink("out", bids.filter(col.price > 1))
-    assert stages_of(cut(flow.graph(), 3)) == [["source", "filter", "sink"]]
+    assert stages_of(cut_stages(flow.graph(), 3)) == [["source", "filter", "sink"]]
 
 
 def test_a_table_sink_gets_all_changes_of_a_bucket_in_one_place() -> None:
-    plan = cut(closing_prices().graph(), 3, {"averages": ByBucket(("category",), 16)})
+    plan = cut_stages(closing_prices().graph(), 3, {"averages": ByBucket(("category",), 16)})
     assert routes_of(plan)[-1] == "2->3 by bucket of category"
     assert stages_of(plan)[3] == ["sink"]
 
@@ -140,7 +142,7 @@ def test_the_second_side_of_a_join_comes_to_where_the_first_one_is() -> None:
     bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
     best = bids.group_by(col.auction).agg(best=ps.max(col.price))
     flow.sink("out", best.join(auctions, on=col.auction == col.id))
-    plan = cut(flow.graph(), 3)
+    plan = cut_stages(flow.graph(), 3)
     assert stages_of(plan) == [["source", "source"], ["aggregate", "join", "sink"]]
 
 

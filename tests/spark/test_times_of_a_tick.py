@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock import Engine
 from penstock.compute.errors import NotServable
-from penstock.compute.plans import servable
+from penstock.compute.plans import check_servable
 from penstock.errors import PenstockError
 from penstock.spark.ticks.intake import SpooledTimes
 from tests.properties.effort import examples
@@ -24,7 +24,7 @@ from tests.spark.tasks_in_process import InProcessTasks
 def served(draw: st.DrawFn) -> tuple[Case, list[Tick]]:
     case = draw(cases(folds=True))
     try:
-        servable(case.flow)
+        check_servable(case.flow)
     except NotServable:
         assume(False)
     return case, draw(cuts(case, most=5))

@@ -9,10 +9,10 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col, io
-from penstock.spark.physical import physical_plan
-from penstock.spark.placing.combining import combined
+from penstock.spark.physical_plan import physical_plan
+from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.native import native_parts
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import Plan, compiled
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def without_state() -> Flow:
 
 
 def test_it_is_one_stage_that_keeps_nothing() -> None:
-    plan = compiled(Plan(cut(combined(without_state().graph()), 4), (), {}, "", False))
+    plan = compiled(Plan(cut_stages(insert_partial_operators(without_state().graph()), 4), (), {}, "", False))
     assert [stage.slots for stage in plan.stages] == [{}]
     assert plan.plan.stages.exchanges == ()
 

@@ -12,15 +12,15 @@ from penstock.analysis.checks import (
     check_guards,
     check_needs,
 )
+from penstock.analysis.coordination_verdicts import Judgement, Verdict, judge_sinks
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.signed_zero import ZeroNormalization, find_zero_normalization
-from penstock.analysis.sink_verdicts import Judgement, Verdict, find_judgements
-from penstock.analysis.strata import find_order
+from penstock.analysis.strata import find_execution_order
 
 if TYPE_CHECKING:
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph
+    from penstock.graph.operator_declarations import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def analyse(graph: FlowGraph) -> Analysis:
     check_needs(graph, facts)
     check_growth(graph, facts)
     check_changing_loops(graph, facts)
-    order = find_order(graph)
+    order = find_execution_order(graph)
     activation = find_activation(graph, order)
     return Analysis(
         facts=facts,
@@ -81,5 +81,5 @@ def analyse(graph: FlowGraph) -> Analysis:
         activation=activation,
         regions=find_regions(graph, order, activation),
         zeros=find_zero_normalization(graph, facts),
-        judgements=find_judgements(graph, facts),
+        judgements=judge_sinks(graph, facts),
     )

@@ -24,7 +24,7 @@ Json: TypeAlias = Any
 
 
 @functools.singledispatch
-def canonical(value: object) -> Json:
+def to_canonical_data(value: object) -> Json:
     """Convert to plain data that is equal exactly for equal values.
 
     Objects other than plain values, dataclasses and functions are represented by type and plain attributes.
@@ -32,19 +32,23 @@ def canonical(value: object) -> Json:
     return _callable_object(value) if callable(value) else _object(value)
 
 
-def parameters(value: object) -> dict[str, Json]:
+def dataclass_parameters(value: object) -> dict[str, Json]:
     """Convert the compared fields of a dataclass instance."""
     fields = dataclasses.fields(cast("Any", value))
-    return {f.name: canonical(getattr(value, f.name)) for f in fields if f.compare}
+    return {f.name: to_canonical_data(getattr(value, f.name)) for f in fields if f.compare}
 
 
-def essential(value: Json) -> Json:
+def without_display_parts(value: Json) -> Json:
     """Drop the parts of a description that are only for human readers."""
     if is_callable(value):
         return {"is": "callable", "code": value["code"]}
     if isinstance(value, dict):
-        return {key: essential(item) for key, item in cast("dict[str, Json]", value).items()}
-    return [essential(item) for item in cast("list[Json]", value)] if isinstance(value, list) else value
+        return {key: without_display_parts(item) for key, item in cast("dict[str, Json]", value).items()}
+    return (
+        [without_display_parts(item) for item in cast("list[Json]", value)]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def is_callable(value: Json) -> bool:
@@ -52,74 +56,74 @@ def is_callable(value: Json) -> bool:
     return isinstance(value, dict) and cast("dict[str, Json]", value).get("is") == "callable"
 
 
-@canonical.register(type(None))
-@canonical.register(int)
-@canonical.register(str)
+@to_canonical_data.register(type(None))
+@to_canonical_data.register(int)
+@to_canonical_data.register(str)
 def _plain(value: object) -> Json:
     return value
 
 
-@canonical.register(bool)  # True would equal 1
-@canonical.register(float)
-@canonical.register(complex)
-@canonical.register(Decimal)
-@canonical.register(datetime.date)
-@canonical.register(datetime.time)
-@canonical.register(datetime.timedelta)
+@to_canonical_data.register(bool)  # True would equal 1
+@to_canonical_data.register(float)
+@to_canonical_data.register(complex)
+@to_canonical_data.register(Decimal)
+@to_canonical_data.register(datetime.date)
+@to_canonical_data.register(datetime.time)
+@to_canonical_data.register(datetime.timedelta)
 def _by_repr(value: object) -> Json:
     return {"is": type(value).__name__, "value": repr(value)}
 
 
-@canonical.register(bytes)
+@to_canonical_data.register(bytes)
 def _bytes(value: bytes) -> Json:
     return {"is": "bytes", "value": value.hex()}
 
 
-@canonical.register(Enum)
+@to_canonical_data.register(Enum)
 def _enum(value: Enum) -> Json:
     return {"is": type(value).__name__, "value": value.name}
 
 
-@canonical.register(tuple)
-@canonical.register(list)
+@to_canonical_data.register(tuple)
+@to_canonical_data.register(list)
 def _sequence(value: Iterable[object]) -> Json:
-    return [canonical(item) for item in value]
+    return [to_canonical_data(item) for item in value]
 
 
-@canonical.register(set)
-@canonical.register(frozenset)
+@to_canonical_data.register(set)
+@to_canonical_data.register(frozenset)
 def _set(value: Iterable[object]) -> Json:
     # The order of a set of strings differs from process to process.
-    return {"is": "set", "items": sorted((canonical(item) for item in value), key=_text)}
+    return {"is": "set", "items": sorted((to_canonical_data(item) for item in value), key=_text)}
 
 
-@canonical.register(dict)
+@to_canonical_data.register(dict)
 def _dict(value: Mapping[object, object]) -> Json:
-    items = [[canonical(k), canonical(v)] for k, v in value.items()]
+    items = [[to_canonical_data(k), to_canonical_data(v)] for k, v in value.items()]
     return {"is": "dict", "items": sorted(items, key=_text)}
 
 
-@canonical.register(type)
-@canonical.register(types.BuiltinFunctionType)
-@canonical.register(types.MethodDescriptorType)
-@canonical.register(types.WrapperDescriptorType)
-@canonical.register(types.ModuleType)
+@to_canonical_data.register(type)
+@to_canonical_data.register(types.BuiltinFunctionType)
+@to_canonical_data.register(types.MethodDescriptorType)
+@to_canonical_data.register(types.WrapperDescriptorType)
+@to_canonical_data.register(types.ModuleType)
 def _by_name(value: Any) -> Json:
     return {"is": "named", "name": _qualified(value)}
 
 
-@canonical.register(functools.partial)
+@to_canonical_data.register(functools.partial)
 def _partial(value: functools.partial[object]) -> Json:
-    given = [canonical(value.func), canonical(value.args), canonical(value.keywords)]
+    given = [to_canonical_data(value.func), to_canonical_data(value.args), to_canonical_data(value.keywords)]
     return _callable(f"partial of {_name(value.func)}", given)
 
 
-@canonical.register(types.MethodType)
+@to_canonical_data.register(types.MethodType)
 def _method(value: types.MethodType) -> Json:
-    return _callable(_name(value), [canonical(value.__func__), _object(value.__self__)])
+    return _callable(_name(value), [to_canonical_data(value.__func__), _object(value.__self__)])
 
 
-@canonical.register(types.FunctionType)
+@to_canonical_data.register(types.FunctionType)
 def _function(value: types.FunctionType) -> Json:
     return _callable(_qualified(value), function_parts(value, set()))
 
@@ -127,9 +131,9 @@ def _function(value: types.FunctionType) -> Json:
 def _callable_object(value: object) -> Json:
     call = type(value).__call__  # pyright: ignore[reportFunctionMemberAccess, reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue]
     if isinstance(call, types.FunctionType):
-        return _callable(_qualified(type(value)), [canonical(call), _object(value)])
+        return _callable(_qualified(type(value)), [to_canonical_data(call), _object(value)])
     if (wrapped := getattr(value, "__wrapped__", None)) is not None:
-        return canonical(wrapped)
+        return to_canonical_data(wrapped)
     return _callable(_qualified(type(value)), _pickled(value))
 
 
@@ -139,15 +143,15 @@ def _pickled(value: object) -> Json:
         made = value.__reduce__()
     except TypeError:
         return _object(value)
-    return made if isinstance(made, str) else canonical(made[:2])
+    return made if isinstance(made, str) else to_canonical_data(made[:2])
 
 
 def _object(value: object) -> Json:
     """Convert a dataclass by its fields, and any other object by its type and plain attributes."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__} | parameters(value)
+        return {"is": type(value).__name__} | dataclass_parameters(value)
     attributes: dict[str, object] = getattr(value, "__dict__", {})
-    plain = {name: canonical(v) for name, v in sorted(attributes.items()) if isinstance(v, _PLAIN)}
+    plain = {name: to_canonical_data(v) for name, v in sorted(attributes.items()) if isinstance(v, _PLAIN)}
     return {"is": _qualified(type(value))} | ({"has": plain} if plain else {})
 
 
@@ -173,8 +177,8 @@ def function_parts(function: types.FunctionType, seen: set[types.CodeType]) -> J
     called = [function.__globals__.get(name) for name in function.__code__.co_names]
     return [
         _code(function.__code__),
-        canonical(function.__defaults__),
-        canonical(function.__kwdefaults__),
+        to_canonical_data(function.__defaults__),
+        to_canonical_data(function.__kwdefaults__),
         [_cell(cell, seen) for cell in function.__closure__ or ()],
         [
             function_parts(f, seen)
@@ -195,7 +199,7 @@ def _cell(cell: types.CellType, seen: set[types.CodeType]) -> Json:
 def _state(value: object) -> Json:
     """Convert a value that a function holds. Mutable values are represented by their type only."""
     kind = type(value)
-    return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else canonical(value)
+    return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else to_canonical_data(value)
 
 
 def _code(code: types.CodeType) -> Json:
@@ -220,7 +224,7 @@ _MEANING = (
 def _argument(instruction: dis.Instruction) -> Json:
     if instruction.opcode in dis.hasconst:
         value = instruction.argval
-        return _code(value) if isinstance(value, types.CodeType) else canonical(value)
+        return _code(value) if isinstance(value, types.CodeType) else to_canonical_data(value)
     return instruction.argval if instruction.opcode in dis.hasname else instruction.arg
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.analysis.node_labels import called
-from penstock.analysis.sink_verdicts import upstream
+from penstock.analysis.coordination_verdicts import ancestors_of
+from penstock.analysis.node_labels import label_in_sentence
 from penstock.analysis.strata import find_loops
-from penstock.analysis.witness_paths import cycle_across_ticks, cycle_through, steps, way_of_loss
+from penstock.analysis.witness_paths import (
+    cycle_across_ticks,
+    cycle_through,
+    path_to_lost_fact,
+    steps_by_location,
+)
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
-from penstock.graph.facts import Delay
-from penstock.graph.graph_algorithms import components, successors
-from penstock.graph.monotone_columns import origin
+from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
+from penstock.graph.monotone_columns import introducing_operator
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.graph.facts import Facts, Need
     from penstock.graph.node import Edge, FlowGraph, Node
+    from penstock.graph.operator_declarations import Facts, Need
 
 
 def check_cycles(graph: FlowGraph) -> None:
@@ -26,10 +31,12 @@ def check_cycles(graph: FlowGraph) -> None:
     for edge in _blocking_inside(graph, edges):
         node, port = graph.nodes[edge.target], graph.port(edge)
         cycle = [graph.nodes[i] for i in cycle_through(edge, edges, len(graph.nodes))]
-        name = called(graph, node)
+        name = label_in_sentence(graph, node)
         raise CycleThroughBlockingInput(
             f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
-            where=steps((n, f"{port.name!r} must be complete first" if n is node else "") for n in cycle),
+            where=steps_by_location(
+                (n, f"{port.name!r} must be complete first" if n is node else "") for n in cycle
+            ),
             why=f"It waits for {port.name!r} because {port.why};\nand what it answers arrives there again.",
             fix='read the answer one tick later, with .defer_tick(nondet="why that is right") in the cycle,\n'
             f"or take {name} out of the cycle.",
@@ -53,8 +60,8 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         why = node.operator.depends_on_cut()
         if why and node.operator.guard() is None and not _ticks_are_given(graph, node):
             raise GuardMissing(
-                f"the answer of {called(graph, node)} depends on how the input is cut into ticks",
-                where=steps([(node, "no nondet=")]),
+                f"the answer of {label_in_sentence(graph, node)} depends on how the input is cut into ticks",
+                where=steps_by_location([(node, "no nondet=")]),
                 why=f"{why}\nNothing says why that is right.",
                 fix='say it, nondet="why that is right",\n'
                 f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
@@ -92,7 +99,7 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
 
 def _ticks_are_given(graph: FlowGraph, node: Node) -> bool:
     """Return whether all sources that reach a node have ticks that are part of the input."""
-    heard = range(len(graph.nodes)) if node.operator.runs_each_tick else upstream(graph, node.id)
+    heard = range(len(graph.nodes)) if node.operator.runs_each_tick else ancestors_of(graph, node.id)
     sources = [graph.nodes[n].operator for n in heard if not graph.nodes[n].inputs]
     return all(source.begins_ticks for source in sources)
 
@@ -102,8 +109,8 @@ def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, 
     notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
     notes[cycle[-1].id] = f"{port!r} {role}"
     return GuardMissing(
-        f"the answer of {called(graph, cycle[-1])} depends on how the input is cut into ticks",
-        where=steps((n, notes.get(n.id, "")) for n in cycle),
+        f"the answer of {label_in_sentence(graph, cycle[-1])} depends on how the input is cut into ticks",
+        where=steps_by_location((n, notes.get(n.id, "")) for n in cycle),
         why=f"{why}\nnothing says why that is right.",
         fix='say it, .defer_tick(nondet="why that is right"),\n'
         f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
@@ -139,14 +146,14 @@ def _refused_in_loop(
     graph: FlowGraph, facts: Sequence[Facts], loop: Sequence[int], node: Node, why: str
 ) -> NeedNotMet:
     changing = next(i for i in (*node.inputs, node.id, *loop) if not facts[i].append)
-    way = [graph.nodes[i] for i in way_of_loss(graph, facts, changing, "append")]
+    way = [graph.nodes[i] for i in path_to_lost_fact(graph, facts, changing, "append")]
     ends = (
         (way[0], "from here on rows may be taken back"),
         (node, "is in a loop, whose rows then may be, too"),
     )
     return NeedNotMet(
-        f"{called(graph, node)} cannot stand in a loop whose rows may be taken back",
-        where=steps([ends[0], *((n, "") for n in way[1:]), ends[1]]),
+        f"{label_in_sentence(graph, node)} cannot stand in a loop whose rows may be taken back",
+        where=steps_by_location([ends[0], *((n, "") for n in way[1:]), ends[1]]),
         why=f"Rounds are kept apart there, and {why}.",
         fix="take it out of the loop, or feed the loop from streams that only grow",
         flow=graph.name,
@@ -173,13 +180,13 @@ def _meets(facts: Sequence[Facts], node: Node, need: Need) -> bool:
 
 def _need_not_met(graph: FlowGraph, facts: Sequence[Facts], node: Node, need: Need) -> NeedNotMet:
     wanted, lost = _WORDS[need.fact]
-    way = [graph.nodes[i] for i in way_of_loss(graph, facts, node.inputs[need.port], need.fact)]
+    way = [graph.nodes[i] for i in path_to_lost_fact(graph, facts, node.inputs[need.port], need.fact)]
     port = node.operator.ports()[need.port].name
     between = [(n, "") for n in way[1:]]
     ends = (way[0], f"from here on {lost}"), (node, f"{port!r} must be {wanted}")
     return NeedNotMet(
-        f"{called(graph, node)} needs {port!r} to be {wanted}, and it is not",
-        where=steps([ends[0], *between, ends[1]]),
+        f"{label_in_sentence(graph, node)} needs {port!r} to be {wanted}, and it is not",
+        where=steps_by_location([ends[0], *between, ends[1]]),
         why=f"It is needed because {need.why}.",
         fix=need.fix,
         flow=graph.name,
@@ -205,8 +212,8 @@ def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
 
 def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
     """Find the edges that lie on a cycle of `edges`."""
-    following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
-    part_of = {node: at for at, part in enumerate(components(following)) for node in part}
+    following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in edges))
+    part_of = {node: at for at, part in enumerate(strongly_connected_components(following)) for node in part}
     return (e for e in edges if part_of[e.source] == part_of[e.target])
 
 
@@ -223,14 +230,14 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         column = node.operator.grows_from()
         if column is None:
             continue
-        maker = origin(graph.nodes, node.inputs[0])
+        maker = introducing_operator(graph.nodes, node.inputs[0])
         read = [i for i in maker.inputs if not facts[i].append]
         if not read:
             continue
-        way = [graph.nodes[i] for i in way_of_loss(graph, facts, read[0], "append")]
+        way = [graph.nodes[i] for i in path_to_lost_fact(graph, facts, read[0], "append")]
         raise NeedNotMet(
-            f"{called(graph, node)} needs {column!r} to only grow, and it may fall",
-            where=steps(
+            f"{label_in_sentence(graph, node)} needs {column!r} to only grow, and it may fall",
+            where=steps_by_location(
                 [
                     (way[0], "from here on rows may be taken back"),
                     *((between, "") for between in way[1:]),
@@ -239,7 +246,7 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
                 ]
             ),
             why="Of a value that falls again, it would have been wrong to say that it had come so far.",
-            fix=f"make {called(graph, maker)} of rows that are only added,\n"
+            fix=f"make {label_in_sentence(graph, maker)} of rows that are only added,\n"
             "or keep up to date which values are that high now: .filter(...) of the table",
             flow=graph.name,
             node=node.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.graph.facts import Facts, meet
+from penstock.graph.operator_declarations import Facts, meet
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph

@@ -7,10 +7,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical_data import Json, essential, parameters
-from penstock.analysis.flow_diff import diff, essence
+from penstock.analysis.canonical_data import Json, dataclass_parameters, without_display_parts
+from penstock.analysis.flow_diff import fingerprinted_part, render_flow_diff
 from penstock.analysis.node_labels import user_name
-from penstock.graph.graph_algorithms import components, successors
+from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
 
 
-def describe(graph: FlowGraph) -> list[dict[str, Json]]:
+def describe_nodes(graph: FlowGraph) -> list[dict[str, Json]]:
     """Describe each node, in order, as JSON data that is the same in every process.
 
     kind, parameters, schema and inputs (positions of other nodes) enter the fingerprint; name and text are
@@ -30,12 +30,14 @@ def describe(graph: FlowGraph) -> list[dict[str, Json]]:
 
 def fingerprint(graph: FlowGraph) -> str:
     """Hash a flow. Flows with equal hashes can use each other's state."""
-    return fingerprint_of(describe(graph))
+    return fingerprint_from_description(describe_nodes(graph))
 
 
-def fingerprint_of(description: list[dict[str, Json]]) -> str:
+def fingerprint_from_description(description: list[dict[str, Json]]) -> str:
     """Return the fingerprint of a flow given by its description."""
-    text = json.dumps([essence(node) for node in description], sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        [fingerprinted_part(node) for node in description], sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -52,7 +54,7 @@ def _describe(graph: FlowGraph, node: Node) -> dict[str, Json]:
 
 def _parameters(operator: Any) -> dict[str, Json]:
     alterable = {f.name for f in dataclasses.fields(operator) if f.metadata.get("alterable")}
-    return {name: value for name, value in parameters(operator).items() if name not in alterable}
+    return {name: value for name, value in dataclass_parameters(operator).items() if name not in alterable}
 
 
 def _schema(schema: Schema) -> Json:
@@ -62,20 +64,20 @@ def _schema(schema: Schema) -> Json:
     }
 
 
-__all__ = ["describe", "diff", "fingerprint", "fingerprint_of"]
+__all__ = ["describe_nodes", "fingerprint", "fingerprint_from_description", "render_flow_diff"]
 
 
 Description: TypeAlias = "dict[str, Any]"
-"""Description of a node, as made by `describe`."""
+"""Description of a node, as made by `describe_nodes`."""
 
 
-def identities(description: Sequence[Description]) -> list[str]:
+def node_identities(description: Sequence[Description]) -> list[str]:
     """Return the identity of each node, in order."""
     own = [_hash(_alone(node)) for node in description]
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]
     # In reverse topological order, so that readers come first.
-    for group in reversed(components(successors(len(own), reads))):
+    for group in reversed(strongly_connected_components(adjacency_lists(len(own), reads))):
         inside = set(group)
         now = {at: own[at] for at in group}
         # In a loop, nodes depend on their readers: as many rounds as it has members distinguish them.
@@ -90,7 +92,7 @@ def identities(description: Sequence[Description]) -> list[str]:
 
 
 def _alone(node: Description) -> list[Any]:
-    return essential([node[key] for key in ("kind", "parameters", "schema")])
+    return without_display_parts([node[key] for key in ("kind", "parameters", "schema")])
 
 
 def _hash(value: Any) -> str:

@@ -5,36 +5,38 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical_data import essential, is_callable
+from penstock.analysis.canonical_data import is_callable, without_display_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Description: TypeAlias = "dict[str, Any]"
-"""Description of a node, as made by `penstock.analysis.fingerprints.describe`."""
+"""Description of a node, as made by `penstock.analysis.fingerprints.describe_nodes`."""
 
 
-def diff(old: Sequence[Description], new: Sequence[Description]) -> str:
+def render_flow_diff(old: Sequence[Description], new: Sequence[Description]) -> str:
     """Render one line per operator added, removed or changed; empty for equal fingerprints."""
-    if [essence(node) for node in old] == [essence(node) for node in new]:
+    if [fingerprinted_part(node) for node in old] == [fingerprinted_part(node) for node in new]:
         return ""
     pairs = _pairs(old, new)
     now = dict(pairs)
-    lines = [f"removed  {label_of(old[i])}" for i in range(len(old)) if i not in now]
+    lines = [f"removed  {label_from_description(old[i])}" for i in range(len(old)) if i not in now]
     then = {b: a for a, b in pairs}
     for at, node in enumerate(new):
         if at not in then:
-            lines.append(f"added    {label_of(node)}")
+            lines.append(f"added    {label_from_description(node)}")
         else:
-            lines += [f"changed  {label_of(node)}: {c}" for c in _changes(old, new, then[at], at, now)]
+            lines += [
+                f"changed  {label_from_description(node)}: {c}" for c in _changes(old, new, then[at], at, now)
+            ]
     if not lines and [i for i, _ in pairs] != [j for _, j in pairs]:
         lines = ["the same operators are written in another order"]
     return "\n".join(lines)
 
 
-def essence(node: Description) -> list[Any]:
+def fingerprinted_part(node: Description) -> list[Any]:
     """Return the part of a description that enters the fingerprint."""
-    return essential([node[key] for key in ("kind", "parameters", "schema", "inputs")])
+    return without_display_parts([node[key] for key in ("kind", "parameters", "schema", "inputs")])
 
 
 def _pairs(old: Sequence[Description], new: Sequence[Description]) -> list[tuple[int, int]]:
@@ -59,7 +61,7 @@ def _named(node: Description) -> tuple[str, ...] | None:
 
 
 def _whole(node: Description) -> tuple[str, ...]:
-    return (node["kind"], repr(essential(node["parameters"])))
+    return (node["kind"], repr(without_display_parts(node["parameters"])))
 
 
 def _kind(node: Description) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def _changes(
     other_columns = was["schema"] != is_["schema"]
     if other_columns:
         yield from _changed_columns(was["schema"], is_["schema"])
-    if essential(was["parameters"]) != essential(is_["parameters"]):
+    if without_display_parts(was["parameters"]) != without_display_parts(is_["parameters"]):
         if was["text"] != is_["text"]:
             yield f"was {was['text'] or 'without parameters'}, is {is_['text'] or 'without'}"
         elif not other_columns:
@@ -84,7 +86,7 @@ def _changes(
 
 def _changed_parameters(was: Description, is_: Description) -> Iterator[str]:
     for name, value in is_.items():
-        if essential(was.get(name)) == essential(value):
+        if without_display_parts(was.get(name)) == without_display_parts(value):
             continue
         if is_callable(value) and is_callable(was.get(name)):
             before, after = was[name]["python"], value["python"]
@@ -109,10 +111,10 @@ def _type(column: list[Any]) -> str:
 
 
 def _labels(nodes: Sequence[Description], at: Sequence[int]) -> str:
-    return " and ".join(label_of(nodes[i]) for i in at)
+    return " and ".join(label_from_description(nodes[i]) for i in at)
 
 
-def label_of(node: Description) -> str:
+def label_from_description(node: Description) -> str:
     """Return the label of a node by kind, name and source location, as far as known."""
     text = f"{node['kind']} {node['name']!r}" if node["name"] else f"{node['kind']} ({node['text']})"
     label = text if node["name"] or node["text"] else node["kind"]

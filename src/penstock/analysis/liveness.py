@@ -15,7 +15,7 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
-from penstock.graph.graph_algorithms import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from penstock.graph.node import Node
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
 
 def _groups(graph: FlowGraph) -> list[tuple[list[int], bool]]:
     """Return the strongly connected components, readers first, each with a flag that marks loops."""
-    after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
-    return [(group, is_cyclic(group, after)) for group in components(after)]
+    after = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
+    return [(group, is_cyclic(group, after)) for group in strongly_connected_components(after)]
 
 
 def _something(columns: AbstractSet[str], schema: Schema) -> AbstractSet[str]:

@@ -25,7 +25,7 @@ def label(graph: FlowGraph, node: Node) -> str:
     return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"
 
 
-def called(graph: FlowGraph, node: Node) -> str:
+def label_in_sentence(graph: FlowGraph, node: Node) -> str:
     """Return the label for use within a sentence, with an article if unnamed: `the filter`."""
     text = label(graph, node)
     return f"the {text}" if text == node.operator.kind else text

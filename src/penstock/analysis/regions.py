@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph.facts import Delay
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
-    from penstock.analysis.strata import Order
+    from penstock.analysis.strata import ExecutionOrder
     from penstock.graph.node import Edge, FlowGraph
 
 
@@ -31,7 +31,7 @@ class Region:
     inputs: tuple[Edge, ...]
 
 
-def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
+def find_activation(graph: FlowGraph, order: ExecutionOrder) -> tuple[int, ...]:
     """Find the head of each node's region: a node is active exactly when its head is."""
     loop_head = {node: loop[0] for loop in order.loops for node in loop}
     activation = [node.id for node in graph.nodes]
@@ -46,7 +46,7 @@ def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
     return tuple(activation)
 
 
-def find_regions(graph: FlowGraph, order: Order, activation: tuple[int, ...]) -> tuple[Region, ...]:
+def find_regions(graph: FlowGraph, order: ExecutionOrder, activation: tuple[int, ...]) -> tuple[Region, ...]:
     """Find the regions, in an order in which they can run one after the other."""
     members: dict[int, list[int]] = {}
     for node_id in sorted(range(len(graph.nodes)), key=order.ranks.__getitem__):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from penstock.expr.dict_keys import holds_floats
 
 if TYPE_CHECKING:
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph
+    from penstock.graph.operator_declarations import Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.analysis.canonical_data import is_callable
-from penstock.analysis.fingerprints import Description, identities
-from penstock.analysis.flow_diff import diff, label_of
+from penstock.analysis.fingerprints import Description, node_identities
+from penstock.analysis.flow_diff import label_from_description, render_flow_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,22 +39,24 @@ class ResumedDescription:
     lacking: tuple[int, ...] = ()
 
 
-def with_state(description: Sequence[Description], keeps: Mapping[int, Kept]) -> list[Description]:
+def add_kept_state(description: Sequence[Description], keeps: Mapping[int, Kept]) -> list[Description]:
     """Add the kept state of each node to a description. Names are assigned later."""
     return [{**node, "keeps": keeps.get(at, [])} for at, node in enumerate(description)]
 
 
-def first_names(description: Sequence[Description]) -> list[Description]:
-    """Name the state of a new flow, described by `with_state`."""
-    return carry_over([], description, 0).description
+def name_new_state(description: Sequence[Description]) -> list[Description]:
+    """Name the state of a new flow, described by `add_kept_state`."""
+    return carry_over_state_names([], description, 0).description
 
 
-def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int) -> ResumedDescription:
+def carry_over_state_names(
+    old: Sequence[Description], new: Sequence[Description], tick: int
+) -> ResumedDescription:
     """Carry the names of state over to a new flow. State that begins after `tick` gets new names.
 
-    old: of the flow that was run until `tick`, with names. new: made by `with_state`.
+    old: of the flow that was run until `tick`, with names. new: made by `add_kept_state`.
     """
-    known, ids = identities(old), identities(new)
+    known, ids = node_identities(old), node_identities(new)
     then = _matched(old, new, known, ids)
     names = _Names({node["state"] for node in old if node["state"]}, tick)
     sources_then = {node["name"]: node for node in old if not node["inputs"]}
@@ -80,11 +82,13 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
     taken_over = {node["state"] for node in described}
     lost = [node for node in old if node["state"] and node["inputs"]]
     if lost and not missing and not any(node["state"] in taken_over for node in lost):
-        missing = [f"state    {label_of(node)}: it would be used by nobody" for node in lost]
+        missing = [f"state    {label_from_description(node)}: it would be used by nobody" for node in lost]
     return ResumedDescription(described, then, tuple(missing), tuple(lacking))
 
 
-def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:
+def differing_python_versions(
+    old: Sequence[Description], new: Sequence[Description]
+) -> tuple[str, str] | None:
     """Return the Python versions that compiled the functions of the old and the new flow, if they differ."""
     then, now = _python(old), _python(new)
     return (then, now) if then and now and then != now else None
@@ -97,7 +101,7 @@ def _python(description: Sequence[Description]) -> str | None:
 
 def describe_changes(old: Sequence[Description], new: Sequence[Description], missing: Sequence[str]) -> str:
     """Render all changes by operator, and the state that is missing because of them."""
-    return "\n".join([*filter(None, [diff(old, new)]), *missing])
+    return "\n".join([*filter(None, [render_flow_diff(old, new)]), *missing])
 
 
 def _matched(
@@ -151,7 +155,7 @@ def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
 
 def _missed(node: Description, before: Description | None, sources: Sequence[str], tick: int) -> str:
     read = " and ".join(sorted(map(repr, sources)))
-    what = f"state    {label_of(node)}: its {' and '.join(slot for slot, _ in node['keeps'])}"
+    what = f"state    {label_from_description(node)}: its {' and '.join(slot for slot, _ in node['keeps'])}"
     if before is not None and before["keeps"]:
         return f"{what} would be kept in another form than before"
     return f"{what} would lack what tick{f's 1 to {tick}' if tick > 1 else ' 1'} read of {read}"

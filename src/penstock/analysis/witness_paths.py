@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import Step
-from penstock.graph.facts import Delay
-from penstock.graph.graph_algorithms import shortest_path, successors
+from penstock.graph.graph_algorithms import adjacency_lists, shortest_path
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.graph.facts import Facts
     from penstock.graph.node import Edge, FlowGraph, Node
+    from penstock.graph.operator_declarations import Facts
 
 
-def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
+def steps_by_location(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
     """Make one step per source location, in order, with the notes of all nodes there.
 
     Operators chained on one line form a single step.
@@ -37,7 +37,7 @@ def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
     """
     if edge.source == edge.target:
         return [edge.target]
-    graph = successors(count, ((e.source, e.target) for e in edges))
+    graph = adjacency_lists(count, ((e.source, e.target) for e in edges))
     path = shortest_path(graph, edge.target, edge.source)
     assert path is not None, "the edge is in no cycle"
     return [*path[1:], edge.target]
@@ -45,7 +45,7 @@ def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
 
 def cycle_across_ticks(graph: FlowGraph, edge: Edge, edges: Sequence[Edge]) -> list[int] | None:
     """Return a short cycle of `edges` that ends with `edge` and has a delay, or None."""
-    following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
+    following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in edges))
     for late in edges:
         if graph.port(late).delay is Delay.NONE:
             continue
@@ -60,7 +60,7 @@ def _path(following: Sequence[Sequence[int]], start: int, end: int) -> list[int]
     return [start] if start == end else shortest_path(following, start, end)
 
 
-def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
+def path_to_lost_fact(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
     """Return the shortest path from the node that loses `fact` to `start`, whose output lacks it."""
     reader: dict[int, int | None] = {start: None}
     waiting = [start]

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.exit_codes import FAILED
 from penstock.errors import BadInput, PenstockError, SparkUnavailable
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def doctor(
     from penstock.spark.examination.examine import doctor as examine
     from penstock.spark.examination.finding import Examination
 
-    settings = settings_of(spark_conf or ())
+    settings = parse_settings(spark_conf or ())
     if checkpoint is not None and master is None:
         raise BadInput("--checkpoint is checked by workers of a session", fix="add --master URL")
     if checkpoint is not None:
@@ -70,7 +70,7 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def settings_of(texts: Sequence[str]) -> dict[str, str]:
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     """Parse repeated KEY=VALUE options into a dict. Raises `BadInput`."""
     settings: dict[str, str] = {}
     for text in texts:
@@ -83,7 +83,7 @@ def settings_of(texts: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def connect(master: str, settings: dict[str, str]) -> SparkSession:
+def open_session(master: str, settings: dict[str, str]) -> SparkSession:
     """Open a session on `master`: Penstock's own for local masters, Spark's default elsewhere."""
     if master.startswith("local"):
         from penstock.spark.session import session
@@ -100,7 +100,7 @@ def connect(master: str, settings: dict[str, str]) -> SparkSession:
 
 def _connected(master: str, settings: dict[str, str]) -> SparkSession:
     try:
-        return connect(master, settings)
+        return open_session(master, settings)
     except PenstockError:
         raise
     except Exception as error:  # Spark raises all kinds of errors for an invalid or unreachable master.

@@ -76,7 +76,7 @@ def _write(
     row: list[str] | None,
     at_once: int,
 ) -> None:
-    from penstock.cli.json_rows import lines_of, parsed_rows
+    from penstock.cli.json_rows import parse_rows, read_lines
     from penstock.compute.errors import MessageTooLarge
 
     if (file is None) == (not row):
@@ -84,8 +84,8 @@ def _write(
     if file not in (None, "-") and not Path(str(file)).is_file():
         raise BadInput(f"there is no file {file}", fix="name a file with a row of JSON in each line")
     known = client.describe(collection)
-    lines = row if file is None else lines_of(file)
-    rows = parsed_rows(known, lines or (), "--row" if file is None else file)
+    lines = row if file is None else read_lines(file)
+    rows = parse_rows(known, lines or (), "--row" if file is None else file)
     while some := list(islice(rows, at_once)):
         try:
             time = write(collection, some)

@@ -50,7 +50,7 @@ def explain(
 def _here(flow: Flow, *, code: bool) -> str:
     from penstock.analysis import explain as explanation
     from penstock.analysis.liveness import live_graph
-    from penstock.engine.columnar.choice import explain_large_ticks
+    from penstock.engine.columnar.columnar_option import explain_large_ticks
 
     graph = flow.graph()
     compiled = live_graph(graph, at_sources=False)
@@ -63,7 +63,7 @@ def _here(flow: Flow, *, code: bool) -> str:
 
 
 def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, physical: bool) -> str:
-    from penstock.cli.options import named_uris
+    from penstock.cli.options import parse_named_uris
     from penstock.io import parse_sink
     from penstock.spark.session import need_pyspark, session
 
@@ -72,14 +72,14 @@ def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, p
 
     count = SHARDS if shards is None else shards
     graph = flow.graph()
-    targets = {name: parse_sink(uri) for name, uri in named_uris("sink", sinks).items()}
+    targets = {name: parse_sink(uri) for name, uri in parse_named_uris("sink", sinks).items()}
     for name in targets.keys() - graph.sinks.keys():
         raise BadInput(
             f"the flow has no sink {name!r}", fix=f"its sinks: {', '.join(graph.sinks)}", sink=name
         )
     text = explain_on_spark(graph, shards=count, sinks=targets)
     if physical:
-        from penstock.spark.physical import physical_plan
+        from penstock.spark.physical_plan import physical_plan
 
         spark = session()
         try:
@@ -102,7 +102,7 @@ def draw(
 ) -> None:
     """Draw a flow with its strata, for GitHub and notebooks (mermaid) or for Graphviz (dot)."""
     from penstock.cli.load_flow import load_flow
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
     from penstock.view import picture_of, to_dot, to_mermaid
 
     drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]

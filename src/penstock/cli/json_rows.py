@@ -18,7 +18,7 @@ from penstock.errors import BadInput, BadRow
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
-    from penstock.compute.client.rows import Known
+    from penstock.compute.client.rows import CachedDescription
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Field, Schema
 
@@ -30,7 +30,7 @@ class Format(Enum):
     JSON = "json"
 
 
-def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tuple[Any, ...]]:
+def parse_rows(known: CachedDescription, lines: Iterable[str], where: str) -> Iterator[tuple[Any, ...]]:
     """Parse lines of JSON to rows: an object per line, or a value if rows are bare values.
 
     Raises `BadRow` with the line number, also for unknown columns.
@@ -59,7 +59,7 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
 _TOO_DEEP = "it is nested too deeply"
 
 
-def _bad_row(known: Known, where: str, number: int, problem: str) -> BadRow:
+def _bad_row(known: CachedDescription, where: str, number: int, problem: str) -> BadRow:
     return BadRow(
         f"{where}, line {number} is not a row of {known.name!r}: {problem}",
         why=f"Its columns are {known.schema}.",
@@ -68,7 +68,9 @@ def _bad_row(known: Known, where: str, number: int, problem: str) -> BadRow:
     )
 
 
-def _unknown_columns(known: Known, where: str, number: int, unknown: dict[str, str | None]) -> BadRow:
+def _unknown_columns(
+    known: CachedDescription, where: str, number: int, unknown: dict[str, str | None]
+) -> BadRow:
     columns = ", ".join(repr(name) for name in unknown)
     near = [f"{meant!r} for {name!r}" for name, meant in unknown.items() if meant is not None]
     return BadRow(
@@ -131,7 +133,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def parsed_key(known: Known, text: str) -> Any:
+def parse_key(known: CachedDescription, text: str) -> Any:
     """Parse a key given as JSON: a value, or an array if there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
     from penstock.io.files.json_values import from_object
@@ -159,7 +161,7 @@ def parsed_key(known: Known, text: str) -> Any:
         ) from error
 
 
-def parsed_condition(known: Known, text: str) -> Expr:
+def parse_condition(known: CachedDescription, text: str) -> Expr:
     """Parse the expression of `--where`.
 
     Raises `BadExpression` for invalid syntax, `BadInput` for an expression that is not boolean.
@@ -177,7 +179,7 @@ def parsed_condition(known: Known, text: str) -> Expr:
     return condition
 
 
-def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
+def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
     """Print user rows."""
     from penstock.io.files.json_values import to_object
     from penstock.io.in_process import shown
@@ -188,12 +190,12 @@ def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
         for row in inside:
             typer.echo(json.dumps(record(row), ensure_ascii=False))
         return
-    from penstock.cli.text_tables import console, table_of
+    from penstock.cli.text_tables import create_console, create_table
 
-    table = table_of(*(_head(field.name, field.type) for field in schema.fields))
+    table = create_table(*(_head(field.name, field.type) for field in schema.fields))
     for row in inside:
         table.add_row(*("" if value is None else shown(value) for value in row))
-    console().print(table)
+    create_console().print(table)
     typer.echo(f"{len(inside):,} row{'s' * (len(inside) != 1)}", err=True)
 
 
@@ -207,7 +209,7 @@ def _head(name: str, data_type: object) -> str:
     return f">{name}" if isinstance(data_type, Int32Type | Int64Type | Float64Type | DecimalType) else name
 
 
-def lines_of(path: str) -> Iterator[str]:
+def read_lines(path: str) -> Iterator[str]:
     """Read the lines of a UTF-8 file, or of standard input for `-`.
 
     Invalid bytes become unpaired surrogates, which no column accepts, so that their row is refused.

@@ -31,8 +31,8 @@ from penstock.cli.servers import controller, replica
 from penstock.cli.state import state
 from penstock.cli.status import status
 from penstock.cli.subscribe import subscribe
-from penstock.cli.view import view
 from penstock.cli.view_reads import copy, peek
+from penstock.cli.views import view
 from penstock.errors import PenstockError
 
 

@@ -71,16 +71,16 @@ def connect(
     """Connect a client with a short patience, so that commands fail fast if no controller responds."""
     from penstock.compute.client.client import Client
 
-    security = security_of(ca, certificate, key, token_file, server_name)
+    security = load_security(ca, certificate, key, token_file, server_name)
     return Client(controller, security=security, patience=patience)
 
 
-def patience_of(given: str) -> str | None:
+def parse_patience(given: str) -> str | None:
     """Parse the option --patience to a span, or to None for "none"."""
     return None if given == "none" else given
 
 
-def security_of(
+def load_security(
     ca: Path | None,
     certificate: Path | None,
     key: Path | None,
@@ -95,7 +95,7 @@ def security_of(
     )
 
 
-def named_uris(kind: str, texts: Sequence[str]) -> dict[str, str]:
+def parse_named_uris(kind: str, texts: Sequence[str]) -> dict[str, str]:
     """Parse repeated NAME=URI options into a dict. Raises `BadUri`."""
     from penstock.io.postgres.server import without_password
 

@@ -19,9 +19,9 @@ _MAIN = '''\
 
 import sys
 
-from penstock.cli.spark_submit import environment_of, run_submitted
+from penstock.cli.spark_submit import add_packed_environment, run_submitted
 
-environment = environment_of(__file__)
+environment = add_packed_environment(__file__)
 sys.exit(
     run_submitted(
         {flow!r},
@@ -94,16 +94,16 @@ def package(
     needs Spark, and Python of the same minor version on the same platform.
     """
     from penstock.cli.load_flow import load_flow
-    from penstock.cli.options import named_uris
+    from penstock.cli.options import parse_named_uris
     from penstock.cli.spark_archives import NEEDED, pack_code, pack_environment, python_version
     from penstock.engine.endpoints import check_names
     from penstock.io import parse_sink, parse_source
     from penstock.io.postgres.server import without_password
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
     from penstock.private_files import make_private_file
 
     loaded = load_flow(flow)
-    sources, sinks = named_uris("source", source or ()), named_uris("sink", sink or ())
+    sources, sinks = parse_named_uris("source", source or ()), parse_named_uris("sink", sink or ())
     ends = {name: parse_source(uri) for name, uri in sources.items()}
     check_names(loaded.graph(), ends, {name: parse_sink(uri) for name, uri in sinks.items()})
     if not sinks:
@@ -127,7 +127,7 @@ def package(
         make_private_file(folder / "main.py")
     (folder / "main.py").write_text(
         _MAIN.format(
-            flow=shipped_name(flow),
+            flow=name_in_archive(flow),
             sources=_literal(sources),
             sinks=_literal(sinks),
             checkpoint=checkpoint,
@@ -159,7 +159,7 @@ def refuse_to_overwrite(out: Path) -> None:
             )
 
 
-def shipped_name(flow: str) -> str:
+def name_in_archive(flow: str) -> str:
     """Return the name by which a flow is loaded once its modules are packed in a zip.
 
     >>> shipped_name("flows/sales.py:totals"), shipped_name("sales.flows:totals"), shipped_name("sales.py")
@@ -193,7 +193,7 @@ def path_warnings(named: Iterable[tuple[str, str]], checkpoint: str | None) -> I
     """Yield warnings about paths that differ per host and passwords stored in readable files."""
     from penstock.io.postgres.server import without_password
     from penstock.io.uri import Uri
-    from penstock.paths import scheme_of
+    from penstock.path_or_url import scheme_of
 
     paths: list[tuple[str, str]] = []
     for name, text in named:

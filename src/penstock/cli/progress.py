@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.cli.progress_text import (
     RunTotals,
-    cost_text,
-    duration,
-    exchange_texts,
-    lag_of,
-    size,
+    format_bytes,
+    format_cost,
+    format_duration,
+    format_exchanges,
+    format_lag,
+    format_timestamp,
     status_parts,
-    time_text,
 )
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def progress_reporter(wanted: bool | None = None) -> Iterator[Callable[[Any], No
     if wanted is False:
         yield lambda _done: None
     elif not sys.stderr.isatty():
-        yield Lines(sys.stderr, 0.0 if wanted else SECONDS_BETWEEN_LINES)
+        yield ThrottledLinePrinter(sys.stderr, 0.0 if wanted else SECONDS_BETWEEN_LINES)
     else:
         with _on_terminal() as on_tick:
             yield on_tick
 
 
-class Lines:
+class ThrottledLinePrinter:
     """Printer of a line after a tick, at most once every `between` seconds."""
 
     def __init__(self, out: TextIO, between: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -62,7 +62,7 @@ class Lines:
         now = self._clock()
         if now - self._last >= self._between:
             self._last = now
-            parts = (self._pace.line(done), *status_parts(done))
+            parts = (self._pace.format_line(done), *status_parts(done))
             self._out.write("   ".join(parts) + "\n")
             self._out.flush()
 
@@ -83,31 +83,31 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
 
         def on_tick(done: Progress) -> None:
             pace.add(done)
-            live.update(block(pace, done))
+            live.update(format_progress_block(pace, done))
 
         yield on_tick
 
 
-def block(pace: RunTotals, done: Progress) -> Group:
+def format_progress_block(pace: RunTotals, done: Progress) -> Group:
     """Format the block: a line with the speed, then one per source, one of watermarks and one of state."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    if len(done.sources) > 1 or any(map(lag_of, done.sources.values())):
+    if len(done.sources) > 1 or any(map(format_lag, done.sources.values())):
         for name, source in done.sources.items():
-            table.add_row(f"  {name}", f"{source.rows:,} rows", lag_of(source))
+            table.add_row(f"  {name}", f"{source.rows:,} rows", format_lag(source))
     for name, mark in done.watermarks.items():
         late = done.late.get(name, 0)
-        table.add_row(f"  {name}", time_text(mark), f"{late:,} late" if late else "")
+        table.add_row(f"  {name}", format_timestamp(mark), f"{late:,} late" if late else "")
     if done.state_bytes is not None:
         table.add_row(
-            "  state", size(done.state_bytes), f"running for {duration(time.perf_counter() - pace.began)}"
+            "  state",
+            format_bytes(done.state_bytes),
+            f"running for {format_duration(time.perf_counter() - pace.began)}",
         )
-    if done.cost is not None:
-        table.add_row("  CPU", cost_text(done.cost).removeprefix("CPU "))
-        for text in exchange_texts(done.cost):
-            table.add_row("", text)
-    line = Text(pace.line(done), no_wrap=True, overflow="ellipsis")
-    return Group(line, table) if table.row_count else Group(line)
+    line = Text(pace.format_line(done), no_wrap=True, overflow="ellipsis")
+    cost = [] if done.cost is None else [format_cost(done.cost), *format_exchanges(done.cost)]
+    lines = [Text(f"  {text}", no_wrap=True, overflow="ellipsis") for text in cost]
+    return Group(line, *([table] if table.row_count else []), *lines)

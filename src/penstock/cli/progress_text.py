@@ -30,7 +30,7 @@ class RunTotals:
         self.set_aside += done.set_aside
         self.busy += done.seconds
 
-    def line(self, done: Progress) -> str:
+    def format_line(self, done: Progress) -> str:
         """Format the tick, rows, rows per second of work, and last and average tick durations."""
         speed = self.rows / self.busy if self.busy else 0
         mean = self.busy / self.ticks
@@ -38,66 +38,67 @@ class RunTotals:
         way = "" if done.way == "here" else f" in {done.way}" if done.way == "one task" else f" by {done.way}"
         return (
             f"tick {done.tick}   {self.rows:,} rows in, {self.changes:,} changes out{aside}   "
-            f"{speed:,.0f} rows/s   {duration(done.seconds)} this tick{way}, {duration(mean)} on average"
+            f"{speed:,.0f} rows/s   {format_duration(done.seconds)} this tick{way}, "
+            f"{format_duration(mean)} on average"
         )
 
 
 def status_parts(done: Progress) -> Iterator[str]:
     """Yield the current lag, watermarks, late rows and state size as short texts."""
     for name, source in done.sources.items():
-        lag = lag_of(source)
+        lag = format_lag(source)
         if lag:
             yield f"{name}: {lag}"
     for name, mark in done.watermarks.items():
-        yield f"{name} at {time_text(mark)}"
+        yield f"{name} at {format_timestamp(mark)}"
     if late := sum(done.late.values()):
         yield f"{late:,} rows late"
     if done.state_bytes is not None:
-        yield f"state {size(done.state_bytes)}"
+        yield f"state {format_bytes(done.state_bytes)}"
     if done.cost is not None:
-        yield cost_text(done.cost)
-        yield from exchange_texts(done.cost)
+        yield format_cost(done.cost)
+        yield from format_exchanges(done.cost)
 
 
-def cost_text(cost: Cost) -> str:
+def format_cost(cost: Cost) -> str:
     """Format the processor time of a tick, by process, and of the workers by phase."""
-    jvm = "" if cost.jvm is None else f", JVM {duration(cost.jvm)}"
+    jvm = "" if cost.jvm is None else f", JVM {format_duration(cost.jvm)}"
     phases = ", ".join(
         f"{phase} {share:.0%}"
         for phase, seconds in cost.phases.items()
         if (share := seconds / (cost.workers or 1.0)) >= 0.01
     )
-    workers = f"{duration(cost.workers)} ({phases})" if phases else duration(cost.workers)
-    return f"CPU {duration(cost.total)}: driver {duration(cost.driver)}{jvm}, workers {workers}"
+    workers = f"{format_duration(cost.workers)} ({phases})" if phases else format_duration(cost.workers)
+    return f"CPU {format_duration(cost.total)}: driver {format_duration(cost.driver)}{jvm}, workers {workers}"
 
 
-def exchange_texts(cost: Cost) -> Iterator[str]:
+def format_exchanges(cost: Cost) -> Iterator[str]:
     """Yield what travelled between the stages of a tick: rows by exchange, and bytes through Spark."""
     for exchange, rows in cost.exchanges.items():
         yield f"{rows:,} rows of {exchange} sent"
     if cost.shuffled:
-        yield f"{size(cost.shuffled)} shuffled"
+        yield f"{format_bytes(cost.shuffled)} shuffled"
 
 
-def lag_of(source: SourceProgress) -> str:
+def format_lag(source: SourceProgress) -> str:
     """Format the backlog of a source and the age of its newest input; empty if unknown."""
     parts: list[str] = []
     if source.waiting:
         parts.append(f"{source.waiting:,} waiting")
     if source.newest is not None and (idle := time.time() - source.newest) >= 1:
-        parts.append(f"newest {duration(idle)} ago")
+        parts.append(f"newest {format_duration(idle)} ago")
     parts += [f"{key} {value}" for key, value in source.backlog.items()]
     return ", ".join(parts)
 
 
-def time_text(time: Time) -> str:
+def format_timestamp(time: Time) -> str:
     """Format a timestamp as 2026-01-02 03:04:05 (UTC), or a number with separators."""
     if isinstance(time, datetime):
         return time.replace(tzinfo=None).isoformat(" ", "milliseconds" if time.microsecond else "seconds")
     return f"{time:,}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
@@ -108,7 +109,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Format a number of bytes: 1,500,000 is "1.5 MB"."""
     number = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):

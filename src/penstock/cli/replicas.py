@@ -39,9 +39,9 @@ def add(
     server_name: ServerName = None,
 ) -> None:
     """Add a replica. It may be started later."""
-    from penstock.cli.options import named_uris
+    from penstock.cli.options import parse_named_uris
 
-    ((name, address),) = named_uris("replica", [replica]).items()
+    ((name, address),) = parse_named_uris("replica", [replica]).items()
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.add_replica(name, address, runtime=runtime.value, workers=workers)
     typer.echo(f"replica {name} at {address}")
@@ -57,10 +57,10 @@ def list_replicas(
     server_name: ServerName = None,
 ) -> None:
     """List the replicas with their connection and last problem."""
-    from penstock.cli.status import show_replicas
+    from penstock.cli.status import print_replicas
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
-        show_replicas(client.status())
+        print_replicas(client.status())
 
 
 @replicas.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Engine, named_uris
+from penstock.cli.options import Engine, parse_named_uris
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """Options of the command except sources and sinks; None if not given."""
 
     checkpoint: str | None
@@ -108,15 +108,15 @@ def run(
     from penstock.io import parse_sink, parse_source
 
     loaded = load_flow(flow)
-    sources = {name: parse_source(uri) for name, uri in named_uris("source", source or ()).items()}
-    given_sinks = named_uris("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
+    sources = {name: parse_source(uri) for name, uri in parse_named_uris("source", source or ()).items()}
+    given_sinks = parse_named_uris("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
     with progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
             sources,
             sinks,
-            Options(
+            RunOptions(
                 checkpoint,
                 follow,
                 on_tick,
@@ -127,7 +127,7 @@ def run(
                 metrics,
             ),
         )
-    report(result, checkpoint)
+    report_and_exit(result, checkpoint)
 
 
 def tick_row_limits(texts: Sequence[str]) -> int | dict[str, int] | None:
@@ -146,7 +146,7 @@ def tick_row_limits(texts: Sequence[str]) -> int | dict[str, int] | None:
     return by_name or None
 
 
-def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: Options) -> Any:
+def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: RunOptions) -> Any:
     from penstock.engine.run import run as run_here
 
     if options.shards is not None:
@@ -165,7 +165,9 @@ def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], 
     )
 
 
-def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: Options) -> Any:
+def _run_on_spark(
+    flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: RunOptions
+) -> Any:
     from penstock.spark import run as run_on_spark
 
     if options.tick_rows is not None:
@@ -194,7 +196,7 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
 _RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 
 
-def report(result: Any, checkpoint: str | None) -> None:
+def report_and_exit(result: Any, checkpoint: str | None) -> None:
     """Print closing messages, and exit with the code of the signal that ended the run, if any."""
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.negative_rows import report_lines

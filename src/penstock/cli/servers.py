@@ -16,8 +16,8 @@ from penstock.cli.options import (
     Engine,
     Key,
     TokenFile,
-    named_uris,
-    security_of,
+    load_security,
+    parse_named_uris,
 )
 
 
@@ -52,20 +52,20 @@ def controller(
     controller on the same state takes over, and the first one exits.
     """
     from penstock.compute.protocol.commands import Parameters, TimelyConfig
-    from penstock.compute.serve.process import PARAMETERS, Options, run_controller
+    from penstock.compute.serve.controller_process import PARAMETERS, Options, run_controller
     from penstock.compute.transport.limits import MEGABYTE
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
 
-    security = security_of(ca, certificate, key, token_file)
+    security = load_security(ca, certificate, key, token_file)
     options = Options(
         listen=listen,
         state=Path(local_path(state, "--state")),
         collections=collections,
-        replicas=named_uris("replica", replica or ()),
+        replicas=parse_named_uris("replica", replica or ()),
         timely=TimelyConfig(runtime.value, workers),
         clients=security,
         links=security,
-        parameters=PARAMETERS.updated(Parameters(max_result_size=max_result * MEGABYTE)),
+        parameters=PARAMETERS.overridden_by(Parameters(max_result_size=max_result * MEGABYTE)),
         allow_callables=allow_callables,
     )
     serve_until_signalled("controller", lambda ready: run_controller(options, ready))
@@ -94,14 +94,14 @@ def replica(
     it listens on this machine only.
     """
     from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-    from penstock.paths import local_path
+    from penstock.path_or_url import local_path
 
     options = ReplicaOptions(
         listen=listen,
         state=Path(local_path(state, "--state")),
         name=name,
         collections=collections,
-        security=security_of(ca, certificate, key, token_file),
+        security=load_security(ca, certificate, key, token_file),
         allow_callables=allow_callables,
     )
     serve_until_signalled("replica", lambda ready: run_replica(options, ready))

@@ -47,7 +47,7 @@ def run_submitted(
     environment: package folders for workers; missing ones are ignored.
     """
     from penstock.cli.load_flow import load_flow
-    from penstock.cli.progress import SECONDS_BETWEEN_LINES, Lines
+    from penstock.cli.progress import SECONDS_BETWEEN_LINES, ThrottledLinePrinter
     from penstock.io import parse_sink, parse_source
     from penstock.io.delivery.negative_rows import report_lines
     from penstock.spark import run
@@ -65,7 +65,7 @@ def run_submitted(
             follow=follow,
             end=end,
             shards=shards,
-            on_tick=Lines(sys.stderr, SECONDS_BETWEEN_LINES),
+            on_tick=ThrottledLinePrinter(sys.stderr, SECONDS_BETWEEN_LINES),
         )
     except PenstockError as error:
         sys.stderr.write(f"{error}\n")
@@ -92,7 +92,7 @@ def _session(name: str, environment: Sequence[str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def environment_of(main: str) -> list[str]:
+def add_packed_environment(main: str) -> list[str]:
     """List the folders that may hold the packages of `env.tar.gz`, and add them to this process's path.
 
     Spark unpacks archives below the working folder; otherwise they are beside `main.py`.

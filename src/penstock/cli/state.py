@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.text_tables import console, table_of
+from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
 from penstock.io.source import DONE
 
@@ -100,12 +100,12 @@ def _print_rows(found: list[Found], as_json: bool) -> None:
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = table_of("operator", "slot", ">shard", "value")
+    table = create_table("operator", "slot", ">shard", "value")
     for f in found:
         for number, line in enumerate(_lines(f.value)):
             first = (f.operator or "", f.what, str(f.shard)) if not number else ("", "", "")
             table.add_row(*first, line)
-    console().print(table if found else "no state for this key")
+    create_console().print(table if found else "no state for this key")
 
 
 def _lines(value: Any) -> list[str]:
@@ -126,7 +126,7 @@ def _short(value: Any) -> str:
 def _print_checkpoint(held: CheckpointHeld, *, by_shard: bool) -> None:
     from rich.text import Text
 
-    out = console()
+    out = create_console()
     out.print(f"checkpoint {held.folder}, of a run on {held.on}", highlight=False, soft_wrap=True)
     shards = f"{held.shards} shard{'s' * (held.shards != 1)}"
     ticks = f"tick {held.tick}" + (f" (back to {held.oldest})" if held.oldest < held.tick else "")
@@ -141,7 +141,9 @@ def _print_checkpoint(held: CheckpointHeld, *, by_shard: bool) -> None:
         out.print(Text.assemble(("damaged", "red"), f": {damage}"), soft_wrap=True)
     if held.damage:
         return
-    table = table_of("name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes")
+    table = create_table(
+        "name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes"
+    )
     for slot in held.slots:
         first = (slot.called or slot.name, slot.operator or "removed", slot.place or "", slot.what)
         if by_shard:

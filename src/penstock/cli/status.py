@@ -21,7 +21,7 @@ from penstock.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.compute.controller.status import ControllerStatus, ViewStatus
+    from penstock.compute.controller.status_types import ControllerStatus, ViewStatus
 
 
 def status(
@@ -34,21 +34,21 @@ def status(
     server_name: ServerName = None,
 ) -> None:
     """Show replicas, views and collections with their progress."""
-    from penstock.compute.client.dataclass_codec import to_plain
+    from penstock.compute.client.dataclass_json import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         found = client.status()
     if as_json:
         typer.echo(json.dumps(to_plain(found), indent=2, default=_as_text))
         return
-    from penstock.cli.text_tables import console
+    from penstock.cli.text_tables import create_console
 
-    out = console()
+    out = create_console()
     out.print(f"controller {found.epoch}, last write at {found.read_time} ({_moment(found.read_time)})")
     for heading, show in (
-        ("Replicas", show_replicas),
-        ("Views", show_views),
-        ("Collections", show_collections),
+        ("Replicas", print_replicas),
+        ("Views", print_views),
+        ("Collections", print_collections),
     ):
         out.print(f"\n{heading}")
         show(found)
@@ -68,11 +68,11 @@ def _moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def show_replicas(found: ControllerStatus) -> None:
+def print_replicas(found: ControllerStatus) -> None:
     """Print the table of replicas."""
-    from penstock.cli.text_tables import console, table_of
+    from penstock.cli.text_tables import create_console, create_table
 
-    table = table_of(
+    table = create_table(
         "name", "address", "runtime", "state", "ready", ">for", ">connections", ">deaths", "problem"
     )
     now = time.time_ns() // 1_000_000
@@ -89,7 +89,7 @@ def show_replicas(found: ControllerStatus) -> None:
             str(each.deaths),
             each.problem,
         )
-    console().print(table if found.replicas else "none; add one: penstock replicas add NAME=HOST:PORT")
+    create_console().print(table if found.replicas else "none; add one: penstock replicas add NAME=HOST:PORT")
 
 
 def _span(milliseconds: int) -> str:
@@ -103,11 +103,11 @@ def _span(milliseconds: int) -> str:
     )
 
 
-def show_views(found: ControllerStatus) -> None:
+def print_views(found: ControllerStatus) -> None:
     """Print the table of views."""
-    from penstock.cli.text_tables import console, table_of
+    from penstock.cli.text_tables import create_console, create_table
 
-    table = table_of("name", "reads", "key", "state", ">settled before", "replicas (lag)")
+    table = create_table("name", "reads", "key", "state", ">settled before", "replicas (lag)")
     for each in found.views:
         replicas = ", ".join(
             f"{on.replica} ({on.lag} ms)" if on.hydrated else f"{on.replica} (hydrating)"
@@ -116,7 +116,7 @@ def show_views(found: ControllerStatus) -> None:
         reads = ", ".join(each.reads)
         key = ", ".join(each.key) or "whole row"
         table.add_row(each.name, reads, key, _state(each), _upper(each.upper.time), replicas)
-    console().print(table if found.views else "none; create one: penstock view create FILE:FLOW")
+    create_console().print(table if found.views else "none; create one: penstock view create FILE:FLOW")
 
 
 def _state(view: ViewStatus) -> str:
@@ -127,12 +127,12 @@ def _upper(time: int | None) -> str:
     return "the end" if time is None else str(time)
 
 
-def show_collections(found: ControllerStatus) -> None:
+def print_collections(found: ControllerStatus) -> None:
     """Print the table of collections."""
-    from penstock.cli.text_tables import console, table_of
+    from penstock.cli.text_tables import create_console, create_table
 
-    table = table_of("name", "columns", "written by", ">readable from", ">to before")
+    table = create_table("name", "columns", "written by", ">readable from", ">to before")
     for each in found.collections:
         by = each.written_by or ("clients, only added to" if each.append_only else "clients")
         table.add_row(each.name, each.columns, by, _upper(each.since.time), _upper(each.upper.time))
-    console().print(table if found.collections else "none")
+    create_console().print(table if found.collections else "none")

@@ -22,11 +22,11 @@ from penstock.cli.options import (
     ServerName,
     TokenFile,
     connect,
-    patience_of,
+    parse_patience,
 )
 
 if TYPE_CHECKING:
-    from penstock.compute.client.rows import Known
+    from penstock.compute.client.rows import CachedDescription
     from penstock.compute.client.subscription import Batch
 
 MOST_SHOWN = 40
@@ -79,7 +79,7 @@ def subscribe(
             as_of=as_of,
             snapshot=not no_snapshot,
             progress=True,
-            patience=patience_of(patience),
+            patience=parse_patience(patience),
         )
         with subscription, _SHOWN[format](known, progress) as show:
             for number, batch in enumerate(subscription):
@@ -99,7 +99,7 @@ Show = Callable[["Batch[Any]"], None]
 
 
 @contextmanager
-def _lines(known: Known, progress: bool) -> Iterator[Show]:
+def _lines(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from penstock.io.in_process import shown
 
     names = known.schema.names
@@ -117,7 +117,7 @@ def _lines(known: Known, progress: bool) -> Iterator[Show]:
 
 
 @contextmanager
-def _json(known: Known, progress: bool) -> Iterator[Show]:
+def _json(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from penstock.io.files.json_values import to_object
 
     record = to_object(known.schema.fields)
@@ -134,14 +134,14 @@ def _json(known: Known, progress: bool) -> Iterator[Show]:
 
 
 @contextmanager
-def _table(known: Known, progress: bool) -> Iterator[Show]:
+def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from rich.live import Live
 
-    from penstock.cli.text_tables import console, table_of
+    from penstock.cli.text_tables import create_console, create_table
     from penstock.io.in_process import shown
 
     rows: Counter[tuple[str, ...]] = Counter()  # keyed by printed text, because lists are not hashable
-    with Live(console=console(), auto_refresh=False) as live:
+    with Live(console=create_console(), auto_refresh=False) as live:
 
         def show(batch: Batch[Any]) -> None:
             for row, _, weight in batch.updates:
@@ -150,7 +150,7 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
                 rows[line] += weight
                 if not rows[line]:
                     del rows[line]
-            table = table_of(*known.schema.names, ">times")
+            table = create_table(*known.schema.names, ">times")
             there = sorted((line, count) for line, count in rows.items() if count > 0)
             for line, count in there[:MOST_SHOWN]:
                 table.add_row(*line, "" if count == 1 else f"{count:,}")

@@ -13,7 +13,7 @@ _UNCUT = 100_000
 """Line width at which nothing is ever cut."""
 
 
-def table_of(*columns: str) -> Any:
+def create_table(*columns: str) -> Any:
     """Create a table with these column titles; a leading > aligns right."""
     from rich import box
     from rich.table import Table
@@ -24,7 +24,7 @@ def table_of(*columns: str) -> Any:
     return table
 
 
-def console() -> Console:
+def create_console() -> Console:
     """Create a console on standard output for tables."""
     from rich.console import Console
 

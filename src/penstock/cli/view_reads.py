@@ -18,7 +18,7 @@ from penstock.cli.options import (
     ServerName,
     TokenFile,
     connect,
-    patience_of,
+    parse_patience,
 )
 
 
@@ -55,7 +55,7 @@ def peek(
     server_name: ServerName = None,
 ) -> None:
     """Show the rows of a view or a collection, including every acknowledged write."""
-    from penstock.cli.json_rows import parsed_condition, parsed_key, show_rows
+    from penstock.cli.json_rows import parse_condition, parse_key, print_rows
     from penstock.expr.tree import Column, Expr, Ordering
 
     order: list[Expr | Ordering] = [
@@ -65,16 +65,16 @@ def peek(
         known = client.describe(view)
         rows = client.peek(
             view,
-            keys=[parsed_key(known, text) for text in key] if key else None,
-            where=None if where is None else parsed_condition(known, where),
+            keys=[parse_key(known, text) for text in key] if key else None,
+            where=None if where is None else parse_condition(known, where),
             order_by=order,
             limit=limit,
             at=at,
             staleness=staleness,
             replica=replica,
-            patience=patience_of(patience),
+            patience=parse_patience(patience),
         )
-        show_rows(known.schema, rows, format)
+        print_rows(known.schema, rows, format)
 
 
 def copy(
@@ -93,5 +93,5 @@ def copy(
     --patience limits the wait for a replica, not the time it takes to write.
     """
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
-        rows = client.copy(view, file, patience=patience_of(patience))
+        rows = client.copy(view, file, patience=parse_patience(patience))
     typer.echo(f"{rows:,} row{'s' * (rows != 1)} of {view} copied to {file}")

@@ -62,7 +62,7 @@ class AsOfSelection:
     broken: frozenset[Id] = frozenset()
 
 
-def select(
+def select_as_ofs(
     dataflows: Sequence[Dataflow],
     collections: Mapping[Id, Bounds],
     policies: Mapping[Id, ReadPolicy],

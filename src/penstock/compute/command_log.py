@@ -25,7 +25,7 @@ _SLACK = 1_000
 """Commands that the history may hold beyond the live state before it is reduced."""
 
 
-def everything(_command: Command) -> bool:
+def send_every_command(_command: Command) -> bool:
     return True
 
 
@@ -49,7 +49,7 @@ class CommandLog:
         return self._first + len(self._log)
 
     @property
-    def waiting(self) -> int:
+    def unread_count(self) -> int:
         """Number of commands not yet read by all connections."""
         return len(self._log)
 
@@ -60,15 +60,15 @@ class CommandLog:
             self._cancelled[command.uuid] = self.end
         self._log.append(command)
         if len(self._log) > self.most_behind:
-            for reader in [r for r in self._readers if r.behind > self.most_behind]:
+            for reader in [r for r in self._readers if r.unread_count > self.most_behind]:
                 reader.cut = True
                 reader.close()
         if not self._readers:
             self.trim()
 
-    def reader(
+    def open_cursor(
         self,
-        wanted: Callable[[Command], bool] = everything,
+        wanted: Callable[[Command], bool] = send_every_command,
         uppers: Mapping[Id, Frontier] | None = None,
     ) -> LogCursor:
         """Start a connection with the current reduced history, followed by later commands.
@@ -81,7 +81,7 @@ class CommandLog:
         self._readers.append(reader)
         return reader
 
-    def at(self, number: int) -> Command:
+    def command_at(self, number: int) -> Command:
         """Return the command with a number that is still in the log."""
         return self._log[number - self._first]
 
@@ -89,7 +89,7 @@ class CommandLog:
         """Whether the log holds the `CancelPeek` of a peek."""
         return uuid in self._cancelled
 
-    def leave(self, reader: LogCursor) -> None:
+    def remove_reader(self, reader: LogCursor) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
         self.trim()
@@ -122,21 +122,21 @@ class LogCursor:
         self._closed = False
 
     @property
-    def behind(self) -> int:
+    def unread_count(self) -> int:
         """Number of unread commands in the log."""
         return self._outbox.end - self.position
 
     @property
-    def waiting(self) -> bool:
+    def has_commands(self) -> bool:
         """Whether commands may be available."""
-        return not self._closed and bool(self._start or self.behind)
+        return not self._closed and bool(self._start or self.unread_count)
 
-    def take(self, most: int = 100) -> list[Command]:
+    def take_commands(self, most: int = 100) -> list[Command]:
         """Take the next commands, at most `most`; none once the cursor is closed."""
         taken: list[Command] = []
-        if not self.waiting:
+        if not self.has_commands:
             return taken
-        while len(taken) < most and self.waiting:
+        while len(taken) < most and self.has_commands:
             command = self._next()
             if self._wanted(command) and not self._leaves_out(command):
                 taken.append(command)
@@ -147,12 +147,12 @@ class LogCursor:
         """Close the cursor, and release the commands that only it had not read."""
         self._closed = True
         self._start.clear()
-        self._outbox.leave(self)
+        self._outbox.remove_reader(self)
 
     def _next(self) -> Command:
         if self._start:
             return self._start.popleft()
-        command = self._outbox.at(self.position)
+        command = self._outbox.command_at(self.position)
         self.position += 1
         return command
 

@@ -38,7 +38,7 @@ class Frontier:
         """Whether no time is left."""
         return self.time is None
 
-    def passed(self, time: int) -> bool:
+    def has_passed(self, time: int) -> bool:
         """Whether `time` is before the frontier: as an upper it is settled, as a since it is gone."""
         return self.time is None or time < self.time
 

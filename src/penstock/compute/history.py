@@ -5,7 +5,7 @@ the same effect, so that its length is proportional to the live state, whatever 
 before. The controller keeps one history, without the epoch and nonce of a connection, which are filled in on
 sending. Each replica keeps one of the commands it has received, for reconciliation.
 
-Law: replaying a reduced history has the same effect as replaying the whole; `reduced` is idempotent.
+Law: replaying a reduced history has the same effect as replaying the whole; `reduce_commands` is idempotent.
 Source: the compute protocol of Materialize, its history (reference).
 """
 
@@ -58,7 +58,7 @@ class History:
 
     def reduce(self) -> None:
         """Rewrite the history into the shortest sequence with the same effect."""
-        self.commands = reduced(self.commands)
+        self.commands = reduce_commands(self.commands)
         self._reduced_length = len(self.commands)
 
     def discard_peeks(self) -> None:
@@ -71,7 +71,7 @@ class History:
         return [_with_uppers(command, uppers) for command in self.commands]
 
 
-def reduced(commands: Iterable[Command]) -> list[Command]:
+def reduce_commands(commands: Iterable[Command]) -> list[Command]:
     """Return the shortest sequence with the same effect as `commands`.
 
     Its order is: `CreateTimely`; `CreateInstance`; one merged `UpdateConfiguration`, if it sets anything;
@@ -125,7 +125,7 @@ class _Effects:
 
     @add.register
     def _(self, command: UpdateConfiguration) -> None:
-        self.parameters = self.parameters.updated(command.parameters)
+        self.parameters = self.parameters.overridden_by(command.parameters)
 
     @add.register
     def _(self, command: CreateDataflow) -> None:

@@ -70,7 +70,7 @@ class _Waiting:
 class SequentialHydration:
     """Limiter of hydration on one connection: holds back `Schedule` commands.
 
-    Every command to the replica goes through `command`, every response from it through `response`; the
+    Every command to the replica goes through `command`, every response from it through `commands_after`; the
     commands they return must be sent to the replica, in order. Transient dataflows are not limited.
 
     limit: number of dataflows that may hydrate at a time, until an `UpdateConfiguration` changes it.
@@ -109,7 +109,7 @@ class SequentialHydration:
                 pass
         return [command, *self._fill()]
 
-    def response(self, response: Response) -> list[Command]:
+    def commands_after(self, response: Response) -> list[Command]:
         """Return the commands to send to the replica after a response."""
         if not isinstance(response, Frontiers):
             return []

@@ -115,7 +115,7 @@ def file_name(path: str) -> str:
     return re.split(r"[/\\]", path)[-1].removeprefix("<").removesuffix(">")
 
 
-def elsewhere(path: str) -> str:
+def mark_remote_file(path: str) -> str:
     """Mark a file as being on another machine: a name in `<>` is never opened here.
 
     >>> elsewhere("/etc/passwd")

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from penstock.compute.errors import IncompatibleInstance
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.history import reduced
+from penstock.compute.history import reduce_commands
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
@@ -96,7 +96,7 @@ class _Running:
 
     @classmethod
     def of(cls, installed: Sequence[Command]) -> _Running:
-        commands = reduced(c for c in installed if not isinstance(c, Peek | CancelPeek))
+        commands = reduce_commands(c for c in installed if not isinstance(c, Peek | CancelPeek))
         return cls(
             next((c.config for c in commands if isinstance(c, CreateInstance)), None),
             {d.export_ids: d for d in _dataflows(commands)},
@@ -113,7 +113,7 @@ def _agree(running: _Running, commands: tuple[Command, ...]) -> ReconciliationPl
     for command in commands:
         match command:
             case CreateInstance(config):
-                if running.instance is not None and not compatible(running.instance, config):
+                if running.instance is not None and not can_adopt_configuration(running.instance, config):
                     return ReconciliationPlan(history=commands, halt=_halt(running.instance, config))
             case CreateDataflow(dataflow):
                 old = running.dataflows.get(dataflow.export_ids)
@@ -168,7 +168,7 @@ def _compactions(running: _Running, kept: Mapping[frozenset[Id], Dataflow]) -> t
     )
 
 
-def compatible(running: InstanceConfig, asked: InstanceConfig) -> bool:
+def can_adopt_configuration(running: InstanceConfig, asked: InstanceConfig) -> bool:
     """Whether a running replica can adopt a configuration: an equal one, or with an earlier expiration.
 
     >>> compatible(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", 20))

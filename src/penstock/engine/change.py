@@ -32,10 +32,10 @@ def delete(row: T) -> Change[T]:
     return Change(row, -1)
 
 
-def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
+def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
     """Convert internal rows to columns. Raises `BadInput` if Polars is missing or cannot hold the rows."""
     try:
-        from penstock.engine.columnar.columns import Declined, can_hold, of_rows
+        from penstock.engine.columnar.columns import ColumnarDeclined, can_hold, rows_to_columns
     except ImportError as error:
         raise BadInput(
             "a frame needs Polars, which cannot be imported",
@@ -45,8 +45,8 @@ def in_columns(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
     if not can_hold(schema):
         raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")
     try:
-        return of_rows(schema, append, rows)
-    except Declined as error:
+        return rows_to_columns(schema, append, rows)
+    except ColumnarDeclined as error:
         raise BadInput(
             "these changes hold a value that cannot stand in columns",
             why=str(error.__cause__),
@@ -92,7 +92,9 @@ class Changes(Sequence[Change[Any]]):
         if self._schema is None:
             raise BadInput("the columns of these changes are not known", fix="read their rows")
         made = self._made
-        return (in_columns(self._schema, self._append, made) if isinstance(made, list) else made).for_user()
+        return (
+            rows_to_frame(self._schema, self._append, made) if isinstance(made, list) else made
+        ).user_frame()
 
     @property
     def raw(self) -> list[tuple[Any, ...]]:

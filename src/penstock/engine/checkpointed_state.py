@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
-from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, names_of
+from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, read_state_names
 from penstock.state.commit import POSITIONS
 from penstock.state.directory import DirectoryState
 from penstock.state.lazy_slots import Form
@@ -71,7 +71,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
 
     def by_name(manifest: Manifest) -> dict[str, str]:
         """Map the program's slot names to those of the checkpoint."""
-        names = names_of(manifest.description)
+        names = read_state_names(manifest.description)
         found = {positions_slot(name): f"{names[node]}.{POSITIONS}" for name, node in graph.sources.items()}
         for slot in local:
             node, _, what = slot.partition(".")

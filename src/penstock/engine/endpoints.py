@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pull
 from penstock.engine.change import Changes
-from penstock.engine.queue import PerSource, limit_of
+from penstock.engine.queue import PerSource, limit_for
 from penstock.errors import BadInput
 from penstock.expr.row_classes import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -35,8 +35,8 @@ from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.files.dead_letters import DeadLetters
 from penstock.io.pull.async_rows import rows_ahead
-from penstock.io.pull.sinks import Handover, writer_sink
-from penstock.io.pull.sources import CloseOnce, PendingPositions, in_batches, reader_source
+from penstock.io.pull.sinks import CommittedTickDelivery, writer_sink
+from penstock.io.pull.sources import CloseOnce, PendingPositions, group_into_batches, reader_source
 from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import dead_letter_folder
 
@@ -95,7 +95,7 @@ class Outlet:
     rows: list[tuple[Any, ...]] | None = None
 
 
-def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
+def reachable_sinks(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
     """Return the sinks that a source's rows can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
 
@@ -240,7 +240,7 @@ def open_sources(
             live=engine.columns_read(name),
         )
         # Each value of a signal is a tick of its own.
-        rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS
+        rows = 1 if isinstance(operator, SignalSource) else limit_for(tick_rows, name) or TICK_ROWS
         stream = _batches(source, feed, None if bounded else rows, closing)
         letters = dead_letters_of(name, source, durable=slots is not None)
         opened.append(OpenSource(name, stream, bounded, positions, letters))
@@ -251,9 +251,11 @@ def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> 
     if isasyncgenfunction(source):
         source = source()
     if isinstance(source, pull.Source):
-        return pull.pull(source, in_batches(feed, limit))
+        return pull.pull(source, group_into_batches(feed, limit))
     if isinstance(source, AsyncIterable):
-        return pull.pull(rows_ahead(cast("AsyncIterable[Any]", source), limit), in_batches(feed, limit))
+        return pull.pull(
+            rows_ahead(cast("AsyncIterable[Any]", source), limit), group_into_batches(feed, limit)
+        )
     reader = open_source(source, feed)
     close = CloseOnce(reader.close)
     closing.callback(close)
@@ -319,7 +321,7 @@ def open_sinks(
             name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
         )
         if isinstance(sink, pull.Sink):
-            handover = Handover(request)
+            handover = CommittedTickDelivery(request)
             stream = pull.pull(handover.transformer(), sink)
             opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, None))
             continue

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.analysis.liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
-from penstock.engine.columnar.choice import ColumnarName, columnar_from
+from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
 from penstock.engine.event_time import EventTime
 from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
-from penstock.engine.program import bound_loops, compile_program
-from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_of
+from penstock.engine.program import compile_program, limit_loop_rounds
+from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
 from penstock.engine.signals.engine_mixin import RunsSignals
 from penstock.engine.signals.row_values import rows_of_signal
-from penstock.engine.spilling import StateInMemory, bytes_of
+from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -54,8 +54,8 @@ class Engine(RunsSignals):
            flow's feedbacks.
     state: a mapping per slot name, to keep state outside memory or to continue an earlier run; new dicts by
            default. `Engine(flow).slots` has the names: node number and purpose, the same for equal flows.
-    shared: slots that are stored elsewhere, by name (see `penstock.engine.shared_sides`). Their rows are
-           complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
+    shared: slots that are stored elsewhere, by name (see `penstock.engine.external_join_sides`). Their rows
+           are complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
     first_tick: number of the first tick; above 0 to continue an earlier run.
     schedule: granularity of compilation and scheduling. "hybrid": regions, run if they have input. "dynamic":
            single operators, likewise. "static": single operators, all run in every tick. For comparison; the
@@ -87,16 +87,16 @@ class Engine(RunsSignals):
         columnar: ColumnarName = "auto",
         columnar_rows: int | None = None,
     ) -> None:
-        graph = bound_loops(flow.graph(), max_iterations)
+        graph = limit_loop_rounds(flow.graph(), max_iterations)
         if shared is None:
             graph = live_graph(graph, at_sources=False)
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
         # Others that keep the state must find all of it in its slots.
-        large = columnar_from(columnar, columnar_rows, lazily=state is None and memory is None)
+        large = parse_columnar(columnar, columnar_rows, lazily=state is None and memory is None)
         if state is None:
-            bound = None if memory is None else bytes_of(memory)
+            bound = None if memory is None else parse_memory_limit(memory)
             own = [slot for slot in self.program.slots if shared is None or slot.name not in shared]
             self._memory = StateInMemory(own, bound, self._rebind)
             state = self._memory.mappings if shared is None else {**self._memory.mappings, **shared}
@@ -134,7 +134,7 @@ class Engine(RunsSignals):
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
         locations = {name: graph.nodes[node].location for name, node in graph.sources.items()}
-        limits = {n: 1 if n in self._signals else limit_of(tick_rows, n) for n in graph.sources}
+        limits = {n: 1 if n in self._signals else limit_for(tick_rows, n) for n in graph.sources}
         check_limits("tick_rows", tick_rows, graph.sources)
         taken = {n: rows for n, rows in limits.items() if rows is not None}
         self._queues = Queues(locations, self._bounded, taken, queue_rows)
@@ -309,7 +309,7 @@ class Engine(RunsSignals):
         for name, rows in self._for_later(inputs).items():
             left = self._queues.add_some(name, rows)
             while left:
-                await self._queues.until_taken()
+                await self._queues.wait_until_taken()
                 self._check_alive()
                 left = self._queues.add_some(name, left)
 
@@ -363,7 +363,7 @@ class Engine(RunsSignals):
     @property
     def awaited_ends(self) -> set[str]:
         """Sources that have not ended and whose end would close windows."""
-        return self._event_time.awaited
+        return self._event_time.awaited_sources
 
     def tick_rows(self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = ()) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append-only.
@@ -380,9 +380,9 @@ class Engine(RunsSignals):
         if self._ticks and self._bounded:
             self._refuse_late_rows(inputs)
         if self._event_time.ended:
-            self._event_time.check(inputs)
+            self._event_time.check_not_ended(inputs)
         if ended:
-            inputs = {**inputs, **self._event_time.end(ended)}
+            inputs = {**inputs, **self._event_time.end_sources(ended)}
         collects = gc.isenabled()
         gc.disable()
         try:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 
 
-def ends_of(graph: FlowGraph) -> dict[str, int]:
+def end_receivers(graph: FlowGraph) -> dict[str, int]:
     """Return the nodes that receive a row when their sources have ended, by name."""
     return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
 
 
 def awaited_ends(graph: FlowGraph) -> dict[str, int]:
-    """Return the nodes of `ends_of` that lead to a sink or null; other ends start no tick."""
+    """Return the nodes of `end_receivers` that lead to a sink or null; other ends start no tick."""
     consumers = live_consumers(graph)
-    return {name: node for name, node in ends_of(graph).items() if consumers[node]}
+    return {name: node for name, node in end_receivers(graph).items() if consumers[node]}
 
 
 def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
@@ -49,11 +49,11 @@ class EventTime:
         self.ended = {source for slot in self._slots.values() for source in slot.get(()) or ()}
 
     @property
-    def awaited(self) -> set[str]:
+    def awaited_sources(self) -> set[str]:
         """Sources that have not ended and whose end some operator awaits."""
         return {source for name in self._slots for source in self._sources(name)} - self.ended
 
-    def end(self, sources: Iterable[str]) -> dict[str, Rows]:
+    def end_sources(self, sources: Iterable[str]) -> dict[str, Rows]:
         """Mark `sources` as ended; return the rows that signal it, by name of the receiving node."""
         rows: dict[str, Rows] = {}
         self.ended |= set(sources)
@@ -66,7 +66,7 @@ class EventTime:
                     rows[name] = [(True,)]
         return rows
 
-    def check(self, inputs: Mapping[str, Rows]) -> None:
+    def check_not_ended(self, inputs: Mapping[str, Rows]) -> None:
         """Raise `BadInput` for rows from a source that has ended."""
         for name, rows in inputs.items():
             if rows and name in self.ended:
@@ -83,7 +83,7 @@ class EventTime:
         return {name: clock[1] for name, clock in clocks.items() if clock is not None}
 
     def _sources(self, name: str) -> tuple[str, ...]:
-        operator = self._graph.nodes[ends_of(self._graph)[name]].operator
+        operator = self._graph.nodes[end_receivers(self._graph)[name]].operator
         assert isinstance(operator, EndOfInput)
         return operator.sources
 

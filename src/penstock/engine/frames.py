@@ -27,7 +27,7 @@ class ColumnarRows(Protocol):
         """Return the rows as tuples."""
         ...
 
-    def for_user(self) -> Any:
+    def user_frame(self) -> Any:
         """Return the rows as a Polars frame with column names."""
         ...
 

@@ -24,7 +24,7 @@ class Interrupt:
         self._woken, self._wake = os.pipe()
 
     @property
-    def woken(self) -> int:
+    def signal_descriptor(self) -> int:
         """File descriptor that becomes readable when a signal arrives, for event loops."""
         return self._woken
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.engine.columnar.choice import NEVER, Columnar
-from penstock.engine.event_time import ends_of
-from penstock.engine.failure import explain_in_stream, raise_explained
+from penstock.engine.columnar.columnar_option import NEVER, Columnar
+from penstock.engine.event_time import end_receivers
+from penstock.engine.explained_errors import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime_library import consolidate
@@ -66,7 +66,7 @@ class Machine:
         for at, part in enumerate(program.parts):
             for node in part.inputs:
                 self._readers.setdefault(node, []).append(at)
-        self._sources = {**program.graph.sources, **ends_of(program.graph)}
+        self._sources = {**program.graph.sources, **end_receivers(program.graph)}
         self._sinks = tuple(program.graph.sinks.items())
         self._delayed = tuple((d.node, d.source, state[d.slot.name], d.append) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
@@ -110,7 +110,7 @@ class Machine:
                     break
             else:
                 if self._holding:
-                    self.settle()
+                    self.move_state_to_slots()
                 outputs = (
                     self._scheduled(inputs, self._parts) if self._straight is None else self._straight(inputs)
                 )
@@ -131,17 +131,17 @@ class Machine:
                 self.least = NEVER
         return self._large
 
-    def settle(self) -> None:
+    def move_state_to_slots(self) -> None:
         """Move all state into slots, including what large ticks keep in frames."""
         if self._large is not None:
-            self._large.settle()
+            self._large.move_state_to_slots()
         self._holding = False
 
     def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         outputs = self._scheduled(large.inputs(inputs), large.parts)
         self._holding = large.is_holding
         if self._columnar is not None and not self._columnar.lazily:
-            self.settle()
+            self.move_state_to_slots()
         return outputs
 
     def _explained(self, error: Exception) -> Exception:

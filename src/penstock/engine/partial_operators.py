@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.window import Window, grid_state_slots
-from penstock.graph.facts import ANYWHERE, WHOLE, Facts, KeyedSlot, Placement, Port, keyed
-from penstock.graph.node import Operator, unchanged
+from penstock.graph.node import Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    ANYWHERE,
+    WHOLE,
+    Facts,
+    KeyedSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,25 +33,25 @@ if TYPE_CHECKING:
     from penstock.flow.operators.aggregate import Aggregate
     from penstock.flow.operators.top_k import TopK
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
-    from penstock.graph.monotone_columns import Growth
+    from penstock.graph.monotone_columns import MonotoneColumns
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
-class Division(Operator):
+class SubstitutedOperator(Operator):
     """Base of operators that an engine substitutes for one of the user's."""
 
     __slots__ = ()
 
     def output(self, context: CheckContext) -> Columns:
-        raise context.refused(f"{self.kind} is made by an engine, and not written")
+        raise context.unbuildable_error(f"{self.kind} is made by an engine, and not written")
 
     def unservable(self) -> Unservable | None:
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class PartialAggregate(Division):
+class PartialAggregate(SubstitutedOperator):
     """Partial aggregate of a chunk of a tick, with one row per group: keys, row count, partial sums.
 
     of:   the aggregate that this is a part of, over the columns of what this reads.
@@ -80,7 +88,7 @@ class PartialAggregate(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedAggregate(Division):
+class MergedAggregate(SubstitutedOperator):
     """Aggregate over the rows of partial aggregates, with the state of the original aggregate.
 
     of:      the aggregate. rows: the schema of what that reads. appends: whether these are never retracted.
@@ -102,7 +110,7 @@ class MergedAggregate(Division):
         rows = inputs[0]
         return rows.but(append=self.appends and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         return self.of.growth(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
@@ -112,7 +120,7 @@ class MergedAggregate(Division):
         return {"groups": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys))
+        return place_by_key(tuple(expr for _, expr in self.keys))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys
@@ -122,7 +130,7 @@ class MergedAggregate(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class PartialTopK(Division):
+class PartialTopK(SubstitutedOperator):
     """Top-k of each group over a chunk of a tick's rows, the only candidates for the final result.
 
     Correct only for rows that are never retracted.
@@ -138,7 +146,7 @@ class PartialTopK(Division):
         return inputs[0].but(ordered=False)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def placement(self) -> Placement:
         return ANYWHERE
@@ -160,13 +168,13 @@ PANE = "pane"
 """Column with the start of a pane."""
 
 
-def panes_of(grid: Grid) -> Grid:
+def pane_windows(grid: Grid) -> Grid:
     """Panes of grid windows, as tumbling windows."""
     return Grid(grid.every, grid.every, grid.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class PartialWindow(Division):
+class PartialWindow(SubstitutedOperator):
     """Partial window aggregate of a chunk of a tick: one row per group and pane, with partial sums."""
 
     kind: ClassVar[str] = "partial window"
@@ -189,7 +197,7 @@ class PartialWindow(Division):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedWindow(Division):
+class MergedWindow(SubstitutedOperator):
     """Windowed aggregate over partial rows, with the state of the original window.
 
     of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.
@@ -218,7 +226,7 @@ class MergedWindow(Division):
         return grid_state_slots()
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
+        return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

@@ -19,7 +19,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.graph.facts import Delay
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def plan_parts(
         head_of = _region_heads(graph, analysis, consumers)
     else:
         head_of = _single_heads(graph, analysis, consumers)
-    level = levels(graph, analysis.execution_order())
+    level = node_levels(graph, analysis.execution_order())
     _part_from_signals(graph, analysis, level, head_of)
     members: dict[int, list[int]] = {}
     for node_id in sorted(head_of, key=analysis.ranks.__getitem__):
@@ -197,7 +197,7 @@ def is_among_signals(graph: FlowGraph, node: Node) -> bool:
     )
 
 
-def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
+def node_levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
     """Return the level of each node. order: the nodes in execution order."""
     among = [is_among_signals(graph, node) for node in graph.nodes]
     found = [0] * len(among)

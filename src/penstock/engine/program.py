@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.event_time import end_slots
+from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
 from penstock.engine.signals.row_values import signal_part_of
-from penstock.engine.slot import Slot, as_list
-from penstock.engine.source_code import Constants, Purpose
+from penstock.engine.slot import Slot, thaw_list
 from penstock.errors import BadInput
 from penstock.expr.compile_python import RUNTIME as EXPRESSION_RUNTIME
 from penstock.flow.operators.bag_feedback import BagFeedback
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Delayed:
+class DelayedRows:
     """A delay, which keeps the rows of node `source` for the next tick in a slot under the key `()`.
 
     lazy:   whether the rows wait for a tick that starts for another reason.
@@ -63,7 +63,7 @@ class Program:
     parts: tuple[Part, ...]
     slots: tuple[Slot, ...]
     transient: tuple[Slot, ...]
-    delayed: tuple[Delayed, ...]
+    delayed: tuple[DelayedRows, ...]
     source_append: dict[str, bool]
     sink_append: dict[str, bool]
     constants: dict[str, object] = field(repr=False)
@@ -105,7 +105,7 @@ def compile_program(
     constants = Constants()
     consumers = live_consumers(graph)
     parts = plan_parts(graph, analysis, consumers, schedule)
-    ends = straight_ends(graph, parts) if schedule is Schedule.HYBRID else None
+    ends = endpoint_names(graph, parts) if schedule is Schedule.HYBRID else None
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []
@@ -124,10 +124,10 @@ def compile_program(
         purposes.append(Purpose())
         slots.extend(writer.slots)
     delayed = tuple(
-        Delayed(
+        DelayedRows(
             n.id,
             n.inputs[0],
-            Slot(f"{n.id}.deferred", as_list),
+            Slot(f"{n.id}.deferred", thaw_list),
             is_lazy(n),
             analysis.facts[n.inputs[0]].append,
         )
@@ -171,7 +171,7 @@ def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
     return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
 
-def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
+def endpoint_names(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
     """Return the names of sources and sinks by node, for a single-part flow; else None."""
     if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
         return None
@@ -183,10 +183,10 @@ def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, 
     return None
 
 
-__all__ = ["Delayed", "Program", "compile_program"]
+__all__ = ["DelayedRows", "Program", "compile_program"]
 
 
-def bound_loops(graph: FlowGraph, max_iterations: int | None) -> FlowGraph:
+def limit_loop_rounds(graph: FlowGraph, max_iterations: int | None) -> FlowGraph:
     """Limit the rounds of a flow's feedbacks per tick; None leaves them unchanged.
 
     Raises `BadInput` for a bound below 1.

@@ -211,7 +211,7 @@ def _checked(registry: Any) -> Any:
     return registry
 
 
-def address_of(metrics: int | str) -> tuple[str, int]:
+def parse_address(metrics: int | str) -> tuple[str, int]:
     """Parse a host and port. A port alone means this machine only. Raises `BadInput`.
 
     >>> address_of(9108), address_of("9108"), address_of("0.0.0.0:9108")
@@ -227,7 +227,7 @@ def address_of(metrics: int | str) -> tuple[str, int]:
 
 
 def _serve(metrics: int | str, registry: Any) -> tuple[Any, Any]:
-    host, port = address_of(metrics)
+    host, port = parse_address(metrics)
     try:
         return _client().start_http_server(port, addr=host, registry=registry)
     except OSError as error:

@@ -37,7 +37,7 @@ class SourceQueue:
         return len(self._rows)
 
     @property
-    def room(self) -> int | None:
+    def free_capacity(self) -> int | None:
         """Free capacity in rows; None if unlimited."""
         return None if self.limit is None else self.limit - len(self._rows)
 
@@ -45,7 +45,8 @@ class SourceQueue:
         """Raise `QueueFull` if these rows exceed the free capacity."""
         if self.limit is not None and len(self._rows) + len(rows) > self.limit:
             raise QueueFull(
-                f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
+                f"source {self.source!r} has room for {self.free_capacity} more rows, "
+                f"and {len(rows)} were fed",
                 where=[self._location],
                 why=f"{len(self._rows)} rows wait for a tick, and queue_rows allows {self.limit}. "
                 "None of these rows was taken.",
@@ -72,7 +73,7 @@ class SourceQueue:
         return rows
 
 
-def limit_of(given: PerSource, source: str) -> int | None:
+def limit_for(given: PerSource, source: str) -> int | None:
     """Limit set for a source; None if unset."""
     return given.get(source) if isinstance(given, Mapping) else given
 
@@ -114,9 +115,9 @@ class Queues:
         self._tick_rows: dict[str, int | None] = {}
         for name, location in sources.items():
             whole = name in bounded
-            waiting = None if whole else limit_of(queue_rows, name) or QUEUE_ROWS
+            waiting = None if whole else limit_for(queue_rows, name) or QUEUE_ROWS
             self._queues[name] = SourceQueue(name, waiting, location)
-            self._tick_rows[name] = None if whole else limit_of(tick_rows, name)
+            self._tick_rows[name] = None if whole else limit_for(tick_rows, name)
         self._waiting: list[asyncio.Future[None]] = []
 
     def __bool__(self) -> bool:
@@ -136,7 +137,7 @@ class Queues:
     def add_some(self, name: str, rows: Rows) -> Rows:
         """Queue as many rows as fit; return the others."""
         queue = self._queues[name]
-        now = len(rows) if queue.room is None else queue.room
+        now = len(rows) if queue.free_capacity is None else queue.free_capacity
         queue.add(rows[:now])
         return rows[now:]
 
@@ -146,7 +147,7 @@ class Queues:
         self.wake()
         return taken
 
-    async def until_taken(self) -> None:
+    async def wait_until_taken(self) -> None:
         """Wait until rows have been taken or `wake` is called."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.loops.differential import write_nested
 from penstock.engine.loops.netting import NettedStep, may_meet_what_never_was
-from penstock.engine.loops.semi_naive import ClosingStep, write_rounds
+from penstock.engine.loops.semi_naive import RoundFeedbackStep, write_rounds
 from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.step_writer import StepWriter
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.analysis import Analysis
+    from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers, Part
     from penstock.engine.slot import Slot
-    from penstock.engine.source_code import Constants
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Edge, FlowGraph, Node
 
@@ -65,20 +65,20 @@ class RegionWriter(StepWriter):
         if edge is not None:
             self.count_activation(edge.target)
             row = self._as_taken(edge, row)
-            with self.code.working_for(edge.target, row.columns):
+            with self.code.attribute_lines(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)
         elif node in self._nested:
             self.code.line(f"{self.buffer(node)}.append({tuple_source((*row.columns, row.copies, self.at))})")
         else:
             self.code.line(f"{self.buffer(node)}.append({row.flat(append=self.is_append(node))})")
 
-    def handed_on(self, node: int) -> Edge | None:
+    def inlined_edge(self, node: int) -> Edge | None:
         return self._inlined.get(node)
 
     def is_consolidated(self, node: int) -> bool:
         return node in self._steps and self._steps[node].consolidates
 
-    def merges(self, node: int) -> bool:
+    def merges_equal_rows(self, node: int) -> bool:
         return self._steps[node].merges
 
     # -- the function ------------------------------------------------------------------------------
@@ -117,17 +117,17 @@ class RegionWriter(StepWriter):
                 write_loop(self, group, self._steps)
         if self._counting:
             for node in self.part.nodes:
-                self.code.line(f"x_activations[{node}] += {self.named('ran', node)}")
+                self.code.line(f"x_activations[{node}] += {self.node_variable('ran', node)}")
 
     def _outcome(self, node: int) -> str:
-        return self.result(node) if self._steps[node].has_result else self.buffer(node)
+        return self.result_variable(node) if self._steps[node].has_result else self.buffer(node)
 
     def _begin(self) -> None:
         for node in self.part.nodes:
-            with self.code.working_for(node):
+            with self.code.attribute_lines(node):
                 if self._counting:
                     runs_each_tick = self.graph.nodes[node].operator.runs_each_tick
-                    self.code.line(f"{self.named('ran', node)} = {runs_each_tick}")
+                    self.code.line(f"{self.node_variable('ran', node)} = {runs_each_tick}")
                 # In a loop, both are done for each round.
                 if node not in self._loop_of:
                     self._steps[node].write_start()
@@ -179,7 +179,7 @@ class RegionWriter(StepWriter):
         if edge.source not in self._members or edge.target not in self._members:
             return False
         # A feedback hands its rows out round by round, so they stand in a buffer.
-        if isinstance(self._steps[edge.source], ClosingStep):
+        if isinstance(self._steps[edge.source], RoundFeedbackStep):
             return False
         if self._loop_of.get(edge.source) != self._loop_of.get(edge.target):
             return False

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical_data import canonical
-from penstock.analysis.fingerprints import describe, fingerprint, identities
+from penstock.analysis.canonical_data import to_canonical_data
+from penstock.analysis.fingerprints import describe_nodes, fingerprint, node_identities
 from penstock.analysis.state_compatibility import (
     Kept,
     ResumedDescription,
-    carry_over,
+    add_kept_state,
+    carry_over_state_names,
     describe_changes,
-    first_names,
-    other_python,
-    with_state,
+    differing_python_versions,
+    name_new_state,
 )
 from penstock.engine.endpoints import as_sink
 from penstock.errors import FlowChanged
@@ -56,11 +56,11 @@ class ResumeBinding:
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
         here = self._description()
         if last is None:
-            described = first_names(here)
+            described = name_new_state(here)
         else:
-            carried = carry_over(last.description, here, tick)
+            carried = carry_over_state_names(last.description, here, tick)
             # Another engine keeps state in another form: that is the reason to give, and not this.
-            check_engine(folder, last, self.layout(names_of(carried.description)))
+            check_engine(folder, last, self.layout(read_state_names(carried.description)))
             if carried.missing:
                 raise self._changed(folder, last, here, carried)
             if self.shards is not None:
@@ -70,8 +70,8 @@ class ResumeBinding:
             fingerprint(self.graph),
             described,
             self.shards or (1 if last is None else last.shards),
-            self.layout(names_of(described)),
-            kept_sinks(self.graph, described, self.sinks),
+            self.layout(read_state_names(described)),
+            accumulating_sinks(self.graph, described, self.sinks),
         )
         if last is not None:
             check_layout(folder, last, manifest)
@@ -79,7 +79,7 @@ class ResumeBinding:
         return manifest
 
     def _description(self) -> list[dict[str, Any]]:
-        described = with_state(describe(self.graph), self.keeps)
+        described = add_kept_state(describe_nodes(self.graph), self.keeps)
         places = (str(node.location) for node in self.graph.nodes)
         return [{**node, "place": location} for node, location in zip(described, places, strict=True)]
 
@@ -88,7 +88,7 @@ class ResumeBinding:
     ) -> FlowChanged:
         difference = describe_changes(last.description, here, carried.missing)
         places = [self.graph.nodes[at].location for at in carried.lacking]
-        versions = other_python(last.description, here)
+        versions = differing_python_versions(last.description, here)
         if versions is None:
             return flow_changed(folder, f"What changed:\n{difference}", difference, places)
         then, now = versions
@@ -116,7 +116,7 @@ def in_one_process(names: Mapping[int, str]) -> dict[str, Any]:
     return {"on": IN_ONE_PROCESS, "places": dict.fromkeys(names.values(), 0)}
 
 
-def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+def read_state_names(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
     """Read each node's state name from a manifest's description."""
     return {at: node["state"] for at, node in enumerate(description) if node["state"] is not None}
 
@@ -158,17 +158,17 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
 # --- sinks -----------------------------------------------------------------------------------
 
 
-def kept_sinks(
+def accumulating_sinks(
     graph: FlowGraph, description: list[dict[str, Any]], sinks: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the sinks that accumulate their input: name, target, and inputs."""
-    known = identities(description)
+    known = node_identities(description)
     found: list[dict[str, Any]] = []
     for name, sink in sinks.items():
         target = as_sink(sink)
         if isinstance(target, SinkTarget) and not isinstance(target, Call | Memory | Print):
             read = graph.nodes[graph.sinks[name]].inputs[0]
-            found.append({"name": name, "target": canonical(target), "reads": known[read]})
+            found.append({"name": name, "target": to_canonical_data(target), "reads": known[read]})
     return found
 
 

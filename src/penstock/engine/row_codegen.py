@@ -57,7 +57,7 @@ def key_columns(key: str, count: int) -> tuple[str, ...]:
     return (key,) if count == 1 else item_sources(key, count)
 
 
-def times(one: str | None, other: str | None) -> str | None:
+def weight_product(one: str | None, other: str | None) -> str | None:
     """Return the source of the product of two weights, with None for +1."""
     if one in (None, "1"):
         return other
@@ -66,14 +66,14 @@ def times(one: str | None, other: str | None) -> str | None:
     return f"{one} * {other}"
 
 
-def negated(weight: str | None) -> str:
+def negated_weight(weight: str | None) -> str:
     """Return the source of the negated weight."""
     if weight in (None, "1"):
         return "-1"
     return "1" if weight == "-1" else f"-({weight})"
 
 
-class Only(Enum):
+class ChangeSelection(Enum):
     """Selection of a table's changes in a loop: all, insertions or retractions."""
 
     ALL = ""

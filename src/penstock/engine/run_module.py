@@ -166,7 +166,7 @@ class RunModule:
 
     def _look_at_rest(self) -> None:
         self._resting = True
-        self._runtime.at_rest(self._module.guard, self._rests)
+        self._runtime.when_at_rest(self._module.guard, self._rests)
 
     def _rests(self) -> None:
         self._resting = False
@@ -336,9 +336,9 @@ class RunModule:
         """Handle a signal while the event loop waits."""
         if self._interrupt is not None and self._runtime.has_loop and not self._watched:
             self._watched = True
-            self._runtime.loop.add_reader(self._interrupt.woken, self._woken)
+            self._runtime.loop.add_reader(self._interrupt.signal_descriptor, self._woken)
 
     def _woken(self) -> None:
         assert self._interrupt is not None
-        self._runtime.loop.remove_reader(self._interrupt.woken)  # nobody empties it
+        self._runtime.loop.remove_reader(self._interrupt.signal_descriptor)  # nobody empties it
         self._module.enter(self.stop)

@@ -95,7 +95,7 @@ def float_sum(group: list[Any], at: int, count: int = 1) -> float:
 _WIDE = Context(prec=200, traps=[Inexact])
 
 
-def unscaled(value: Decimal, scale: int) -> int:
+def to_unscaled(value: Decimal, scale: int) -> int:
     """Return the integer `value * 10**scale`."""
     return int(value.scaleb(scale, _WIDE))
 
@@ -245,7 +245,7 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
     )
 
 
-def no_pair(made: object) -> None:
+def check_pair(made: object) -> None:
     """Raise an error unless a scan function's result is a pair: a tuple or list of two."""
     given: Any = made
     if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
@@ -300,7 +300,7 @@ RUNTIME: dict[str, Any] = {
     "x_float_add": float_add,
     "x_float_merge": float_merge,
     "x_float_sum": float_sum,
-    "x_unscaled": unscaled,
+    "x_unscaled": to_unscaled,
     "x_decimal_of": decimal_of,
     "x_decimal_mean": decimal_mean,
     "x_count_value": count_value,
@@ -311,7 +311,7 @@ RUNTIME: dict[str, Any] = {
     "x_drop_beyond": drop_beyond,
     "x_top_changes": top_changes,
     "x_items": checked_items,
-    "x_no_pair": no_pair,
+    "x_no_pair": check_pair,
     "x_unknown_port": unknown_port,
     "x_zip_longest": zip_longest,
 }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.code_runtime import EPOCH, overflow
+from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.types import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ class SessionRule:
         try:
             end = time + self._gap
         except OverflowError:
-            overflow(f"the end of a session at {time}", "timestamp")
+            raise_overflow(f"the end of a session at {time}", "timestamp")
         if end == time:  # so large a float that the gap is lost in it
-            overflow(f"the end of a session at {time}", "float64")
+            raise_overflow(f"the end of a session at {time}", "float64")
         return end
 
     def _bucket(self, time: Any) -> int:

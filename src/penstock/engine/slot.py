@@ -15,12 +15,12 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
-def as_list(value: Any) -> list[Any]:
+def thaw_list(value: Any) -> list[Any]:
     """Thaw function for a flat list."""
     return list(value)
 
 
-def as_dict(value: Any) -> dict[Any, Any]:
+def thaw_dict(value: Any) -> dict[Any, Any]:
     """Thaw function for a flat dict."""
     return dict(value)
 

@@ -30,8 +30,8 @@ _LAST = SHARDS - 1
 class ShardedSlot(MutableMapping[Any, Any]):
     """Slot sharded by key hash over `SHARDS` dicts. It takes over the entries of `values` bit by bit.
 
-    Entries stay in `values` until they are written or `move` takes them, so that no tick pays for more than a
-    few.
+    Entries stay in `values` until they are written or `move_to_shards` takes them, so that no tick pays for
+    more than a few.
     """
 
     __slots__ = ("_gets", "_old", "_shards")
@@ -73,7 +73,7 @@ class ShardedSlot(MutableMapping[Any, Any]):
         for shard in self._shards:
             yield from shard
 
-    def move(self, count: int) -> None:
+    def move_to_shards(self, count: int) -> None:
         """Move up to `count` entries into their shards."""
         old, shards = self._old, self._shards
         for _ in range(min(count, len(old))):
@@ -96,7 +96,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
 
 
-def bytes_of(bound: int | str) -> int:
+def parse_memory_limit(bound: int | str) -> int:
     """Parse a memory limit: a number of bytes, or text such as "512 MB" or "2 GiB". Raises `BadInput`."""
     found = _SIZE.fullmatch(str(bound))
     size = int(float(found[1]) * _UNITS[(found[2] or "").upper()]) if found else 0
@@ -157,7 +157,7 @@ class StateInMemory:
         for slot in self._spilled.values():
             slot.settle()
         for slot in self._moving:
-            slot.move(_MOVED_PER_LOOK)
+            slot.move_to_shards(_MOVED_PER_LOOK)
         entries = self._entries()
         self._rows_since_look += came
         if entries > self._entries_at_last_look * 1.02 + 64 or self._rows_since_look > _ROWS_PER_LOOK:

@@ -21,13 +21,13 @@ from penstock.engine.endpoints import (
     held_back_by,
     open_sinks,
     open_sources,
-    readers_of,
+    reachable_sinks,
 )
 from penstock.engine.engine import Engine
 from penstock.engine.progress import RunResult
 from penstock.engine.run_module import RunModule
 from penstock.errors import CallCancelled, SourceLocation
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.pipeline_run import Run
@@ -107,7 +107,9 @@ class StartedRun:
 
     def _build(self, module: Module, graph: FlowGraph, sources: list[OpenSource]) -> None:
         names = [sink.name for sink in self._sinks]
-        inlets = [self._inlet(module, source, readers_of(graph, source.name, names)) for source in sources]
+        inlets = [
+            self._inlet(module, source, reachable_sinks(graph, source.name, names)) for source in sources
+        ]
         outlets = [self._outlet(module, sink) for sink in self._sinks]
         self._run.add_sink(module)
         self._running.connect(inlets, outlets)

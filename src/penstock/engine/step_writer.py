@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.plan import is_delay
-from penstock.engine.retraction_order import must_take_back_first
-from penstock.engine.row_codegen import Only, Row, tuple_source
-from penstock.engine.source_code import SourceCode
+from penstock.engine.retractions_first import must_take_back_first
+from penstock.engine.row_codegen import ChangeSelection, Row, tuple_source
 from penstock.expr.check import check
-from penstock.expr.compile_python import Scope, key_of, lower, predicate
+from penstock.expr.compile_python import Scope, key_of, predicate_source, value_source
 from penstock.expr.dict_keys import holds_floats
 from penstock.graph.node import Edge
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from penstock.analysis import Analysis
+    from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers, Part
-    from penstock.engine.source_code import Constants
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import FlowGraph, Node
@@ -77,7 +77,7 @@ class StepWriter(ABC):
         """Write the code for one row of a node's output: the consumer's code, or an append to a buffer."""
 
     @abstractmethod
-    def handed_on(self, node: int) -> Edge | None:
+    def inlined_edge(self, node: int) -> Edge | None:
         """Edge to the reader inlined at a node's output, if there is one."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class StepWriter(ABC):
         """Return whether a node's rows of a tick are known to be distinct."""
 
     @abstractmethod
-    def merges(self, node: int) -> bool:
+    def merges_equal_rows(self, node: int) -> bool:
         """Return whether a node merges equal input rows even if none is retracted."""
 
     # -- the place of a node -----------------------------------------------------------------------
@@ -108,7 +108,7 @@ class StepWriter(ABC):
 
     def reads_buffer(self, edge: Edge) -> bool:
         """Return whether an edge's rows are buffered because its target is not inlined."""
-        return self.handed_on(edge.source) != edge
+        return self.inlined_edge(edge.source) != edge
 
     def has_buffer(self, node: int) -> bool:
         """Return whether a node's rows are buffered for other readers."""
@@ -122,7 +122,7 @@ class StepWriter(ABC):
         """Return the edges from a node to any of the given nodes."""
         return [e for e in self._consumers[node] if e.target in among]
 
-    def leaves(self, node: int, loop: Sequence[int]) -> bool:
+    def is_read_outside(self, node: int, loop: Sequence[int]) -> bool:
         """Return whether a node's rows are read outside `loop`."""
         return any(e.target not in loop for e in self._consumers[node])
 
@@ -134,7 +134,7 @@ class StepWriter(ABC):
         """Return the variable with the next round, in a loop with retractions."""
         return f"next_{self._loop_of[node][0]}"
 
-    def times(self, node: int) -> str:
+    def round_heap(self, node: int) -> str:
         """Return the variable with the heap of future rounds, in a loop with retractions."""
         return f"times_{self._loop_of[node][0]}"
 
@@ -178,7 +178,7 @@ class StepWriter(ABC):
             clean = f"v_{clean}"
         return f"{clean}_{self._fresh}"
 
-    def named(self, what: str, node: int) -> str:
+    def node_variable(self, what: str, node: int) -> str:
         """Return the variable of a node for `what`."""
         return f"{what}_of_{node}"
 
@@ -201,11 +201,11 @@ class StepWriter(ABC):
         """Return the variable with a node's rows of this tick or, in a loop, of this round."""
         return f"rows_{node}"
 
-    def result(self, node: int) -> str:
+    def result_variable(self, node: int) -> str:
         """Return the variable with the rows that leave the region at a node."""
         return f"out_{node}"
 
-    def news(self, node: int) -> str:
+    def feedback_variable(self, node: int) -> str:
         """Return the variable with a feedback's rows for the next round."""
         return f"news_{node}"
 
@@ -215,10 +215,10 @@ class StepWriter(ABC):
         return Scope(schema, columns, self._constants.values)
 
     def value(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
-        return lower(expr, self._scope(schema, columns))
+        return value_source(expr, self._scope(schema, columns))
 
     def predicate(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
-        return predicate(expr, self._scope(schema, columns))
+        return predicate_source(expr, self._scope(schema, columns))
 
     def key_source(self, dtype: DataType, source: str) -> str:
         """Return the source of a non-null value as a dict key."""
@@ -237,7 +237,9 @@ class StepWriter(ABC):
         """
         scope = self._scope(schema, columns)
         typed = [check(e, schema) for e in exprs]
-        parts = [key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)]
+        parts = [
+            key_of(t.type, t.nullable, value_source(e, scope)) for e, t in zip(exprs, typed, strict=True)
+        ]
         self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
         return [i for i, t in enumerate(typed) if t.nullable]
 
@@ -257,7 +259,7 @@ class StepWriter(ABC):
         """Return a test for a null part of the key; None if none can be null."""
         schema = self.input_schema(node, port)
         scope = self._scope(schema, columns)
-        tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
+        tests = [f"{value_source(e, scope)} is None" for e in exprs if check(e, schema).nullable]
         return " or ".join(tests) if tests else None
 
     def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:
@@ -292,7 +294,7 @@ class StepWriter(ABC):
                 self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
 
     @contextmanager
-    def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
+    def each_row(self, node: Node, port: int, only: ChangeSelection = ChangeSelection.ALL) -> Generator[Row]:
         """Open a loop over an input's buffer, or over its insertions or retractions."""
         source = node.inputs[port]
         edge = Edge(source, node.id, port)
@@ -314,7 +316,7 @@ class StepWriter(ABC):
                 yield self._as_taken(edge, Row(names, None, weight))
             return
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
-            if only is Only.ALL:
+            if only is ChangeSelection.ALL:
                 yield self._as_taken(edge, Row(names, None, weight))
             else:
                 with self.code.block(f"if {weight} {only.value} 0:"):
@@ -322,7 +324,7 @@ class StepWriter(ABC):
 
     def _as_taken(self, edge: Edge, row: Row) -> Row:
         """Replace -0.0 by 0.0 in a row if the reader of its edge merges equal rows."""
-        merged = self.merges(edge.target) and not self.analysis.zeros.one[edge.source]
+        merged = self.merges_equal_rows(edge.target) and not self.analysis.zeros.one[edge.source]
         if not merged and not self.is_as_given(edge.source):
             return row
         return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
@@ -369,4 +371,4 @@ class StepWriter(ABC):
     def count_activation(self, node: int) -> None:
         """Write code that counts an activation of a node."""
         if self._counting:
-            self.code.line(f"{self.named('ran', node)} = True")
+            self.code.line(f"{self.node_variable('ran', node)} = True")

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import floor, inf, ulp
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.code_runtime import EPOCH, overflow
+from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.types import FLOAT64, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Window = tuple[Any, Any]
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
-def before_all(type: DataType) -> Any:
+def time_lower_bound(type: DataType) -> Any:
     """Return the lower bound of all times of the given type."""
     return EARLIEST if type == TIMESTAMP else -inf
 
@@ -37,11 +37,11 @@ def before_all(type: DataType) -> Any:
 # -- where the watermark stands --------------------------------------------------------------
 
 
-def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
+def watermark_function(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
     """Return the function from the maximum time seen to the watermark."""
     lateness: Any = clock.lateness
     every: Any = clock.every
-    least, origin = before_all(type), EPOCH if type == TIMESTAMP else 0
+    least, origin = time_lower_bound(type), EPOCH if type == TIMESTAMP else 0
 
     def mark(top: Any) -> Any:
         try:
@@ -56,7 +56,7 @@ def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
 # -- where windows lie ---------------------------------------------------------------------------
 
 
-def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
+def window_assigner(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
     """Return the function from a time to its windows, the latest first."""
     if type == FLOAT64:
         return _float_windows(grid)
@@ -75,7 +75,7 @@ def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]:
                 windows_found.append((start, start + size))
                 since += every
         except OverflowError:
-            overflow(f"a window of {time}", "timestamp")
+            raise_overflow(f"a window of {time}", "timestamp")
             raise
         return windows_found
 
@@ -88,7 +88,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
 
     def windows(time: float) -> list[Window]:
         if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
-            overflow(f"a window of {time}", "float64")
+            raise_overflow(f"a window of {time}", "float64")
         number = floor((time - offset) / every)
         while number * every + offset > time:
             number -= 1
@@ -107,7 +107,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     return windows
 
 
-def bucket_of(width: Any, type: DataType) -> Callable[[Any], int]:
+def bucket_function(width: Any, type: DataType) -> Callable[[Any], int]:
     """Return the function from a time to the number of its bucket of length `width`."""
     origin: Any = EPOCH if type == TIMESTAMP else 0
 
@@ -122,7 +122,9 @@ def bucket_of(width: Any, type: DataType) -> Callable[[Any], int]:
 _CHUNK = 256
 
 
-def note(calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, end: Any, window: Any) -> None:
+def schedule_window(
+    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, end: Any, window: Any
+) -> None:
     """Schedule `window` to be closed at `end`.
 
     calendar: () -> heap of ends. counts: end -> how many windows. due: (end, chunk) -> windows.
@@ -178,6 +180,6 @@ def is_first(kept: list[Any], time: Any, within: Any) -> bool:
     return True
 
 
-def still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
+def times_still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
     """Return the times that a future row may still be close to. mark: None for the end of time."""
     return [] if mark is None else [time for time in kept if time + within > mark]

@@ -9,15 +9,23 @@ from typing import cast
 
 from penstock.errors import SourceLocation, UnknownColumn, WrongType
 from penstock.expr.expression_text import constant_text
-from penstock.expr.function_kinds import may_raise
+from penstock.expr.function_bases import may_raise
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.casts import CAST
-from penstock.expr.literals import canonical, fitted, type_of
+from penstock.expr.literals import canonical_constant, fit_number, literal_type
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Mismatch, Term, TypeAndNullability
 from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema
+from penstock.expr.typing_rules import (
+    NULL,
+    CallTerm,
+    ColumnTerm,
+    LiteralTerm,
+    Mismatch,
+    Term,
+    TypeAndNullability,
+)
 
-__all__ = ["TypeAndNullability", "can_fail", "check", "elaborate"]
+__all__ = ["TypeAndNullability", "can_fail", "check", "checked_tree"]
 
 
 def check(expr: Expr, schema: Schema) -> TypeAndNullability:
@@ -25,11 +33,11 @@ def check(expr: Expr, schema: Schema) -> TypeAndNullability:
 
     Raises `UnknownColumn` for an unknown name, and `WrongType` for unsuitable arguments of a function.
     """
-    term = elaborate(expr, schema)
+    term = checked_tree(expr, schema)
     return TypeAndNullability(term.type, term.nullable)
 
 
-def elaborate(expr: Expr, schema: Schema) -> Term:
+def checked_tree(expr: Expr, schema: Schema) -> Term:
     """Return the checked tree of an expression. Raises like `check`."""
     term = _term(expr, schema)
     if term.type == NULL:
@@ -47,7 +55,7 @@ def can_fail(expr: Expr, schema: Schema) -> bool:
 
     Raises like `check`.
     """
-    return may_raise(elaborate(expr, schema))
+    return may_raise(checked_tree(expr, schema))
 
 
 @singledispatch
@@ -83,7 +91,7 @@ def _column(expr: Column, schema: Schema) -> Term:
 
 @_term.register(Literal)
 def _literal(expr: Literal, schema: Schema) -> Term:
-    found = type_of(expr.value)
+    found = literal_type(expr.value)
     if found is None:
         raise WrongType(
             f"{expr.value!r} ({type(expr.value).__name__}) is not a supported column value",
@@ -92,7 +100,7 @@ def _literal(expr: Literal, schema: Schema) -> Term:
             fix="compute with the values of a row by col, or with whole rows in map()",
         )
     try:
-        value = canonical(expr.value)
+        value = canonical_constant(expr.value)
     except ValueError as error:
         raise _no_constant(expr, str(error)) from None
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -144,7 +152,7 @@ def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
     """Convert a constant to type `wanted`, or return None if that changes its value."""
     if term.value is None or term.type == wanted:
         return replace(term, type=wanted, adapts=False)
-    value = fitted(term.value, wanted)
+    value = fit_number(term.value, wanted)
     if value is not None:
         return LiteralTerm(wanted, False, value)
     is_exact = isinstance(term.value, int | Decimal) and not isinstance(term.value, bool)

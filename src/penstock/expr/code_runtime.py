@@ -17,12 +17,12 @@ NAN = float("nan")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def overflow(value: object, type: str) -> NoReturn:
+def raise_overflow(value: object, type: str) -> NoReturn:
     """Raise for a result out of range of its type."""
     raise EvaluationError(f"overflow: {value} does not fit {type}")
 
 
-def zero_division() -> NoReturn:
+def raise_zero_division() -> NoReturn:
     """Raise for a division by zero."""
     raise EvaluationError("division by zero")
 
@@ -30,6 +30,6 @@ def zero_division() -> NoReturn:
 NAMES: dict[str, Any] = {
     "x_nan": NAN,
     "x_epoch": EPOCH,
-    "x_overflow": overflow,
-    "x_zero_division": zero_division,
+    "x_overflow": raise_overflow,
+    "x_zero_division": raise_zero_division,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr import code_runtime, decimal_arithmetic, dict_keys, text_casts
-from penstock.expr.check import elaborate
+from penstock.expr.check import checked_tree
 from penstock.expr.functions import CATALOGUE, arithmetic, casts, hashing, nested, numbers, strings, time
 from penstock.expr.python_emitter import PythonEmitter, Scope
 
@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
 
-__all__ = ["CATALOGUE", "RUNTIME", "Scope", "compile_rows", "key", "key_of", "lower", "predicate"]
+__all__ = [
+    "CATALOGUE",
+    "RUNTIME",
+    "Scope",
+    "compile_rows",
+    "dict_key_source",
+    "key_of",
+    "predicate_source",
+    "value_source",
+]
 
 _MODULES = (
     decimal_arithmetic,
@@ -35,22 +44,22 @@ RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in
 """Names that generated code may use, all starting with `x_`."""
 
 
-def lower(expr: Expr, scope: Scope) -> str:
+def value_source(expr: Expr, scope: Scope) -> str:
     """Return source of the value: None for null, NaN canonical.
 
     Raises like `penstock.expr.check.check`.
     """
-    return _not_too_deep(PythonEmitter(scope).value(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).value(checked_tree(expr, scope.schema)), expr)
 
 
-def predicate(expr: Expr, scope: Scope) -> str:
+def predicate_source(expr: Expr, scope: Scope) -> str:
     """Return source that is truthy exactly if a bool expression is true."""
-    return _not_too_deep(PythonEmitter(scope).true(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).truth_test(checked_tree(expr, scope.schema)), expr)
 
 
-def key(expr: Expr, scope: Scope) -> str:
+def dict_key_source(expr: Expr, scope: Scope) -> str:
     """Return source of the value as a dictionary key, equal for values that Spark groups together."""
-    return _not_too_deep(PythonEmitter(scope).key(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).key(checked_tree(expr, scope.schema)), expr)
 
 
 # Python parses 200 nested brackets, some of which are reserved for the surrounding code.
@@ -79,14 +88,14 @@ def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = No
         fresh = scope.fresh() if scope is not None else "x_k"
         return f"({fresh} := {source})", fresh
 
-    return dict_keys.key_of(type, nullable, source, name)
+    return dict_keys.dict_key_source(type, nullable, source, name)
 
 
 def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:
     """Compile expressions to a function from an internal row to the tuple of their values."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
     scope = Scope(schema, variables, {})
-    values = "".join(f"{lower(e, scope)}, " for e in exprs)
+    values = "".join(f"{value_source(e, scope)}, " for e in exprs)
     unpack = f"    {''.join(f'{v}, ' for v in variables)}= row\n" if variables else ""
     names: dict[str, Any] = {**RUNTIME, **scope.constants}
     exec(f"def compute(row):\n{unpack}    return ({values})\n", names)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any
 
-from penstock.expr.code_runtime import overflow, zero_division
+from penstock.expr.code_runtime import raise_overflow, raise_zero_division
 from penstock.expr.types import DecimalType
 
 _EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
@@ -30,29 +30,29 @@ class DecimalSpec:
         return cls(type, Decimal((0, (1,), -type.scale)), Decimal(10) ** (type.precision - type.scale))
 
 
-def fit(value: Decimal, shape: DecimalSpec) -> Decimal:
+def round_to_scale(value: Decimal, shape: DecimalSpec) -> Decimal:
     """Round `value` to the scale. Raises `EvaluationError` if it has too many digits."""
     rounded = _WIDE.quantize(value, shape.step)
     if not -shape.bound < rounded < shape.bound:
-        overflow(value, str(shape.type))
+        raise_overflow(value, str(shape.type))
     return rounded or abs(rounded)
 
 
 def add(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
-    return fit(_EXACT.add(a, b), shape)
+    return round_to_scale(_EXACT.add(a, b), shape)
 
 
 def subtract(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
-    return fit(_EXACT.subtract(a, b), shape)
+    return round_to_scale(_EXACT.subtract(a, b), shape)
 
 
 def multiply(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
-    return fit(_MULTIPLY.multiply(a, b), shape)
+    return round_to_scale(_MULTIPLY.multiply(a, b), shape)
 
 
 def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
-        zero_division()
+        raise_zero_division()
     # Unscaled integers give the exact quotient, so that it is rounded once, half up, at 39 digits.
     top, bottom = a.scaleb(76, _WIDE), b.scaleb(76 - _QUOTIENT_DIGITS, _WIDE)
     quotient, rest = divmod(abs(int(top)), abs(int(bottom)))
@@ -60,10 +60,10 @@ def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
         quotient += 1
     value = _WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
     # Not `-value`, which would round to the digits of the caller's context.
-    return fit(value.copy_negate() if (a < 0) != (b < 0) else value, shape)
+    return round_to_scale(value.copy_negate() if (a < 0) != (b < 0) else value, shape)
 
 
-def half_up(value: Decimal, digits: int) -> Decimal:
+def round_half_up(value: Decimal, digits: int) -> Decimal:
     """Round half away from zero to `digits` after the point, or before it if negative."""
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), "value is finite"
@@ -77,8 +77,8 @@ def half_up(value: Decimal, digits: int) -> Decimal:
 
 def remainder(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
-        zero_division()
-    return fit(_WIDE.remainder(a, b), shape)
+        raise_zero_division()
+    return round_to_scale(_WIDE.remainder(a, b), shape)
 
 
 def absolute(a: Decimal) -> Decimal:
@@ -92,12 +92,12 @@ def negate(a: Decimal) -> Decimal:
 def from_float(value: float, shape: DecimalSpec) -> Decimal:
     """Convert a float to its shortest decimal, rounded to the scale. Raises for NaN and infinities."""
     if value - value != 0.0:
-        overflow(value, str(shape.type))
-    return fit(Decimal(repr(value)), shape)
+        raise_overflow(value, str(shape.type))
+    return round_to_scale(Decimal(repr(value)), shape)
 
 
 def from_int(value: int, shape: DecimalSpec) -> Decimal:
-    return fit(Decimal(value), shape)
+    return round_to_scale(Decimal(value), shape)
 
 
 NAMES: dict[str, Any] = {
@@ -108,7 +108,7 @@ NAMES: dict[str, Any] = {
     "x_decimal_modulo": remainder,
     "x_decimal_abs": absolute,
     "x_decimal_negate": negate,
-    "x_decimal_fit": fit,
+    "x_decimal_fit": round_to_scale,
     "x_decimal_of_float": from_float,
     "x_decimal_of_int": from_int,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Name = Callable[[str], tuple[str, str]]
 
 
-def key_of(type: DataType, nullable: bool, source: str, name: Name) -> str:
+def dict_key_source(type: DataType, nullable: bool, source: str, name: Name) -> str:
     """Return the source of the dict key for `source`. `name` binds a value that is used more than once."""
     return _key(type, nullable, source, name)
 

@@ -45,7 +45,7 @@ def duration(value: timedelta | str) -> timedelta:
         try:
             total += int(part[1]) * UNITS[_NAMES[part[2]]]
         except (OverflowError, ValueError):  # ValueError: more digits than Python reads
-            raise too_long("a span of time", f"'{value:.60}'", SourceLocation.of_caller()) from None
+            raise too_long_error("a span of time", f"'{value:.60}'", SourceLocation.of_caller()) from None
         at = part.end()
     else:
         if at:
@@ -57,7 +57,7 @@ def duration(value: timedelta | str) -> timedelta:
     )
 
 
-def too_long(what: str, shown: str, location: SourceLocation) -> WrongType:
+def too_long_error(what: str, shown: str, location: SourceLocation) -> WrongType:
     """Build the error for a duration beyond the range of `timedelta`."""
     return WrongType(
         f"{what} is too long: {shown}",
@@ -67,10 +67,10 @@ def too_long(what: str, shown: str, location: SourceLocation) -> WrongType:
     )
 
 
-def short(span: timedelta) -> str:
+def format_duration(span: timedelta) -> str:
     """Format a duration as text that `duration` reads: "10s", "1h 30m", "-5s"."""
     if span < timedelta():
-        return f"-{short(-span)}"
+        return f"-{format_duration(-span)}"
     parts: list[str] = []
     for unit in ("d", "h", "m", "s", "ms", "us"):
         count, span = divmod(span, UNITS[unit])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from penstock.expr.durations import short
+from penstock.expr.durations import format_duration
 from penstock.expr.types import DataType
 
 Rendered: TypeAlias = tuple[str, int]
@@ -52,7 +52,7 @@ def constant_text(value: object) -> str:
 def literal_text(value: object) -> str:
     """Render the constant `value` as shown in expressions."""
     if isinstance(value, timedelta):
-        return short(value)
+        return format_duration(value)
     if value is None:
         return "null"
     return constant_text(value) if type(value) in (int, str, bytes) else str(value)
@@ -73,7 +73,7 @@ def call_text(function: str, arguments: Sequence[Rendered], options: tuple[objec
         (span,) = options
         assert isinstance(span, timedelta)
         sign, shown = ("-", -span) if span < timedelta() else ("+", span)
-        return f"{_bracketed(arguments[0], 5)} {sign} {short(shown)}", 5
+        return f"{_bracketed(arguments[0], 5)} {sign} {format_duration(shown)}", 5
     if function == "field":
         return f"{_bracketed(arguments[0], ATOM)}.{options[0]}", ATOM
     shown_options = [_option(o) for o in options]
@@ -87,5 +87,5 @@ def _bracketed(part: Rendered, strength: int) -> str:
 
 def _option(option: object) -> str:
     if isinstance(option, timedelta):
-        return short(option)
+        return format_duration(option)
     return str(option) if isinstance(option, DataType | int) else repr(option)

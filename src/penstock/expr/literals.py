@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.typed import NULL
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -19,6 +18,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
 )
+from penstock.expr.typing_rules import NULL
 
 _TYPES: dict[type, DataType] = {
     bool: BOOL,
@@ -33,7 +33,7 @@ _TYPES: dict[type, DataType] = {
 _MAX_PRECISION = 38
 
 
-def type_of(value: object) -> DataType | None:
+def literal_type(value: object) -> DataType | None:
     """Return the type of a constant, or None if it has none."""
     for cls in type(value).__mro__:
         if cls in _TYPES:
@@ -51,7 +51,7 @@ def _decimal_type(value: Decimal) -> DecimalType | None:
     return DecimalType(precision, scale) if precision <= _MAX_PRECISION else None
 
 
-def source_of(value: object) -> str | None:
+def literal_source(value: object) -> str | None:
     """Return a constant as Python source, or None if it must be passed in by name."""
     match value:
         case None | True | False:
@@ -72,7 +72,7 @@ def _signed(shown: str) -> str:
     return f"({shown})" if shown.startswith("-") else shown
 
 
-def canonical(value: object) -> object:
+def canonical_constant(value: object) -> object:
     """Convert a constant to its internal value. Raises `ValueError` for a datetime without a zone."""
     if isinstance(value, float):
         return float(value) if value == value else NAN
@@ -86,7 +86,7 @@ def canonical(value: object) -> object:
     return value
 
 
-def fitted(value: object, type: DataType) -> object:
+def fit_number(value: object, type: DataType) -> object:
     """Convert an int or decimal constant to an exact number type, or return None if that is inexact."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None

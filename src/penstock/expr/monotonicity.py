@@ -10,9 +10,8 @@ from collections.abc import Callable
 from enum import Enum
 from functools import singledispatch
 
-from penstock.expr.check import elaborate
+from penstock.expr.check import checked_tree
 from penstock.expr.tree import Expr
-from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.expr.types import (
     DATE,
     FLOAT64,
@@ -23,6 +22,7 @@ from penstock.expr.types import (
     DecimalType,
     Schema,
 )
+from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 
 class Monotonicity(Enum):
@@ -54,7 +54,7 @@ def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:
 
     Raises like `penstock.expr.check.check`.
     """
-    return _of(elaborate(expr, schema), column)
+    return _of(checked_tree(expr, schema), column)
 
 
 @singledispatch

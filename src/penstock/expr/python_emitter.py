@@ -1,6 +1,7 @@
 """Assembly of Python source: operands, null guards, temporaries.
 
-A `Code` is a source that is valid if none of its guarded operands is null, with the list of those operands.
+A `GuardedSource` is a source that is valid if none of its guarded operands is null, with the list of those
+operands.
 Null-strict functions just concatenate the lists, so that `(a + b) * c` tests each of `a`, `b`, `c` once:
 
     None if a is None or b is None or c is None else ((a + b) * c)
@@ -16,11 +17,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from penstock.expr.dict_keys import key_of
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction, may_raise
-from penstock.expr.literals import source_of
-from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.expr.dict_keys import dict_key_source
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
+from penstock.expr.literals import literal_source
 from penstock.expr.types import FLOAT64
+from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +78,7 @@ class PythonEmitter(Emitter):
     def constant(self, value: object) -> str:
         return self._scope.constant(value)
 
-    def name(self, source: str) -> tuple[str, str]:
+    def name_value(self, source: str) -> tuple[str, str]:
         if _ATOM.fullmatch(source):
             return source, source
         name = self.fresh()
@@ -98,7 +99,7 @@ class PythonEmitter(Emitter):
         # Python warns about comparing constants by identity.
         return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
 
-    def true(self, term: Term) -> str:
+    def truth_test(self, term: Term) -> str:
         if (
             isinstance(term, CallTerm)
             and isinstance(term.function, LazyFunction)
@@ -108,7 +109,7 @@ class PythonEmitter(Emitter):
         code = self.code(term)
         return self._all(code, code.source)
 
-    def false(self, term: Term) -> str:
+    def falsity_test(self, term: Term) -> str:
         if (
             isinstance(term, CallTerm)
             and isinstance(term.function, LazyFunction)
@@ -120,22 +121,22 @@ class PythonEmitter(Emitter):
 
     # -- the lowering ------------------------------------------------------------------------
 
-    def code(self, term: Term) -> Code:
+    def code(self, term: Term) -> GuardedSource:
         match term:
             case ColumnTerm():
                 variable = self._scope.variables[term.position]
-                return Code(variable, (variable,) if term.nullable else ())
+                return GuardedSource(variable, (variable,) if term.nullable else ())
             case LiteralTerm(value=None):
-                return Code("None", ("None",))
+                return GuardedSource("None", ("None",))
             case LiteralTerm():
-                inline = source_of(term.value)
-                return Code(inline if inline is not None else self.constant(term.value))
+                inline = literal_source(term.value)
+                return GuardedSource(inline if inline is not None else self.constant(term.value))
             case CallTerm():
                 return self._call(term)
             case _:
                 raise TypeError(f"not a checked expression: {type(term).__name__}")
 
-    def _call(self, term: CallTerm) -> Code:
+    def _call(self, term: CallTerm) -> GuardedSource:
         function = term.function
         if isinstance(function, LazyFunction):
             return self._guarded(term, function.python(self, term))
@@ -145,20 +146,20 @@ class PythonEmitter(Emitter):
         sources, guards = self._joined(term.arguments[::step], codes[::step])
         if "None" in guards:
             # An operand is the constant null, so the others are never used.
-            return Code("None", guards)
+            return GuardedSource("None", guards)
         source = function.python(self, term, sources[::step])
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
-        return Code(source, guards, canonical)
+        return GuardedSource(source, guards, canonical)
 
-    def _guarded(self, term: Term, code: Code) -> Code:
+    def _guarded(self, term: Term, code: GuardedSource) -> GuardedSource:
         """Bind the value of a lazy function, which may be None, and guard its name."""
         if not term.nullable or code.guards:
             return code
-        first, again = self.name(code.source)
-        return Code(again, (first,), code.canonical)
+        first, again = self.name_value(code.source)
+        return GuardedSource(again, (first,), code.canonical)
 
     def _joined(
-        self, terms: Sequence[Term], codes: Sequence[Code]
+        self, terms: Sequence[Term], codes: Sequence[GuardedSource]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         guards: list[str] = []
         sources: list[str] = []
@@ -167,19 +168,19 @@ class PythonEmitter(Emitter):
             source = code.source
             nulls_to_come = any(g not in guards for later in codes[at + 1 :] for g in later.guards)
             if nulls_to_come and may_raise(terms[at]) and not _ATOM.fullmatch(source):
-                first, source = self.name(source)
+                first, source = self.name_value(source)
                 guards.append(first)
             sources.append(source)
         return tuple(sources), tuple(guards)
 
-    def canonical(self, code: Code) -> str:
+    def canonical(self, code: GuardedSource) -> str:
         if code.canonical:
             return code.source
-        first, again = self.name(code.source)
+        first, again = self.name_value(code.source)
         # `first` is in the condition, which Python evaluates before the branches.
         return f"({again} if {first} == {again} else x_nan)"
 
-    def _whole(self, code: Code) -> str:
+    def _whole(self, code: GuardedSource) -> str:
         source = self.canonical(code)
         if not code.guards:
             return source
@@ -190,7 +191,7 @@ class PythonEmitter(Emitter):
         nulls = " or ".join(f"{g} is None" for g in code.guards)
         return f"(None if {nulls} else {source})"
 
-    def _all(self, code: Code, source: str) -> str:
+    def _all(self, code: GuardedSource, source: str) -> str:
         if not code.guards:
             return source if not source.startswith("not ") else f"({source})"
         if code.guards == (source,):
@@ -202,7 +203,7 @@ class PythonEmitter(Emitter):
 
     def key(self, term: Term) -> str:
         """Return source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
-        return key_of(term.type, term.nullable, self.value(term), self.name)
+        return dict_key_source(term.type, term.nullable, self.value(term), self.name_value)
 
 
 def _bound(guard: str) -> str:

@@ -1,7 +1,7 @@
 """Row classes and schemas: conversion between users' row types and internal rows.
 
 A schema comes from a `NamedTuple`, a dataclass or a scalar type (`schema_of`), or from columns that an
-operator computed (`derived_schema`). The row class of a derived schema is made on demand.
+operator computed (`computed_schema`). The row class of a derived schema is made on demand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.expr.annotations import as_field, fields_of, is_row_class
 from penstock.expr.row_conversion import exact_test, from_user
 from penstock.expr.types import DataType, Field, ListType, Schema, StructType
 
-__all__ = ["derived_schema", "exact_test", "from_user", "row_class", "schema_of", "to_user"]
+__all__ = ["computed_schema", "exact_test", "from_user", "row_class", "schema_of", "to_user"]
 
 SCALAR_COLUMN = "value"
 
@@ -42,7 +42,7 @@ def schema_of(rows: Any) -> Schema:
     return Schema((field,), rows if isinstance(rows, type) else None, scalar=True)
 
 
-def derived_schema(fields: tuple[Field, ...]) -> Schema:
+def computed_schema(fields: tuple[Field, ...]) -> Schema:
     """Make the schema of computed columns. `row_class` makes its row class on demand."""
     return Schema(fields)
 

@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import NAN, overflow
-from penstock.expr.decimal_arithmetic import DecimalSpec, fit
+from penstock.expr.code_runtime import NAN, raise_overflow
+from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 
 # Spark strips these: spaces and every control character.
 _BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
@@ -37,7 +37,7 @@ _ZONE_OF_DIGITS = re.compile(r"(\d{2})(\d{2})(\d{2})?", re.ASCII)
 _MAX_ZONE = timedelta(hours=18)
 
 
-def malformed(text: str, type: str) -> NoReturn:
+def malformed_error(text: str, type: str) -> NoReturn:
     shown = text if len(text) <= 60 else text[:57] + "..."
     raise EvaluationError(f"{shown!r} cannot be read as {type}")
 
@@ -45,7 +45,7 @@ def malformed(text: str, type: str) -> NoReturn:
 def _need_year(year: str, text: str, type: str) -> None:
     """Raise for years that only Spark supports."""
     if not MINYEAR <= int(year) <= MAXYEAR:
-        overflow(text, type)
+        raise_overflow(text, type)
 
 
 def to_int(text: str, bits: int) -> int:
@@ -55,7 +55,7 @@ def to_int(text: str, bits: int) -> int:
         value = int(stripped)
         if -(1 << bits - 1) <= value < 1 << bits - 1:
             return value
-    malformed(text, f"int{bits}")
+    malformed_error(text, f"int{bits}")
 
 
 def to_float(text: str) -> float:
@@ -72,7 +72,7 @@ def to_float(text: str) -> float:
             return float.fromhex(hexadecimal[1])
         except (ValueError, OverflowError):
             pass
-    malformed(text, "float64")
+    malformed_error(text, "float64")
 
 
 def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
@@ -80,17 +80,17 @@ def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
     stripped = text.strip(_BLANK)
     if _DECIMAL.fullmatch(stripped):
         try:
-            return fit(Decimal(stripped), shape)
+            return round_to_scale(Decimal(stripped), shape)
         except InvalidOperation:
             pass
-    malformed(text, str(shape.type))
+    malformed_error(text, str(shape.type))
 
 
 def to_bool(text: str) -> bool:
     """Parse t, true, y, yes, 1, or f, false, n, no, 0, in any case."""
     value = _BOOLS.get(text.strip(_BLANK).lower())
     if value is None:
-        malformed(text, "bool")
+        malformed_error(text, "bool")
     return value
 
 
@@ -103,7 +103,7 @@ def to_date(text: str) -> date:
             return date(*(int(part or 1) for part in found.groups()))
         except (ValueError, OverflowError):
             pass
-    malformed(text, "date")
+    malformed_error(text, "date")
 
 
 def to_timestamp(text: str) -> datetime:
@@ -126,7 +126,7 @@ def to_timestamp(text: str) -> datetime:
             return moment - _offset(zone)
         except (ValueError, OverflowError):
             pass
-    malformed(text, "timestamp")
+    malformed_error(text, "timestamp")
 
 
 def _offset(zone: str | None) -> timedelta:

@@ -2,7 +2,7 @@
 
 `col.price * 2` builds a tree and computes nothing. The tree is checked against a row type
 (`penstock.expr.check`), and lowered to Python source (`penstock.expr.compile_python`) and to Spark columns
-(`penstock.spark.lowering.columns`).
+(`penstock.spark.lowering.expressions`).
 """
 
 from __future__ import annotations

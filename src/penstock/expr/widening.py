@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.expr.typed import NULL, LiteralTerm, Mismatch, Term
 from penstock.expr.types import (
     DATE,
     FLOAT64,
@@ -22,6 +21,7 @@ from penstock.expr.types import (
     ListType,
     StructType,
 )
+from penstock.expr.typing_rules import NULL, LiteralTerm, Mismatch, Term
 
 MAX_PRECISION = 38
 _MIN_SCALE_KEPT = 6
@@ -44,9 +44,9 @@ def common_type(terms: Iterable[Term]) -> DataType:
         if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
             numbers.append(term.value)
         else:
-            found = wider(found, term.type)
+            found = wider_type(found, term.type)
     for number in numbers:
-        found = wider(found, _constant_type(number, found))
+        found = wider_type(found, _constant_type(number, found))
     return found
 
 
@@ -58,7 +58,7 @@ def _constant_type(number: int, beside: DataType) -> DataType:
     return FLOAT64 if beside == FLOAT64 else INT64
 
 
-def wider(a: DataType, b: DataType) -> DataType:
+def wider_type(a: DataType, b: DataType) -> DataType:
     """Return the narrowest type that both types convert to. Raises `Mismatch`."""
     if a == b or b == NULL:
         return a
@@ -86,7 +86,7 @@ def _wider_number(a: DataType, b: DataType) -> DataType:
     if FLOAT64 in (a, b):
         return FLOAT64
     if isinstance(a, DecimalType) or isinstance(b, DecimalType):
-        left, right = as_decimal(a), as_decimal(b)
+        left, right = exact_as_decimal(a), exact_as_decimal(b)
         scale = max(left.scale, right.scale)
         whole = max(left.precision - left.scale, right.precision - right.scale)
         precision = min(whole + scale, MAX_PRECISION)
@@ -94,7 +94,7 @@ def _wider_number(a: DataType, b: DataType) -> DataType:
     return INT64
 
 
-def as_decimal(type: DataType) -> DecimalType:
+def exact_as_decimal(type: DataType) -> DecimalType:
     """Return the decimal type that holds every value of an exact number type."""
     return type if isinstance(type, DecimalType) else DecimalType(_DIGITS[type], 0)
 
@@ -103,10 +103,10 @@ def decimal_of(term: Term) -> DecimalType:
     """Return the decimal type of a term combined with a decimal. A bare int constant stays narrow."""
     if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
         return DecimalType(len(str(abs(term.value))), 0)
-    return as_decimal(term.type)
+    return exact_as_decimal(term.type)
 
 
-def bounded(precision: int, scale: int) -> DecimalType:
+def limit_decimal_digits(precision: int, scale: int) -> DecimalType:
     """Limit a result type to 38 digits by dropping digits after the point, down to six."""
     if precision <= MAX_PRECISION:
         return DecimalType(precision, scale)

@@ -242,4 +242,4 @@ def aggregated(
     """Return the columns of groups: the keys, `more`, the aggregates."""
     context.require(bool(aggregations), "there is no aggregate")
     answers = (aggregation.field(name, context.input) for name, aggregation in aggregations)
-    return (*context.computed(keys), *more, *answers)
+    return (*context.computed_columns(keys), *more, *answers)

@@ -18,7 +18,7 @@ ANY_VALUE: Schema = schema_of(object)
 """Schema of a function's results, whose type is not known before it runs."""
 
 
-def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
+def split_own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
     """Split a method's own `into` and `name` from keyword arguments that are columns.
 
     Columns may have these names, too: their values are expressions or aggregates, never classes or text.
@@ -33,7 +33,7 @@ def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[t
     for name, value in named.items():
         if not isinstance(value, Expr):
             raise WrongType(
-                f"column {name!r} needs an expression, got {shown(value)}",
+                f"column {name!r} needs an expression, got {render_argument(value)}",
                 where=[location],
                 fix=_expression_instead(name, value),
                 column=name,
@@ -55,7 +55,7 @@ def check_named(what: str, unnamed: Sequence[object], example: str, location: So
     """Raise `WrongType` for a positional argument of a method that takes only named columns."""
     if unnamed:
         raise WrongType(
-            f"{what} by name, got {shown(unnamed[0])}",
+            f"{what} by name, got {render_argument(unnamed[0])}",
             where=[location],
             why="What is computed has no name of its own.",
             fix=f"give it one, by keyword: {example}",
@@ -81,7 +81,7 @@ def check_aggregations(named: dict[str, Any], location: SourceLocation) -> None:
             )
         if not isinstance(value, Aggregation):
             raise WrongType(
-                f"column {name!r} needs an aggregate, got {shown(value)}",
+                f"column {name!r} needs an aggregate, got {render_argument(value)}",
                 where=[location],
                 why="A group has one row in the answer, and any number of rows to make it of.",
                 fix=f"{name}=ps.max(...), say; what all rows of a group share can be a key of group_by(...)",
@@ -95,7 +95,7 @@ def check_no_emit(named: dict[str, Any], location: SourceLocation) -> None:
     """Raise `WrongType` for `emit` on groups without windows, unless a key has that name."""
     if not isinstance(named.get("emit"), Expr | None):
         raise WrongType(
-            f"emit= says when windows answer, and this group_by has none: {shown(named['emit'])}",
+            f"emit= says when windows answer, and this group_by has none: {render_argument(named['emit'])}",
             where=[location],
             why="Other groups answer in each tick in which they change.",
             fix=_OF_GROUP_BY["emit"],
@@ -106,7 +106,7 @@ def check_name(what: str, name: object, location: SourceLocation) -> None:
     """Raise `WrongType` unless a name is a string."""
     if not isinstance(name, str) or not name:
         raise WrongType(
-            f"the name of a {what} is text, got {shown(name)}",
+            f"the name of a {what} is text, got {render_argument(name)}",
             where=[location],
             fix='flow.sink("name", stream)' if what == "sink" else f'"my {what}", say',
         )
@@ -117,7 +117,7 @@ def check_expression(what: str, value: object, location: SourceLocation) -> None
     if not isinstance(value, Expr):
         column = value if isinstance(value, str) else "price"
         raise WrongType(
-            f"{what} needs an expression, got {shown(value)}",
+            f"{what} needs an expression, got {render_argument(value)}",
             where=[location],
             fix=f"ps.col.{column}",
         )
@@ -139,14 +139,14 @@ def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[
             )
         else:
             raise WrongType(
-                f"columns are names and expressions, got {shown(column)}",
+                f"columns are names and expressions, got {render_argument(column)}",
                 where=[location],
                 fix='"price", ps.col.price, or double=ps.col.price * 2',
             )
     return tuple(named)
 
 
-def shown(value: object) -> str:
+def render_argument(value: object) -> str:
     """Render a wrong argument for an error."""
     if isinstance(value, Expr):
         return f"the expression {value}"
@@ -167,7 +167,7 @@ def all_columns(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(n) for n in schema.names)
 
 
-def as_class(schema: Schema, into: Any, location: SourceLocation) -> Schema:
+def with_row_class(schema: Schema, into: Any, location: SourceLocation) -> Schema:
     """Return `schema` with rows of class `into`. Raises if their columns differ."""
     wanted = schema_of(into)
     mine = [(f.name, f.type) for f in schema.fields]
@@ -202,7 +202,7 @@ def result_schema(
     """
     if isinstance(function, Expr) or not callable(function):
         raise WrongType(
-            f"{what} needs a function, got {shown(function)}",
+            f"{what} needs a function, got {render_argument(function)}",
             where=[location],
             fix="columns are computed from expressions by select(...) and with_columns(...)",
         )

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.expr.check import check
-from penstock.expr.row_classes import derived_schema
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Column, Expr, Literal
 from penstock.expr.types import Field
-from penstock.flow.column_arguments import all_columns, as_class
+from penstock.flow.column_arguments import all_columns, with_row_class
 from penstock.flow.join_condition import pair_names, plan_outer_join
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.difference import Difference
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
-    from penstock.flow.operator_output import AnyStream, Output
+    from penstock.flow.output_handle import AnyStream, Output
 
 _KEEPS_LEFT = (Lifetime.STATIC, Lifetime.TICK)
 _OF_A_TICK = (Lifetime.TICK, Lifetime.TICK)
@@ -86,7 +86,7 @@ def _keys_of_tick(right: Output, operator: Join, location: SourceLocation) -> Ou
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]
     fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
-    schema = derived_schema(fields)
+    schema = computed_schema(fields)
     keys = right.flow.add(Select(named), schema, (right,), None, location)
     columns = tuple(Column(name) for name, _ in named)
     distinct = Distinct(columns, Lifetime.TICK, operator.nondet)
@@ -127,7 +127,7 @@ def add_outer_join(
     planned, schema = plan_outer_join(left.schema, right.schema, on, kind.may_lack, suffix, location)
     planned = replace(planned, lifetimes=lifetimes[0], nondet=lifetimes[1])
     if into is not None:
-        schema = as_class(schema, into, location)
+        schema = with_row_class(schema, into, location)
     return kind.add(left, right, planned, schema, name, location)
 
 
@@ -143,7 +143,7 @@ def _add_right_join(
     mirrored = replace(_mirrored(left, right, planned), kept_right=tuple(range(len(left.schema.fields))))
     width = len(right.schema.fields)
     fields = (*right.schema.fields, *left.schema.fields)
-    pairs = derived_schema(
+    pairs = computed_schema(
         tuple(replace(f, name=f"c{at}", nullable=f.nullable or at >= width) for at, f in enumerate(fields))
     )
     joined = add_join(right, left, mirrored, pairs, None, location)

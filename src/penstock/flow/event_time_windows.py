@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Expr
 from penstock.flow.column_arguments import check_expression
-from penstock.flow.time_spans import GivenSpan, Span, Unit, shown_span, span_of
+from penstock.flow.time_spans import GivenSpan, Span, Unit, shown_span, span_in_unit
 
 if TYPE_CHECKING:
     from penstock.expr.types import DataType
@@ -64,13 +64,13 @@ class Windows:
     def shape(self, type: DataType, location: SourceLocation) -> Shape:
         """Convert the windows to the unit of a time of `type`. Raises `WrongType` for unsuitable spans."""
         if "gap" in self.given:
-            return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", location))
-        size = span_of(self.given["size"], type, self.unit, "the size of windows", location)
+            return Sessions(span_in_unit(self.given["gap"], type, self.unit, "the gap of sessions", location))
+        size = span_in_unit(self.given["size"], type, self.unit, "the size of windows", location)
         every, offset = size, None
         if "every" in self.given:
-            every = span_of(self.given["every"], type, self.unit, "the step between windows", location)
+            every = span_in_unit(self.given["every"], type, self.unit, "the step between windows", location)
         if "offset" in self.given:
-            offset = span_of(
+            offset = span_in_unit(
                 self.given["offset"], type, self.unit, "the offset of windows", location, may_be_zero=True
             )
         if every > size:  # type: ignore[operator]

@@ -12,13 +12,13 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.column_arguments import check_name
-from penstock.flow.operator_output import Output
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
+from penstock.flow.output_handle import Output
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import StreamBase, T_co, check_stream
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded

@@ -11,11 +11,11 @@ from typing import Any, cast
 from penstock.errors import BadRow, SourceLocation, UnknownRowType, WrongType
 from penstock.expr.annotations import is_row_class
 from penstock.expr.check import check
-from penstock.expr.row_classes import derived_schema, from_user, schema_of
+from penstock.expr.row_classes import computed_schema, from_user, schema_of
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, Schema, StructType
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.column_arguments import named_columns, shown
+from penstock.flow.column_arguments import named_columns, render_argument
 
 Keys = tuple[tuple[str, Expr], ...]
 
@@ -24,7 +24,7 @@ def check_function(what: str, function: object, location: SourceLocation) -> Non
     """Raise `WrongType` unless a value is callable."""
     if isinstance(function, Expr | Aggregation) or not callable(function):
         raise WrongType(
-            f"{what} needs a function of what is accumulated and a row, got {shown(function)}",
+            f"{what} needs a function of what is accumulated and a row, got {render_argument(function)}",
             where=[location],
             fix="aggregates stand in group_by(...).agg(...)"
             if isinstance(function, Expr | Aggregation)
@@ -38,7 +38,7 @@ def check_lattice(what: str, lattice: object, location: SourceLocation) -> None:
 
     if not isinstance(lattice, Lattice):
         raise WrongType(
-            f"{what} needs a lattice, got {shown(lattice)}",
+            f"{what} needs a lattice, got {render_argument(lattice)}",
             where=[location],
             fix="one of penstock.lattice: Max(), SetUnion(), Pair(Max(), Min())",
         )
@@ -50,13 +50,13 @@ def check_numbering(start: object, index: object, location: SourceLocation) -> N
     """Raise `WrongType` for an invalid start or column name of `enumerate`."""
     if not isinstance(start, int) or isinstance(start, bool) or not -(2**63) <= start < 2**63:
         raise WrongType(
-            f"enumerate begins with a whole number of 64 bits, got {shown(start)}",
+            f"enumerate begins with a whole number of 64 bits, got {render_argument(start)}",
             where=[location],
             fix="start=1",
         )
     if not isinstance(index, str):
         raise WrongType(
-            f"enumerate needs the name of a column, got {shown(index)}",
+            f"enumerate needs the name of a column, got {render_argument(index)}",
             where=[location],
             fix='index="number"',
         )
@@ -123,14 +123,15 @@ def check_init(what: str, init: object, schema: Schema, location: SourceLocation
         from_user(schema, what="init")([value])
     except BadRow as error:
         raise WrongType(
-            f"{what} cannot begin with {shown(value)}: it accumulates {schema}",
+            f"{what} cannot begin with {render_argument(value)}: it accumulates {schema}",
             where=[location],
             why=error.why,
             fix="give returns= the type of what the function gives, and an init of that type",
         ) from None
     if _is_one_object(value):
         raise WrongType(
-            f"{what} cannot begin with {shown(value)}: its class {type(value).__name__} compares by identity",
+            f"{what} cannot begin with {render_argument(value)}: "
+            f"its class {type(value).__name__} compares by identity",
             where=[location],
             why="What was accumulated is compared with what was sent before, and an object that the\n"
             "function alters is the same object still: it would never be sent again.",
@@ -172,7 +173,7 @@ def item_column(what: str, value: object, schema: Schema, location: SourceLocati
         return Column(value)
     if value is not None:
         raise WrongType(
-            f"{what} folds a column, got {shown(value)}",
+            f"{what} folds a column, got {render_argument(value)}",
             where=[location],
             fix='value="price", or an expression',
         )
@@ -210,10 +211,10 @@ def with_columns_before(
             fix='give one of them another name: select() before, or into="...", index="..."',
             column=twice[0],
         )
-    return derived_schema(tuple(columns))
+    return computed_schema(tuple(columns))
 
 
-def orderings(
+def parse_orderings(
     by: object, schema: Schema, location: SourceLocation
 ) -> tuple[Ordering | Callable[..., object], ...]:
     """Convert one or several sort keys to orderings."""
@@ -225,7 +226,7 @@ def orderings(
             check(ordering.expr, schema)
         elif not callable(ordering):
             raise WrongType(
-                f"sort needs columns, expressions or functions of a row, got {shown(one)}",
+                f"sort needs columns, expressions or functions of a row, got {render_argument(one)}",
                 where=[location],
                 fix='sort("price"), sort(ps.col.price.desc()), sort(lambda row: row.price)',
             )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph.facts import Need
 from penstock.graph.node import function_name
+from penstock.graph.operator_declarations import Need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,18 @@ from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
-from penstock.expr.row_classes import derived_schema
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.column_arguments import as_class, check_aggregations, check_named, own_keywords, shown
-from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, lifetimes
+from penstock.flow.column_arguments import (
+    check_aggregations,
+    check_named,
+    render_argument,
+    split_own_keywords,
+    with_row_class,
+)
+from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, parse_lifetimes
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.stream_base import B, G, Groups, O
 from penstock.flow.time_spans import TIME_TYPES
@@ -65,7 +71,7 @@ class Grouped(Groups, Generic[B]):
         check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
         lifetime, nondet = _own_lifetime(named, location)
         schema = self._stream.schema
-        into, name = own_keywords(named)
+        into, name = split_own_keywords(named)
         result = _answer_schema(schema, self._keys, (), named, into, location)
         operator = Aggregate(self._keys, tuple(named.items()), lifetime, nondet)
         return self._stream.flow.add(operator, result, (self._stream,), name, location)
@@ -108,7 +114,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
 
         location = SourceLocation.of_caller()
         check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
-        into, name = own_keywords(named)
+        into, name = split_own_keywords(named)
         schema = self._stream.schema
         type_ = check(self._time, schema).type
         borders = (Field(START, type_), Field(END, type_))
@@ -152,8 +158,8 @@ def _answer_schema(
             where=[location],
             fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
         )
-    result = derived_schema(tuple(fields))
-    return result if into is None else as_class(result, into, location)
+    result = computed_schema(tuple(fields))
+    return result if into is None else with_row_class(result, into, location)
 
 
 def _own_lifetime(named: dict[str, Any], location: SourceLocation) -> tuple[Lifetime, str | None]:
@@ -165,7 +171,7 @@ def _own_lifetime(named: dict[str, Any], location: SourceLocation) -> tuple[Life
         default if isinstance(named.get(key, default), Aggregation) else named.pop(key, default)
         for key, default in (("lifetime", "static"), ("nondet", None))
     )
-    (lifetime,) = lifetimes(given, 1, "agg", location)
+    (lifetime,) = parse_lifetimes(given, 1, "agg", location)
     check_reason(nondet, location)
     return lifetime, nondet
 
@@ -196,7 +202,7 @@ def _emit(given: object, location: SourceLocation) -> Emit:
         return Emit(given)
     except ValueError:
         raise WrongType(
-            f"windows cannot emit {shown(given)}",
+            f"windows cannot emit {render_argument(given)}",
             where=[location],
             fix='"close": each window once, when it closes; "updates": with every change until then',
         ) from None

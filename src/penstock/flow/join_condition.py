@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
 from penstock.expr.check import check
-from penstock.expr.row_classes import derived_schema
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import BOOL, Field, Schema
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
         yield expr
 
 
-def rename(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr:
+def to_pair_columns(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr:
     """Replace the columns of each side by plain columns, named as in `names`."""
     if isinstance(expr, Column):
         return Column(names[sides.side_of(expr), expr.name])
     if isinstance(expr, Call):
-        arguments = tuple(rename(a, names, sides) for a in expr.arguments)
+        arguments = tuple(to_pair_columns(a, names, sides) for a in expr.arguments)
         return replace(expr, arguments=arguments)
     return expr
 
@@ -119,8 +119,8 @@ def plan_join(
         if pair is None:
             rest.append(part)
         else:
-            left_keys.append(rename(pair[0], plain, sides))
-            right_keys.append(rename(pair[1], plain, sides))
+            left_keys.append(to_pair_columns(pair[0], plain, sides))
+            right_keys.append(to_pair_columns(pair[1], plain, sides))
     if not left_keys:
         raise NeedNotMet(
             "a join needs at least one equality between its sides",
@@ -133,7 +133,7 @@ def plan_join(
     names = dict(zip(_qualified(left, right), names_in_pair, strict=True))
     residual: Expr | None = None
     for part in rest:
-        renamed = rename(part, names, sides)
+        renamed = to_pair_columns(part, names, sides)
         residual = renamed if residual is None else Call("and", (residual, renamed))
     pair_fields = [
         replace(f, name=name) for f, name in zip((*left.fields, *right.fields), names_in_pair, strict=True)
@@ -174,7 +174,7 @@ def plan_outer_join(
             key = next(i for i, f in enumerate(left.fields) if f.name == field.name)
             nullable = (may_lack[1] and left.fields[key].nullable) or (may_lack[0] and field.nullable)
             fields[key] = replace(fields[key], nullable=nullable)
-    return operator, derived_schema(tuple(fields))
+    return operator, computed_schema(tuple(fields))
 
 
 def plan_product(
@@ -193,7 +193,7 @@ def _as_condition(on: object, location: SourceLocation) -> list[Expr]:
     names = [name for name in listed if isinstance(name, str)]
     if not names or len(names) < len(listed):
         raise WrongType(
-            f"a join is on a condition or on names of columns, got {shown(cast('object', on))}",
+            f"a join is on a condition or on names of columns, got {render_argument(cast('object', on))}",
             where=[location],
             fix='on=ps.left.a == ps.right.b, or on="key", or on=["key", "day"]',
         )
@@ -288,4 +288,4 @@ def paired_schema(
                 )
         taken.add(name)
         fields.append(Field(name, f.type, f.nullable or may_lack[1]))
-    return derived_schema(tuple(fields))
+    return computed_schema(tuple(fields))

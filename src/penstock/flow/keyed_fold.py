@@ -9,15 +9,15 @@ from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.flow.operators.reduce import describe_lifetime, folded_facts
 from penstock.flow.unservable import UNCLAIMED
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.monotone_columns import Growth
+from penstock.graph.monotone_columns import MonotoneColumns
+from penstock.graph.operator_declarations import Facts, Need, Placement, Port, place_by_key
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.flow.function_claims import Claims
-    from penstock.graph.facts import Lineage, Unservable
+    from penstock.graph.operator_declarations import Lineage, Unservable
 
 
 class KeyedFold(WithLifetime):
@@ -41,10 +41,10 @@ class KeyedFold(WithLifetime):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], self.lifetime, self.nondet)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone:
             return None
-        return Growth(tuple(name for name, _ in self.keys), {self.into: Max()})
+        return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: Max()})
 
     def unservable(self) -> Unservable | None:
         return None if self.claims.commutative else UNCLAIMED
@@ -53,7 +53,7 @@ class KeyedFold(WithLifetime):
         return (dict(self.keys),)
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys))
+        return place_by_key(tuple(expr for _, expr in self.keys))
 
     def claimed(self) -> Iterator[str]:
         yield from super().claimed()

@@ -6,9 +6,9 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, cast, overload
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.column_arguments import shown
-from penstock.graph.facts import Need
+from penstock.flow.column_arguments import render_argument
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import Need
 
 
 class Lifetime(Enum):
@@ -46,12 +46,14 @@ class WithLifetime(Operator):
 
 
 @overload
-def lifetimes(given: object, ports: Literal[1], what: str, location: SourceLocation) -> tuple[Lifetime]: ...
+def parse_lifetimes(
+    given: object, ports: Literal[1], what: str, location: SourceLocation
+) -> tuple[Lifetime]: ...
 @overload
-def lifetimes(
+def parse_lifetimes(
     given: object, ports: Literal[2], what: str, location: SourceLocation
 ) -> tuple[Lifetime, Lifetime]: ...
-def lifetimes(given: object, ports: int, what: str, location: SourceLocation) -> Any:
+def parse_lifetimes(given: object, ports: int, what: str, location: SourceLocation) -> Any:
     """Parse one lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
     names: tuple[object, ...] = (given,) * ports
     if isinstance(given, tuple):
@@ -63,7 +65,7 @@ def lifetimes(given: object, ports: int, what: str, location: SourceLocation) ->
     if len(found) != ports:
         several = f", or a tuple of {ports} of them, one per input" if ports > 1 else ""
         raise WrongType(
-            f"{what} got lifetime {shown(cast('object', given))}",
+            f"{what} got lifetime {render_argument(cast('object', given))}",
             where=[location],
             fix=f'"static" or "tick"{several}',
         )
@@ -116,7 +118,7 @@ def check_reason(nondet: object, location: SourceLocation) -> None:
     if nondet is None or (isinstance(nondet, str) and nondet.strip()):
         return
     raise WrongType(
-        f"nondet is a reason in words, got {shown(nondet)}",
+        f"nondet is a reason in words, got {render_argument(nondet)}",
         where=[location],
         why="Who reads the flow wants to know why its answers may depend on ticks.",
         fix='nondet="an offer counts from the day after it was made"',

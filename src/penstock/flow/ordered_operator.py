@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import describe_lifetime
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed
+from penstock.graph.operator_declarations import Facts, Need, Placement, Port, place_by_key
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -51,7 +51,7 @@ class OrderedOperator(WithLifetime):
         return rows
 
     def placement(self) -> Placement:
-        return keyed(self.per)
+        return place_by_key(self.per)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for expr in self.per:

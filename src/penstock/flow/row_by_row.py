@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import ANYWHERE, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import ANYWHERE, Placement, Port
 
 if TYPE_CHECKING:
-    from penstock.graph.facts import Unservable
+    from penstock.graph.operator_declarations import Unservable
 
 
 class RowByRow(Operator):

@@ -15,8 +15,7 @@ from typing_extensions import TypeVar
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 from penstock.expr.row_classes import schema_of
-from penstock.flow.column_arguments import ANY_VALUE, shown
-from penstock.flow.operator_output import Output
+from penstock.flow.column_arguments import ANY_VALUE, render_argument
 from penstock.flow.operators.signals.delay_signal import DelaySignal
 from penstock.flow.operators.signals.filter_signal import FilterSignal
 from penstock.flow.operators.signals.lift import Align, Argument, Constant, Lift
@@ -26,6 +25,7 @@ from penstock.flow.operators.signals.scan_signal import ScanSignal
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.signals.when import When
 from penstock.flow.operators.signals.window import Window
+from penstock.flow.output_handle import Output
 from penstock.flow.signal_statistics import SignalStatistics
 
 if TYPE_CHECKING:
@@ -337,7 +337,9 @@ def lift(
         alignment = Align(align)
     except ValueError:
         raise WrongType(
-            f"lift got align {shown(align)}", where=[location], fix='"latest" (the default) or "zip"'
+            f"lift got align {render_argument(align)}",
+            where=[location],
+            fix='"latest" (the default) or "zip"',
         ) from None
 
     def lifted(*given: object) -> Signal[U]:
@@ -350,7 +352,7 @@ def check_function(what: str, function: Any, location: SourceLocation) -> None:
     """Raise `WrongType` unless a value is callable."""
     if not callable(function) or isinstance(function, Signal):
         raise WrongType(
-            f"{what} needs a function of values, got {shown(cast(Any, function))}",
+            f"{what} needs a function of values, got {render_argument(cast(Any, function))}",
             where=[location],
             fix="give a function, which is called with values and not with signals",
         )
@@ -360,7 +362,7 @@ def check_signal(what: str, signal: Any, location: SourceLocation) -> None:
     """Raise `WrongType` unless a value is a signal."""
     if not isinstance(signal, Signal):
         raise WrongType(
-            f"{what} needs a signal, got {shown(signal)}",
+            f"{what} needs a signal, got {render_argument(signal)}",
             where=[location],
             fix="flow.signal(...), or .latest() of a stream",
         )
@@ -370,7 +372,7 @@ def check_count(what: str, count: Any, location: SourceLocation) -> None:
     """Raise `WrongType` unless a value is an int of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
-            f"{what} needs a count of at least 1, got {shown(count)}",
+            f"{what} needs a count of at least 1, got {render_argument(count)}",
             where=[location],
             fix="give a whole number",
         )

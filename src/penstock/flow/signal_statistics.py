@@ -14,9 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.column_arguments import shown
-from penstock.flow.signal_windows import SignalLike, Weighted, Windowed, signal_of, statistic_of, time_signal
-from penstock.flow.statistic_arguments import check_count, check_least, decay_of, span_of
+from penstock.flow.column_arguments import render_argument
+from penstock.flow.signal_windows import (
+    SignalLike,
+    Weighted,
+    Windowed,
+    add_statistic,
+    require_signal,
+    require_time_signal,
+)
+from penstock.flow.statistic_arguments import build_decay, check_count, check_least, parse_span
 from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
@@ -77,10 +84,10 @@ class SignalStatistics(SignalLike):
                 where=[location],
                 fix='moving(10), or moving("10s", at=...)',
             )
-        span = span_of("moving", window, location)
+        span = parse_span("moving", window, location)
         least = 1 if min_periods is None else min_periods
         check_least(least, location)
-        times = time_signal("a window by time", at, location)
+        times = require_time_signal("a window by time", at, location)
         return Windowed(self._itself, TimeWindow(span, least), times, min_periods is None)
 
     def expanding(self, min_periods: int | None = None) -> Windowed:
@@ -117,10 +124,12 @@ class SignalStatistics(SignalLike):
         """
         location = SourceLocation.of_caller()
         said = {"com": com, "span": span, "halflife": halflife, "alpha": alpha}
-        decay = decay_of(said, adjust, ignore_na, location)
+        decay = build_decay(said, adjust, ignore_na, location)
         check_least(min_periods, location)
         if decay.half_life is not None:
-            return Weighted(self._itself, decay, min_periods, time_signal("an ewm by time", at, location))
+            return Weighted(
+                self._itself, decay, min_periods, require_time_signal("an ewm by time", at, location)
+            )
         if at is not None:
             raise WrongType(
                 "an ewm by count needs no times",
@@ -136,13 +145,13 @@ class SignalStatistics(SignalLike):
         """Difference from the value `count` firings ago. Silent for the first `count` values."""
         location = SourceLocation.of_caller()
         check_count("diff", count, location)
-        return statistic_of(Diff(count), (self._itself,), None, location, name)
+        return add_statistic(Diff(count), (self._itself,), None, location, name)
 
     def pct_change(self, count: int = 1, *, name: str | None = None) -> Signal[float]:
         """Relative change since `count` firings ago: 0.5 from 2 to 3."""
         location = SourceLocation.of_caller()
         check_count("pct_change", count, location)
-        return statistic_of(PctChange(count), (self._itself,), None, location, name)
+        return add_statistic(PctChange(count), (self._itself,), None, location, name)
 
     def rank(
         self,
@@ -177,7 +186,7 @@ class SignalStatistics(SignalLike):
         """Every `count`-th value. To sample by time, use `a.sample(ps.timer("1s", at=time))`."""
         location = SourceLocation.of_caller()
         check_count("every", count, location)
-        return statistic_of(EveryNth(count), (self._itself,), None, location, name)
+        return add_statistic(EveryNth(count), (self._itself,), None, location, name)
 
     def throttle(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The first value, then each one at least `span` after the last one emitted.
@@ -185,8 +194,10 @@ class SignalStatistics(SignalLike):
         span: "10s", a timedelta, or a number of seconds.
         """
         location = SourceLocation.of_caller()
-        paced = Throttle(span_of("throttle", span, location))
-        return statistic_of(paced, (self._itself,), time_signal("throttle", at, location), location, name)
+        paced = Throttle(parse_span("throttle", span, location))
+        return add_statistic(
+            paced, (self._itself,), require_time_signal("throttle", at, location), location, name
+        )
 
     def debounce(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The newest value, once `span` has passed without another.
@@ -194,8 +205,10 @@ class SignalStatistics(SignalLike):
         It fires at the first time late enough, with or without a value.
         """
         location = SourceLocation.of_caller()
-        paced = Debounce(span_of("debounce", span, location))
-        return statistic_of(paced, (self._itself,), time_signal("debounce", at, location), location, name)
+        paced = Debounce(parse_span("debounce", span, location))
+        return add_statistic(
+            paced, (self._itself,), require_time_signal("debounce", at, location), location, name
+        )
 
     def ohlc(
         self, each: int | str | timedelta, *, at: Signal[Any] | None = None, name: str | None = None
@@ -215,26 +228,28 @@ class SignalStatistics(SignalLike):
                     why=f"ohlc({each}) is about each {each} values, whenever they came.",
                     fix='leave out at=..., or give a span of time: ohlc("10s", at=...)',
                 )
-            return statistic_of(BarsByCount(each), (self._itself,), None, location, name)
-        bars = BarsByTime(span_of("ohlc", each, location))
-        return statistic_of(bars, (self._itself,), time_signal("ohlc by time", at, location), location, name)
+            return add_statistic(BarsByCount(each), (self._itself,), None, location, name)
+        bars = BarsByTime(parse_span("ohlc", each, location))
+        return add_statistic(
+            bars, (self._itself,), require_time_signal("ohlc by time", at, location), location, name
+        )
 
 
 def _crossed(
     signal: Signal[Any], direction: Direction, other: Any, name: str | None, location: SourceLocation
 ) -> Signal[bool]:
     if isinstance(other, SignalLike):
-        other = signal_of("crossed", other, location)
-        return statistic_of(Crossed(direction), (signal, other), None, location, name)
+        other = require_signal("crossed", other, location)
+        return add_statistic(Crossed(direction), (signal, other), None, location, name)
     if isinstance(other, bool) or not isinstance(other, int | float) or other != other:
         raise WrongType(
-            f"a signal crosses a signal or a level, got {shown(other)}",
+            f"a signal crosses a signal or a level, got {render_argument(other)}",
             where=[location],
             fix="a.crossed(100)",
         )
     # Integers without an exact float stay integers.
     level = float(other) if -(2**53) <= other <= 2**53 else other
-    return statistic_of(Crossed(direction, level), (signal,), None, location, name)
+    return add_statistic(Crossed(direction, level), (signal,), None, location, name)
 
 
 # -- as functions of signals ------------------------------------------------------------------
@@ -252,8 +267,8 @@ def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signa
     [(2, 1.0), (3, 4.0)]
     """
     location = SourceLocation.of_caller()
-    times = time_signal("timer", at, location)
-    return statistic_of(Timer(span_of("timer", span, location)), (), times, location, name)
+    times = require_time_signal("timer", at, location)
+    return add_statistic(Timer(parse_span("timer", span, location)), (), times, location, name)
 
 
 def moving_mean(

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.statistic_arguments import (
+    check_ddof,
     check_numbers,
     check_times,
-    choice_of,
-    ddof_of,
-    holes_of,
+    missing_kind,
+    parse_choice,
     schema_of_result,
-    times_of,
+    time_kind,
 )
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
@@ -34,7 +34,7 @@ class SignalLike:
     __slots__ = ()
 
 
-def statistic_of(
+def add_statistic(
     statistic: Statistic,
     values: tuple[Signal[Any], ...],
     at: Signal[Any] | None,
@@ -46,25 +46,25 @@ def statistic_of(
         for signal in values:
             check_numbers(statistic.kind, signal.schema, location)
     inputs = values if at is None else (*values, at)
-    holes = max((holes_of(v.schema) for v in values), key=list(Holes).index, default=Holes.NONE)
-    times = Times.EITHER if at is None else times_of(at.schema)
+    holes = max((missing_kind(v.schema) for v in values), key=list(Holes).index, default=Holes.NONE)
+    times = Times.EITHER if at is None else time_kind(at.schema)
     schema = schema_of_result(statistic.result, inputs[0].schema)
     operator = StatisticSignal(statistic, holes, times)
     return inputs[0].add(operator, location, inputs[1:], schema=schema, name=name)
 
 
-def signal_of(what: str, given: Any, location: SourceLocation) -> Signal[Any]:
+def require_signal(what: str, given: Any, location: SourceLocation) -> Signal[Any]:
     """Return `given` if it is a signal. Raises `WrongType` otherwise."""
     if not isinstance(given, SignalLike):
         raise WrongType(
-            f"{what} needs another signal, got {shown(given)}",
+            f"{what} needs another signal, got {render_argument(given)}",
             where=[location],
             fix="flow.signal(...), or .latest() of a stream",
         )
     return given  # type: ignore[return-value]
 
 
-def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
+def require_time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
     """Return `at` if it is a signal of times. Raises `WrongType` otherwise."""
     if at is None:
         raise WrongType(
@@ -75,7 +75,7 @@ def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
         )
     if not isinstance(at, SignalLike):
         raise WrongType(
-            f"at is a signal of times, got {shown(at)}",
+            f"at is a signal of times, got {render_argument(at)}",
             where=[location],
             fix='flow.signal("at", datetime), say',
         )
@@ -104,7 +104,7 @@ class Windowed:
     def _of(
         self, statistic: Statistic, location: SourceLocation, name: str | None, *others: Signal[Any]
     ) -> Signal[Any]:
-        return statistic_of(statistic, (self._signal, *others), self._at, location, name)
+        return add_statistic(statistic, (self._signal, *others), self._at, location, name)
 
     def count(self, *, name: str | None = None) -> Signal[int]:
         """Number of non-missing values."""
@@ -122,12 +122,12 @@ class Windowed:
     def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """Variance, with divisor count - `ddof`."""
         location = SourceLocation.of_caller()
-        return self._of(Var(self._window, ddof_of(ddof, location)), location, name)
+        return self._of(Var(self._window, check_ddof(ddof, location)), location, name)
 
     def std(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """Standard deviation, with divisor count - `ddof`."""
         location = SourceLocation.of_caller()
-        return self._of(Std(self._window, ddof_of(ddof, location)), location, name)
+        return self._of(Std(self._window, check_ddof(ddof, location)), location, name)
 
     def min(self, *, name: str | None = None) -> Signal[Any]:
         """Least value."""
@@ -163,11 +163,11 @@ class Windowed:
         location = SourceLocation.of_caller()
         if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"a quantile is a number from 0 to 1, got {shown(q)}",
+                f"a quantile is a number from 0 to 1, got {render_argument(q)}",
                 where=[location],
                 fix="0.5 is the median",
             )
-        how = choice_of(Interpolation, interpolation, "interpolation", location)
+        how = parse_choice(Interpolation, interpolation, "interpolation", location)
         return self._of(Quantile(self._window, float(q), how), location, name)
 
     def rank(
@@ -182,18 +182,20 @@ class Windowed:
         method: rule for the rank of equal values. pct: return the rank as a fraction of the count.
         """
         location = SourceLocation.of_caller()
-        return self._of(Rank(self._window, choice_of(Ties, method, "method", location), pct), location, name)
+        return self._of(
+            Rank(self._window, parse_choice(Ties, method, "method", location), pct), location, name
+        )
 
     def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """Covariance with another signal, updated when either of them fires."""
         location = SourceLocation.of_caller()
-        statistic = Cov(self._window, ddof_of(ddof, location))
-        return self._of(statistic, location, name, signal_of("cov", other, location))
+        statistic = Cov(self._window, check_ddof(ddof, location))
+        return self._of(statistic, location, name, require_signal("cov", other, location))
 
     def corr(self, other: Signal[Any], *, name: str | None = None) -> Signal[float]:
         """Pearson correlation with another signal; NaN if one of them is constant."""
         location = SourceLocation.of_caller()
-        return self._of(Corr(self._window), location, name, signal_of("corr", other, location))
+        return self._of(Corr(self._window), location, name, require_signal("corr", other, location))
 
     def regression(
         self, by: Signal[Any] | Literal["index", "time"] = "index", *, name: str | None = None
@@ -206,7 +208,7 @@ class Windowed:
         location = SourceLocation.of_caller()
         if isinstance(by, SignalLike):
             return self._of(
-                Regression(self._window, Against.SIGNAL), location, name, signal_of("by", by, location)
+                Regression(self._window, Against.SIGNAL), location, name, require_signal("by", by, location)
             )
         if by == "time" and self._at is None:
             raise WrongType(
@@ -218,7 +220,7 @@ class Windowed:
         against = _AGAINST.get(by) if by.__class__ is str else None
         if against is None:
             raise WrongType(
-                f"a regression is by a signal, by index or by time; got {shown(by)}",
+                f"a regression is by a signal, by index or by time; got {render_argument(by)}",
                 where=[location],
                 fix='by=other, by="index" or by="time"',
             )
@@ -242,7 +244,7 @@ class Weighted:
     def mean(self, *, name: str | None = None) -> Signal[float]:
         """Weighted mean."""
         statistic = EwmMean(self._decay, self._least)
-        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
+        return add_statistic(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def var(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
         """Weighted variance.
@@ -250,12 +252,12 @@ class Weighted:
         bias: omit the bias correction.
         """
         statistic = EwmVar(self._decay, self._least, bias)
-        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
+        return add_statistic(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def std(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
         """Square root of the weighted variance."""
         statistic = EwmStd(self._decay, self._least, bias)
-        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
+        return add_statistic(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
 
 _AGAINST = {"index": Against.INDEX, "time": Against.TIME}

@@ -14,17 +14,17 @@ from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import TIMESTAMP, DataType
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.join_on_time import JoinOnTime
-from penstock.flow.time_spans import TIME_TYPES, span_of
-from penstock.flow.timed_columns import renamed, times_of, watermark_of
+from penstock.flow.time_spans import TIME_TYPES, span_in_unit
+from penstock.flow.timed_columns import rename_columns, times_of, watermark_of
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
-    from penstock.flow.operator_output import AnyStream, Output
     from penstock.flow.operators.distinct import Distinct
+    from penstock.flow.output_handle import AnyStream, Output
     from penstock.flow.time_spans import GivenSpan, Span, Unit
 
 
@@ -40,14 +40,14 @@ def timed_columns(stream: Output) -> dict[str, DataType]:
 
 def add_distinct(stream: Output, operator: Distinct, name: str | None, location: SourceLocation) -> AnyStream:
     """Add a distinct over all rows so far, with state expiry if possible."""
-    forgetting = forgetting_distinct(stream, operator)
+    forgetting = expiring_distinct(stream, operator)
     if forgetting is None:
         return stream.flow.add(operator, stream.schema, (stream,), name, location)
     watermark = watermark_of(stream, Column(forgetting.time), "distinct", location)
     return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, location)
 
 
-def forgetting_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
+def expiring_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
     """Return a distinct over `stream` with state expiry, or None if its state cannot expire."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
@@ -74,7 +74,7 @@ def add_first_within(
         )
     column = time if time is not None else next(iter(timed), "the rows")
     watermark = watermark_of(stream, Column(column), "first_within", location)
-    span = span_of(within, timed[column], unit, "the span", location)
+    span = span_in_unit(within, timed[column], unit, "the span", location)
     operator = FirstWithin(keys, column, span)
     return stream.flow.add(operator, stream.schema, (stream, watermark), name, location)
 
@@ -91,7 +91,7 @@ def add_inner_join(
     location: SourceLocation,
 ) -> AnyStream | None:
     """Add an inner join with state expiry, or return None if its state cannot expire."""
-    forgetting = forgetting_join(left, right, operator)
+    forgetting = expiring_join(left, right, operator)
     if forgetting is None:
         return None
     watermarks = (
@@ -101,7 +101,7 @@ def add_inner_join(
     return left.flow.add(forgetting, schema, (left, right, *watermarks), name, location)
 
 
-def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
+def expiring_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
     """Return an inner join with state expiry, or None if its state cannot expire."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None
@@ -125,7 +125,7 @@ def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
         yield from _conjuncts(operator.residual)
     in_pair = {own: name for name, own in names.items()}
     for left, right in zip(operator.left_keys, operator.right_keys, strict=True):
-        yield left == renamed(right, in_pair)
+        yield left == rename_columns(right, in_pair)
 
 
 def _moment(type: DataType) -> Span:

@@ -7,10 +7,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.durations import short
+from penstock.expr.durations import format_duration
 from penstock.expr.row_classes import schema_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.statistics.ewm import Decay
 from penstock.flow.statistics.value_kinds import Holes, Result, Times
 from penstock.flow.time_spans import time_span
@@ -24,22 +24,22 @@ C = TypeVar("C", bound=Enum)
 # -- kinds of signals ----------------------------------------------------------------------------------
 
 
-def type_of(schema: Schema) -> DataType | None:
+def signal_type(schema: Schema) -> DataType | None:
     """Return the type of a signal's values, or None for rows of columns."""
     return schema.fields[0].type if schema.scalar else None
 
 
-def times_of(schema: Schema) -> Times:
+def time_kind(schema: Schema) -> Times:
     """Kind of times in a signal."""
-    known = type_of(schema)
+    known = signal_type(schema)
     if known == TIMESTAMP:
         return Times.DATETIMES
     return Times.SECONDS if known in (INT32, INT64, FLOAT64) else Times.EITHER
 
 
-def holes_of(schema: Schema) -> Holes:
+def missing_kind(schema: Schema) -> Holes:
     """Return which values of a signal count as missing."""
-    known = type_of(schema)
+    known = signal_type(schema)
     if known is None or schema.fields[0].nullable:
         return Holes.NAN_NONE
     if known in (INT32, INT64) or isinstance(known, BoolType):
@@ -49,7 +49,7 @@ def holes_of(schema: Schema) -> Holes:
 
 def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
     """Raise `WrongType` for values known not to be `int`, `float` or `bool`."""
-    known = type_of(schema)
+    known = signal_type(schema)
     if known not in (INT32, INT64, FLOAT64) and not isinstance(known, AnyType | BoolType):
         raise WrongType(
             f"{kind} needs numbers, got {known or schema}",
@@ -60,8 +60,8 @@ def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
 
 def check_times(schema: Schema, location: SourceLocation) -> None:
     """Raise `WrongType` for values known not to be times."""
-    known = type_of(schema)
-    if times_of(schema) is Times.EITHER and not isinstance(known, AnyType):
+    known = signal_type(schema)
+    if time_kind(schema) is Times.EITHER and not isinstance(known, AnyType):
         raise WrongType(
             f"a signal of times has datetimes or numbers of seconds, got {known or schema}",
             where=[location],
@@ -78,7 +78,7 @@ def schema_of_result(result: Result, given: Schema) -> Schema:
             return schema_of(bool)
         case Result.AS_GIVEN:
             return given
-        case Result.FLOAT_OF_FLOATS if type_of(given) == FLOAT64 and holes_of(given) is Holes.NAN:
+        case Result.FLOAT_OF_FLOATS if signal_type(given) == FLOAT64 and missing_kind(given) is Holes.NAN:
             return given
         case _:
             return schema_of(object)
@@ -91,7 +91,9 @@ def check_count(what: str, count: object, location: SourceLocation) -> None:
     """Raise `WrongType` unless a value is an int of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
-            f"{what} needs a count of at least 1, got {shown(count)}", where=[location], fix="give 1 or more"
+            f"{what} needs a count of at least 1, got {render_argument(count)}",
+            where=[location],
+            fix="give 1 or more",
         )
 
 
@@ -99,7 +101,9 @@ def check_least(least: object, location: SourceLocation, most: int | None = None
     """Raise `WrongType` for a `min_periods` that is not a count, or exceeds the window size `most`."""
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
         raise WrongType(
-            f"min_periods is a count of values, got {shown(least)}", where=[location], fix="give 0 or more"
+            f"min_periods is a count of values, got {render_argument(least)}",
+            where=[location],
+            fix="give 0 or more",
         )
     if most is not None and least > most:
         raise WrongType(
@@ -110,28 +114,32 @@ def check_least(least: object, location: SourceLocation, most: int | None = None
         )
 
 
-def span_of(what: str, span: object, location: SourceLocation) -> timedelta:
+def parse_span(what: str, span: object, location: SourceLocation) -> timedelta:
     """Convert to a time span. Raises `WrongType` unless it is positive."""
     found = time_span(span, what, location)
     if found <= timedelta():
-        raise WrongType(f"{what} got a span of {short(found)}", where=[location], fix="give more than 0")
+        raise WrongType(
+            f"{what} got a span of {format_duration(found)}", where=[location], fix="give more than 0"
+        )
     return found
 
 
-def ddof_of(ddof: object, location: SourceLocation) -> int:
+def check_ddof(ddof: object, location: SourceLocation) -> int:
     """Validate the degrees of freedom `ddof`. Raises `WrongType`."""
     if not isinstance(ddof, int) or isinstance(ddof, bool) or ddof < 0:
-        raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[location], fix="give 1, or 0")
+        raise WrongType(f"ddof is a count, got {render_argument(ddof)}", where=[location], fix="give 1, or 0")
     return ddof
 
 
-def choice_of(choices: type[C], given: object, what: str, location: SourceLocation) -> C:
+def parse_choice(choices: type[C], given: object, what: str, location: SourceLocation) -> C:
     """Look up a member of `choices` by value. Raises `WrongType`."""
     try:
         return choices(given)
     except ValueError:
         known = ", ".join(repr(c.value) for c in choices)
-        raise WrongType(f"{what} got {shown(given)}", where=[location], fix=f"one of {known}") from None
+        raise WrongType(
+            f"{what} got {render_argument(given)}", where=[location], fix=f"one of {known}"
+        ) from None
 
 
 # -- decay ---------------------------------------------------------------------------------------------
@@ -144,7 +152,7 @@ _RANGES = {
 }
 
 
-def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, location: SourceLocation) -> Decay:
+def build_decay(said: dict[str, Any], adjust: bool, ignore_na: bool, location: SourceLocation) -> Decay:
     """Build the decay from exactly one parameter. Raises `WrongType` for none or several."""
     said = {how: value for how, value in said.items() if value is not None}
     if len(said) != 1:
@@ -163,7 +171,7 @@ def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, location: Sour
                 why="Its weights fall with time, whatever comes.",
                 fix="leave it out, or give a half life in values",
             )
-        return Decay(half_life=span_of("halflife", value, location))
+        return Decay(half_life=parse_span("halflife", value, location))
     return Decay(alpha=_alpha(how, value, location), adjust=adjust, ignore_na=ignore_na)
 
 
@@ -171,7 +179,9 @@ def _alpha(how: str, value: object, location: SourceLocation) -> float:
     least, said = _RANGES[how]
     fits = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < float("inf")
     if not fits or (value == 0 and how != "com") or (how == "alpha" and value > 1):  # type: ignore[operator]
-        raise WrongType(f"{how} is {said}, got {shown(value)}", where=[location], fix="a.ewm(span=10)")
+        raise WrongType(
+            f"{how} is {said}, got {render_argument(value)}", where=[location], fix="a.ewm(span=10)"
+        )
     number = float(value)  # type: ignore[arg-type]
     match how:
         case "com":

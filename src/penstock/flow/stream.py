@@ -17,20 +17,20 @@ from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL
 from penstock.flow.column_arguments import (
     all_columns,
-    as_class,
     check_expression,
     check_named,
     check_no_emit,
     computed_columns,
     named_columns,
-    own_keywords,
+    render_argument,
     result_schema,
-    shown,
+    split_own_keywords,
+    with_row_class,
 )
 from penstock.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
 from penstock.flow.grouped_streams import Grouped
 from penstock.flow.join_condition import plan_join
-from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
+from penstock.flow.lifetime import LifetimeName, Lifetimes, parse_lifetimes
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.filter import Filter
@@ -41,8 +41,8 @@ from penstock.flow.operators.select import Select, with_columns
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.stream_base import B, G, O, T_co, check_reason, check_stream
-from penstock.flow.stream_combining import StreamPairs
 from penstock.flow.stream_folds import StreamFolds
+from penstock.flow.stream_pairs import StreamPairs
 from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_time import StreamTime
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
@@ -119,7 +119,7 @@ class Stream(
                 )
         elif not callable(predicate):
             raise WrongType(
-                f"filter needs an expression or a function, got {shown(predicate)}",
+                f"filter needs an expression or a function, got {render_argument(predicate)}",
                 where=[location],
                 why="`is`, `is not` and `not` are decided by Python, before there are rows."
                 if isinstance(predicate, bool)
@@ -146,7 +146,7 @@ class Stream(
         text, and is a column if it is an expression.
         """
         location = SourceLocation.of_caller()
-        into, name = own_keywords(named)
+        into, name = split_own_keywords(named)
         chosen = (*named_columns(columns, location), *computed_columns(named, location))
         schema = self._computed(chosen, into, location)
         return self._add(Select(chosen), schema, name, location)
@@ -164,7 +164,7 @@ class Stream(
         """
         location = SourceLocation.of_caller()
         check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", location)
-        into, name = own_keywords(named)
+        into, name = split_own_keywords(named)
         operator = with_columns(self._schema, dict(computed_columns(named, location)))
         schema = self._computed(operator.columns, into, location)
         return self._add(operator, schema, name, location)
@@ -287,7 +287,7 @@ class Stream(
         location = SourceLocation.of_caller()
         check_stream(other, "join", location)
         check_reason(nondet, location)
-        given = lifetimes(lifetime, 2, "join", location)
+        given = parse_lifetimes(lifetime, 2, "join", location)
         if how in OUTER_JOINS:
             return add_outer_join(
                 OUTER_JOINS[how], self, other, on, (given, nondet), suffix, into, name, location
@@ -300,7 +300,7 @@ class Stream(
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, location)
         operator = replace(operator, lifetimes=given, nondet=nondet)
         if into is not None:
-            schema = as_class(schema, into, location)
+            schema = with_row_class(schema, into, location)
         forgetting = add_inner_join(self, other, operator, schema, name, location)
         return forgetting or add_join(self, other, operator, schema, name, location)
 
@@ -322,7 +322,7 @@ class Stream(
         check_reason(nondet, location)
         check_stream(neg, "difference", location)
         self.check_row_type("difference", neg, location)
-        given = lifetimes(lifetime, 2, "difference", location)
+        given = parse_lifetimes(lifetime, 2, "difference", location)
         operator = Difference(all_columns(self._schema), all_columns(neg._schema), given, nondet)
         return add_difference(self, neg, operator, name, location)
 
@@ -368,7 +368,7 @@ class Stream(
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (given,) = lifetimes(lifetime, 1, "distinct", location)
+        (given,) = parse_lifetimes(lifetime, 1, "distinct", location)
         operator = Distinct(all_columns(self._schema), given, nondet)
         return add_distinct(self, operator, name, location)
 
@@ -388,10 +388,10 @@ class Stream(
         """
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (given,) = lifetimes(lifetime, 1, "top_k", location)
+        (given,) = parse_lifetimes(lifetime, 1, "top_k", location)
         if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"top_k needs a count of at least 1, got {shown(count)}",
+                f"top_k needs a count of at least 1, got {render_argument(count)}",
                 where=[location],
                 fix="a whole number: top_k(3, by=...)",
             )

@@ -13,12 +13,12 @@ from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
-from penstock.expr.row_classes import derived_schema
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.column_arguments import as_class, shown
+from penstock.flow.column_arguments import render_argument, with_row_class
 from penstock.flow.lifetime import check_reason as check_reason
-from penstock.flow.operator_output import AnyStream, Output
+from penstock.flow.output_handle import AnyStream, Output
 from penstock.flow.type_markers import Changes, NoOrder, Unbounded
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
                 why="Rows without columns could not be distinguished.",
                 fix='select("price", double=ps.col.price * 2)',
             )
-        schema = derived_schema(tuple(fields))
-        return schema if into is None else as_class(schema, into, location)
+        schema = computed_schema(tuple(fields))
+        return schema if into is None else with_row_class(schema, into, location)
 
     def _united(
         self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
@@ -118,7 +118,7 @@ def check_stream(given: object, what: str, location: SourceLocation) -> None:
         )
     grouped = isinstance(given, Groups)
     raise WrongType(
-        f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
+        f"{what} needs a stream, got {'a group without aggregates' if grouped else render_argument(given)}",
         where=[location],
         fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.join import Join
-from penstock.flow.state_expiry import forgetting_distinct, forgetting_join, timed_columns
+from penstock.flow.state_expiry import expiring_distinct, expiring_join, timed_columns
 from penstock.flow.thresholds import threshold
-from penstock.flow.timed_columns import sources_of, watermark_of
+from penstock.flow.timed_columns import reaching_sources, watermark_of
 from penstock.graph.check_context import CheckContext
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class FlowContext(CheckContext):
 
     def sources(self, port: int) -> tuple[str, ...]:
         stream = self.streams[port]
-        return sources_of(stream.flow, stream.node_id)
+        return reaching_sources(stream.flow, stream.node_id)
 
     def timed_columns(self, port: int) -> Mapping[str, DataType]:
         return timed_columns(self.streams[port])
@@ -51,11 +51,11 @@ class FlowContext(CheckContext):
             same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}"
         )
 
-    def with_forgetting(self, operator: object) -> object:
+    def with_state_expiry(self, operator: object) -> object:
         if isinstance(operator, Distinct):
-            return forgetting_distinct(self.streams[0], operator)
+            return expiring_distinct(self.streams[0], operator)
         assert isinstance(operator, Join)
-        return forgetting_join(self.streams[0], self.streams[1], operator)
+        return expiring_join(self.streams[0], self.streams[1], operator)
 
     def threshold(self, value: object, column: str) -> tuple[object, Schema]:
         return threshold(self.streams[0], value, column, self.location)

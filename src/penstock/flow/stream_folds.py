@@ -24,13 +24,13 @@ from penstock.flow.fold_arguments import (
     check_numbering,
     item_column,
     key_columns,
-    orderings,
+    parse_orderings,
     scanned_schema,
     value_column_type,
     with_columns_before,
 )
 from penstock.flow.function_claims import MERGES, Claims
-from penstock.flow.lifetime import Lifetime, LifetimeName, lifetimes
+from penstock.flow.lifetime import Lifetime, LifetimeName, parse_lifetimes
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from penstock.flow.type_markers import Append, Bounded, NoOrder, Ordered, Unbounded
 
@@ -80,7 +80,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "fold", location)
+        (life,) = parse_lifetimes(lifetime, 1, "fold", location)
         check_function("fold", function, location)
         schema = accumulated_schema(function, returns, init)
         check_init("fold", init, schema, location)
@@ -107,7 +107,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "reduce", location)
+        (life,) = parse_lifetimes(lifetime, 1, "reduce", location)
         check_function("reduce", function, location)
         claims = Claims(commutative, idempotent, monotone)
         column = self._schema.names[0] if self._schema.scalar else None
@@ -139,7 +139,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "fold_keyed", location)
+        (life,) = parse_lifetimes(lifetime, 1, "fold_keyed", location)
         check_function("fold_keyed", function, location)
         keys = key_columns("fold_keyed", by, self._schema, location)
         item = None if value is None else item_column("fold_keyed", value, self._schema, location)
@@ -174,7 +174,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "reduce_keyed", location)
+        (life,) = parse_lifetimes(lifetime, 1, "reduce_keyed", location)
         check_function("reduce_keyed", function, location)
         keys = key_columns("reduce_keyed", by, self._schema, location)
         item = item_column("reduce_keyed", value, self._schema, location, keys)
@@ -213,7 +213,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "scan", location)
+        (life,) = parse_lifetimes(lifetime, 1, "scan", location)
         check_function("scan", function, location)
         keys = key_columns("scan", per, self._schema, location)
         schema = scanned_schema(function, returns)
@@ -292,9 +292,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.sort import Sort
 
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "sort", location)
+        (life,) = parse_lifetimes(lifetime, 1, "sort", location)
         return self._add(
-            Sort(orderings(by, self._schema, location), life, nondet), self._schema, name, location
+            Sort(parse_orderings(by, self._schema, location), life, nondet), self._schema, name, location
         )
 
     def unique(
@@ -305,7 +305,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "unique", location)
+        (life,) = parse_lifetimes(lifetime, 1, "unique", location)
         return self._add(Unique(all_columns(self._schema), life, nondet), self._schema, name, location)
 
     def enumerate(
@@ -326,7 +326,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "enumerate", location)
+        (life,) = parse_lifetimes(lifetime, 1, "enumerate", location)
         check_numbering(start, index, location)
         keys = key_columns("enumerate", per, self._schema, location)
         schema = with_columns_before((), (Field(index, INT64), *self._schema.fields), self._schema, location)
@@ -391,7 +391,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.fold_tick import FoldTick
 
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, kind.kind, location)
+        (life,) = parse_lifetimes(lifetime, 1, kind.kind, location)
         check_lattice(kind.kind, lattice, location)
         keys = key_columns(kind.kind, per, self._schema, location)
         item = item_column(kind.kind, value, self._schema, location, keys)
@@ -431,7 +431,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        (life,) = lifetimes(lifetime, 1, "state", location)
+        (life,) = parse_lifetimes(lifetime, 1, "state", location)
         check_lattice("state", lattice, location)
         keys = key_columns("state", per, self._schema, location)
         item = item_column("state", value, self._schema, location, keys)

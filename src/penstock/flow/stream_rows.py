@@ -14,7 +14,7 @@ from penstock.expr.check import check
 from penstock.expr.constructors import col, lit
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, Schema
-from penstock.flow.column_arguments import result_schema, shown
+from penstock.flow.column_arguments import render_argument, result_schema
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.partition import Partition
@@ -23,7 +23,7 @@ from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from penstock.flow.type_markers import Ordered
 
 if TYPE_CHECKING:
-    from penstock.flow.operator_output import AnyStream, Output
+    from penstock.flow.output_handle import AnyStream, Output
     from penstock.flow.stream import Stream
 
 U = TypeVar("U")
@@ -116,7 +116,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
             )
         if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"{method} needs a column, got {shown(column)}", where=[location], fix=f'{method}("items")'
+                f"{method} needs a column, got {render_argument(column)}",
+                where=[location],
+                fix=f'{method}("items")',
             )
         named = self._schema.names[0] if column is None else column
         expr = named if isinstance(named, Column) else Column(named)
@@ -141,7 +143,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         location = SourceLocation.of_caller()
         if isinstance(function, Expr) or not callable(function):
             raise WrongType(
-                f"inspect needs a function, got {shown(function)}", where=[location], fix="inspect(print)"
+                f"inspect needs a function, got {render_argument(function)}",
+                where=[location],
+                fix="inspect(print)",
             )
         return self._add(Inspect(function), self._schema, name, location)
 
@@ -150,7 +154,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"tee needs a number of streams, got {shown(count)}", where=[location], fix="tee(2)"
+                f"tee needs a number of streams, got {render_argument(count)}", where=[location], fix="tee(2)"
             )
         return (cast("Stream[T_co, B, G, O]", self),) * count
 
@@ -251,7 +255,7 @@ def _pair(value: object) -> tuple[object, object]:
         return cast("tuple[object, object]", pair)
     found = type(value).__name__
     raise BadRow(
-        f"unzip needs pairs, got {found} {shown(value)}",
+        f"unzip needs pairs, got {found} {render_argument(value)}",
         fix="filter() other values out before, or map() each to a tuple of two",
         expected="a tuple of two",
         found=found,
@@ -294,7 +298,7 @@ def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hash
         if listed and all(isinstance(tag, Hashable) for tag in listed) and len(set(listed)) == len(listed):
             return cast("tuple[Hashable, ...]", tuple(listed))
     raise WrongType(
-        f"{what} needs different ports, got {shown(given)}",
+        f"{what} needs different ports, got {render_argument(given)}",
         where=[location],
         why="Each row goes to exactly one of them.",
         fix=f'{what}(ps.col.kind, ["open", "closed"])',
@@ -307,7 +311,9 @@ def _values(
     """Return the values of `by` for each tag."""
     if not isinstance(by, Expr) and not callable(by):
         raise WrongType(
-            f"{what} needs an expression or a function, got {shown(by)}", where=[location], fix="ps.col.kind"
+            f"{what} needs an expression or a function, got {render_argument(by)}",
+            where=[location],
+            fix="ps.col.kind",
         )
     if not isinstance(by, Expr):
         return tuple(tags)

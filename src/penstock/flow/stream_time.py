@@ -12,11 +12,11 @@ from penstock.errors import BadFlow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.column_arguments import check_expression, computed_columns, named_columns, shown
+from penstock.flow.column_arguments import check_expression, computed_columns, named_columns, render_argument
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
-from penstock.flow.time_spans import TIME_TYPES, GivenSpan, Unit, span_of
+from penstock.flow.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
 from penstock.flow.type_markers import Append, Bounded, Ordered, Unbounded
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         field = self._time_column(column, location)
         clock = WatermarkPolicy(
             field.name,
-            span_of(lateness, field.type, unit, "the lateness", location, may_be_zero=True),
-            None if every is None else span_of(every, field.type, unit, "the step", location),
+            span_in_unit(lateness, field.type, unit, "the lateness", location, may_be_zero=True),
+            None if every is None else span_in_unit(every, field.type, unit, "the step", location),
         )
         # Rows without a time count as late, so all others have one.
         fields = tuple(Field(f.name, f.type, f.nullable and f != field) for f in self._schema.fields)
@@ -226,7 +226,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         name = column if isinstance(column, str) else column.name if isinstance(column, Column) else None
         if name is None:
             raise WrongType(
-                f"a watermark is put on a column, got {shown(column)}",
+                f"a watermark is put on a column, got {render_argument(column)}",
                 where=[location],
                 fix="ps.col.at; compute the column before, by with_columns(at=...)",
             )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
-from penstock.expr.row_classes import derived_schema, from_user
+from penstock.expr.row_classes import computed_schema, from_user
 from penstock.expr.tree import Column
 from penstock.expr.types import Field, Schema
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.at_least import AtLeast
-from penstock.graph.monotone_columns import growth_of, origin
+from penstock.graph.monotone_columns import find_monotone_columns, introducing_operator
 
 if TYPE_CHECKING:
-    from penstock.flow.operator_output import Output
+    from penstock.flow.output_handle import Output
     from penstock.graph.node import Node
 
 
@@ -28,11 +28,13 @@ def threshold(
     Raises `NeedNotMet` unless the column is monotone by construction; the analysis checks for retractions.
     """
     nodes, schema = stream.flow.nodes, stream.schema
-    growth = growth_of(nodes, stream.node_id)
+    growth = find_monotone_columns(nodes, stream.node_id)
     growing = tuple(growth.columns) if growth is not None else ()
     if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongType(
-            f"at_least needs a column, got {shown(column)}", where=[location], fix='at_least(100, column="n")'
+            f"at_least needs a column, got {render_argument(column)}",
+            where=[location],
+            fix='at_least(100, column="n")',
         )
     named = column.name if isinstance(column, Column) else column
     name = named if named is not None else growing[0] if len(growing) == 1 else None
@@ -52,12 +54,14 @@ def threshold(
             column=name,
         )
     if growth is None or name is None or name not in growth.columns:
-        raise _refused(origin(nodes, stream.node_id), nodes[stream.node_id].name, location, name)
+        raise _refused(
+            introducing_operator(nodes, stream.node_id), nodes[stream.node_id].name, location, name
+        )
     fields = {f.name: f for f in schema.fields}
     checked = _checked(value, fields[name], location)
     row = (*(fields[key] for key in growth.keys), Field(name, fields[name].type))
     keys = tuple(Column(key) for key in growth.keys)
-    result = derived_schema(row)
+    result = computed_schema(row)
     if not keys and schema.scalar:
         result = Schema(row, schema.row_class, scalar=True)
     return AtLeast(checked, name, keys, growth.columns[name]), result
@@ -69,7 +73,8 @@ def _checked(value: object, field: Field, location: SourceLocation) -> object:
         ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
     except BadRow as error:
         raise WrongType(
-            f"at_least of {field.name!r} needs a threshold of type {field.type}, got {shown(value)}",
+            f"at_least of {field.name!r} needs a threshold of type {field.type}, "
+            f"got {render_argument(value)}",
             where=[location],
             why=error.why,
             fix="a value that the column may have",

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.errors import WrongType
-from penstock.expr.durations import UNITS, duration, short, too_long
+from penstock.expr.durations import UNITS, duration, format_duration, too_long_error
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
@@ -26,7 +26,7 @@ TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
 _MAX_INT64 = 2**63 - 1
 
 
-def span_of(
+def span_in_unit(
     given: object,
     type: DataType,
     unit: Unit | None,
@@ -58,8 +58,8 @@ def span_of(
 
 def check_span(span: Span, type: DataType, context: CheckContext, *, may_be_zero: bool = False) -> None:
     """Raise `WrongType` unless a value is a span for a column of `type`."""
-    same = span_of(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
-    context.need_same(same, span, "a span is of another type than its column")
+    same = span_in_unit(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
+    context.require_same(same, span, "a span is of another type than its column")
 
 
 def time_span(given: object, what: str, location: SourceLocation) -> timedelta:
@@ -70,9 +70,9 @@ def time_span(given: object, what: str, location: SourceLocation) -> timedelta:
         try:
             return timedelta(seconds=given)
         except OverflowError:
-            raise too_long(what, shown(given), location) from None
+            raise too_long_error(what, render_argument(given), location) from None
     raise WrongType(
-        f"{what} needs a span of time, got {shown(given)}",
+        f"{what} needs a span of time, got {render_argument(given)}",
         where=[location],
         fix='write "10s", "5 min", "1h 30m", a timedelta, or a number of seconds',
     )
@@ -83,19 +83,21 @@ def _in_units(
 ) -> int | float:
     if unit is None:
         raise WrongType(
-            f"{what} is {short(span)}, and the column holds numbers",
+            f"{what} is {format_duration(span)}, and the column holds numbers",
             where=[location],
             why="Nothing says what a 1 in it stands for.",
             fix='say unit="ms", or "s", "us", ...; or give a number as the column has them',
         )
     if unit not in UNITS:
-        raise WrongType(f"unknown unit {shown(unit)}", where=[location], fix=f"one of {', '.join(UNITS)}")
+        raise WrongType(
+            f"unknown unit {render_argument(unit)}", where=[location], fix=f"one of {', '.join(UNITS)}"
+        )
     if type == FLOAT64:
         return span / UNITS[unit]
     count, rest = divmod(span, UNITS[unit])
     if rest:
         raise WrongType(
-            f"{what} is {short(span)}, which is not a whole number of {unit}",
+            f"{what} is {format_duration(span)}, which is not a whole number of {unit}",
             where=[location],
             why=f"The column holds whole numbers of {unit}.",
             fix=f"round it, or let the column count a smaller unit than {unit}",
@@ -107,14 +109,14 @@ def _number(given: object, type: DataType, what: str, location: SourceLocation) 
     whole = type != FLOAT64
     if isinstance(given, bool) or not isinstance(given, int if whole else int | float) or given - given != 0:
         raise WrongType(
-            f"{what} is {'a whole number' if whole else 'a number'}, got {shown(given)}",
+            f"{what} is {'a whole number' if whole else 'a number'}, got {render_argument(given)}",
             where=[location],
             why=f"The column is {type}: spans are in its own unit.",
             fix='write 10, say, or unit="s" and text such as "10s"',
         )
     if abs(given) > (_MAX_INT64 if whole else sys.float_info.max):
         raise WrongType(
-            f"{what} is too large: {shown(given)}",
+            f"{what} is too large: {render_argument(given)}",
             where=[location],
             why=f"The column is {type}: a span is in its own unit, and fits {INT64 if whole else FLOAT64}.",
             fix='write 10, say, or unit="s" and text such as "10s"',
@@ -124,4 +126,4 @@ def _number(given: object, type: DataType, what: str, location: SourceLocation) 
 
 def shown_span(span: Span) -> str:
     """Format a span for `explain` and errors."""
-    return short(span) if isinstance(span, timedelta) else str(span)
+    return format_duration(span) if isinstance(span, timedelta) else str(span)

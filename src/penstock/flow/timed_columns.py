@@ -21,10 +21,10 @@ from penstock.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import VALUE, EndOfInput
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.inspect import Inspect
-from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.least_watermark import LeastWatermark, Move
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.partition import Partition
@@ -36,7 +36,7 @@ from penstock.flow.operators.window import END, START, Emit, Window
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
-    from penstock.flow.operator_output import FlowBuilder, Output
+    from penstock.flow.output_handle import FlowBuilder, Output
     from penstock.graph.node import Node, Operator
 
 MOST_BOUNDS = 64
@@ -48,7 +48,7 @@ double their number each time.
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class FutureBound:
     """Lower bound on future values: a watermark to which `moves` are applied in order.
 
     on_time: node that introduced the watermark.
@@ -58,7 +58,7 @@ class Bound:
     moves: tuple[Move, ...] = ()
 
 
-Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
+Times: TypeAlias = "Mapping[str, tuple[FutureBound, ...]]"
 """Bounds of each timed column; the least of them applies."""
 
 
@@ -83,7 +83,7 @@ def watermark_of(stream: Output, time: Expr, what: str, location: SourceLocation
     return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), location)
 
 
-def _least(stream: Output, bounds: tuple[Bound, ...], field: Field, location: SourceLocation) -> Output:
+def _least(stream: Output, bounds: tuple[FutureBound, ...], field: Field, location: SourceLocation) -> Output:
     read = [_watermark(stream, bound.on_time) for bound in bounds]
     if len(bounds) == 1 and not bounds[0].moves:
         return read[0]
@@ -111,7 +111,7 @@ def _watermark(stream: Output, on_time: int) -> Output:
     at = node.schema.position(operator.clock.column)
     assert at is not None
     schema = Schema((Field(VALUE, node.schema.fields[at].type, True),), scalar=True)
-    end = _end_of_input(stream, sources_of(flow, rows), node.location)
+    end = _end_of_input(stream, reaching_sources(flow, rows), node.location)
     return flow.add(operator, schema, (stream.output_of(rows), end), None, node.location)
 
 
@@ -133,7 +133,7 @@ def _times(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
 
 @_times.register(OnTime)
 def _on_time(operator: OnTime, node: Node, flow: FlowBuilder) -> Times:
-    return {**times_of(flow, node.inputs[0]), operator.clock.column: (Bound(node.id),)}
+    return {**times_of(flow, node.inputs[0]), operator.clock.column: (FutureBound(node.id),)}
 
 
 @_times.register(Filter)
@@ -218,7 +218,7 @@ def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
 # -- bounds of expressions -------------------------------------------------------------------------
 
 
-def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
+def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[FutureBound, ...]:
     """Return the bounds of an expression, derived from those of its only column."""
     if isinstance(expr, Column):
         return times.get(expr.name, ())
@@ -230,20 +230,20 @@ def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
         return ()
     at = schema.position(column)
     assert at is not None
-    move = Move(schema.fields[at].type, renamed(expr, {column: VALUE}))
+    move = Move(schema.fields[at].type, rename_columns(expr, {column: VALUE}))
     return _moved(times[column], move)
 
 
-def _moved(bounds: tuple[Bound, ...], move: Move) -> tuple[Bound, ...]:
+def _moved(bounds: tuple[FutureBound, ...], move: Move) -> tuple[FutureBound, ...]:
     return tuple(replace(bound, moves=(*bound.moves, move)) for bound in bounds)
 
 
-def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+def rename_columns(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Rename the columns of an expression."""
     if isinstance(expr, Column):
         return Column(names[expr.name])
     if isinstance(expr, Call):
-        return Call(expr.function, tuple(renamed(a, names) for a in expr.arguments), expr.options)
+        return Call(expr.function, tuple(rename_columns(a, names) for a in expr.arguments), expr.options)
     return expr
 
 
@@ -276,7 +276,7 @@ def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocatio
     return BadFlow(
         f"{what} need a watermark on {time}, which gets lost on the way",
         where=[*steps, Step(location, what)],
-        why=why_lost(lost.operator),
+        why=lost_reason(lost.operator),
         fix="put the watermark after it where order is kept; or the windows before it",
     )
 
@@ -296,29 +296,29 @@ def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
 
 
 @singledispatch
-def why_lost(operator: Operator) -> str:
+def lost_reason(operator: Operator) -> str:
     """Explain, in a sentence, why an operator's output has no timed column."""
     if next(operator.callables(), None) is not None:
         return "What a function makes of a time is not known."
     return "Its rows may come at any time after those they were made of."
 
 
-@why_lost.register(Select)
+@lost_reason.register(Select)
 def _why_select(operator: Select) -> str:
     return "No column that it keeps or computes is sure not to fall while the time rises."
 
 
-@why_lost.register(Union)
+@lost_reason.register(Union)
 def _why_union(operator: Union) -> str:
     return "Not every stream in it has a watermark on that column, or too many reach it, on too many ways."
 
 
-@why_lost.register(Window)
+@lost_reason.register(Window)
 def _why_window(operator: Window) -> str:
     return 'Updates of a window come as long as it is open; emit="close" has rows in order of time.'
 
 
-def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
+def reaching_sources(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
     """Return the names of the sources that reach a node, in the order they were added."""
     seen, waiting = {node_id}, [node_id]
     while waiting:
@@ -330,4 +330,12 @@ def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
     return tuple(o.name for o in operators if isinstance(o, Source))
 
 
-__all__ = ["Bound", "Times", "renamed", "sources_of", "times_of", "watermark_of", "why_lost"]
+__all__ = [
+    "FutureBound",
+    "Times",
+    "lost_reason",
+    "reaching_sources",
+    "rename_columns",
+    "times_of",
+    "watermark_of",
+]

@@ -7,7 +7,7 @@ must not depend on the order of rows, on their time of arrival, or on the rows t
 
 from __future__ import annotations
 
-from penstock.graph.facts import Unservable
+from penstock.graph.operator_declarations import Unservable
 
 OF_A_TICK = Unservable(
     "Its answers depend on how the input is cut into ticks, and who serves it cuts as is convenient.",

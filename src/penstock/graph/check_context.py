@@ -38,7 +38,7 @@ class CheckContext(ABC):
     # -- provided by the flow ------------------------------------------------------------------------
 
     @abstractmethod
-    def refused(self, what: str) -> PenstockError:
+    def unbuildable_error(self, what: str) -> PenstockError:
         """Build the error for an operator that no method of a flow could have created."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class CheckContext(ABC):
         """Raise unless `port` reads the watermark for the time of the rows at port `rows`."""
 
     @abstractmethod
-    def with_forgetting(self, operator: object) -> object:
+    def with_state_expiry(self, operator: object) -> object:
         """Return a distinct or a join in the form that drops state behind its inputs' watermarks."""
 
     @abstractmethod
@@ -74,9 +74,9 @@ class CheckContext(ABC):
     def require(self, holds: bool, what: str) -> None:
         """Raise unless a condition holds. what: the error, as a sentence."""
         if not holds:
-            raise self.refused(what)
+            raise self.unbuildable_error(what)
 
-    def need_same(self, made: object, given: object, what: str) -> None:
+    def require_same(self, made: object, given: object, what: str) -> None:
         """Raise unless the flow would have created exactly this operator."""
         self.require(repr(made) == repr(given), what)
 
@@ -103,7 +103,7 @@ class CheckContext(ABC):
 
     # -- columns -------------------------------------------------------------------------------------
 
-    def computed(self, columns: Iterable[tuple[str, Expr]]) -> tuple[Field, ...]:
+    def computed_columns(self, columns: Iterable[tuple[str, Expr]]) -> tuple[Field, ...]:
         """Return the columns computed by named expressions over the input."""
         typed = ((name, check(expr, self.input)) for name, expr in columns)
         return tuple(Field(name, term.type, term.nullable) for name, term in typed)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def successors(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+def adjacency_lists(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
     """Build adjacency lists from pairs."""
     out: list[list[int]] = [[] for _ in range(count)]
     for source, target in edges:
@@ -21,7 +21,7 @@ def successors(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
     return out
 
 
-def components(graph: Sequence[Sequence[int]]) -> list[list[int]]:
+def strongly_connected_components(graph: Sequence[Sequence[int]]) -> list[list[int]]:
     """Compute strongly connected components (Tarjan 1972), each sorted, in reverse topological order."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class MonotoneColumns:
     """Monotone columns of a stream, and the key that identifies each value.
 
     keys:    columns that identify a value: at any time, each key has at most one row, and a retracted row is
@@ -29,7 +29,7 @@ class Growth:
 
 
 class _Operator(Protocol):
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None: ...
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None: ...
 
 
 class _Node(Protocol):
@@ -44,15 +44,15 @@ class _Node(Protocol):
 Node = TypeVar("Node", bound=_Node)
 
 
-def growth_of(nodes: Sequence[_Node], node_id: int) -> Growth | None:
-    """Return the monotone columns of a node's output, assuming that its `origin` reads append streams."""
-    growth: Growth | None = None
+def find_monotone_columns(nodes: Sequence[_Node], node_id: int) -> MonotoneColumns | None:
+    """Return the monotone columns of a node's output, if its `introducing_operator` reads append streams."""
+    growth: MonotoneColumns | None = None
     for node in reversed(_upstream(nodes, node_id)):
         growth = node.operator.growth([growth] * len(node.inputs))
     return growth
 
 
-def origin(nodes: Sequence[Node], node_id: int) -> Node:
+def introducing_operator(nodes: Sequence[Node], node_id: int) -> Node:
     """Return the operator that introduces the monotone columns in the output of node `node_id`.
 
     It is the nearest one upstream that does not just pass on monotone columns of its input: an aggregate of a
@@ -64,7 +64,7 @@ def origin(nodes: Sequence[Node], node_id: int) -> Node:
         for node in chain
         if len(node.inputs) != 1
         or node.operator.growth([None]) is not None
-        or growth_of(nodes, node.inputs[0]) is None
+        or find_monotone_columns(nodes, node.inputs[0]) is None
         or node is chain[-1]
     )
 

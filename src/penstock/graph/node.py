@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from penstock.expr.tree import Column
-from penstock.graph.facts import Delay, Facts, Need, Port, meet
-from penstock.graph.graph_algorithms import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from penstock.graph.operator_declarations import Delay, Facts, Need, Port, meet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Field, Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, Placement, SlotLayout, Unservable
-    from penstock.graph.monotone_columns import Growth
+    from penstock.graph.monotone_columns import MonotoneColumns
+    from penstock.graph.operator_declarations import Lineage, Placement, SlotLayout, Unservable
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
@@ -31,7 +31,7 @@ Columns: TypeAlias = "tuple[Field, ...] | None"
 """Columns of an output; None if they depend on a function."""
 
 
-def unchanged(schema: Schema) -> dict[str, Expr]:
+def identity_lineage(schema: Schema) -> dict[str, Expr]:
     """Return the lineage of an operator that keeps all columns of an input."""
     return {name: Column(name) for name in schema.names}
 
@@ -168,7 +168,7 @@ class Operator(ABC):
         """Return whether an active operator may emit nothing in a tick, so that its consumers do not run."""
         return False
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         """Return the columns that only grow while the input is append-only, given those of the inputs."""
         return None
 
@@ -276,8 +276,13 @@ class FlowGraph:
 
 def inside_loops(graph: FlowGraph) -> FlowGraph:
     """Replace each operator in a cycle within a tick by its form for loops (`Operator.inside_loop`)."""
-    following = successors(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
-    looping = {node for part in components(following) if is_cyclic(part, following) for node in part}
+    following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
+    looping = {
+        node
+        for part in strongly_connected_components(following)
+        if is_cyclic(part, following)
+        for node in part
+    }
     changed = {n: graph.nodes[n].operator.inside_loop() for n in looping}
     if all(operator is graph.nodes[n].operator for n, operator in changed.items()):
         return graph

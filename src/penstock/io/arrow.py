@@ -107,29 +107,29 @@ Restore = Callable[[Any], Any]
 
 
 @singledispatch
-def restore(data_type: DataType) -> Restore | None:
+def value_restorer(data_type: DataType) -> Restore | None:
     """Build a converter from non-null Arrow values to internal ones, or return None if none is needed."""
     return None
 
 
-@restore.register
+@value_restorer.register
 def _(data_type: Float64Type) -> Restore | None:
     # A single NaN object makes rows with NaN compare equal.
     return lambda value: value if value == value else NAN
 
 
-@restore.register
+@value_restorer.register
 def _(data_type: TimestampType) -> Restore | None:
     return lambda micros: _EPOCH + timedelta(0, 0, micros)
 
 
-@restore.register
+@value_restorer.register
 def _(data_type: ListType) -> Restore | None:
     inner = nullable_restore(data_type.element)
     return tuple if inner is None else lambda values: tuple(map(inner, values))
 
 
-@restore.register
+@value_restorer.register
 def _(data_type: StructType) -> Restore | None:
     parts = [(f.name, nullable_restore(f.type) or _same) for f in data_type.fields]
     return lambda struct: tuple(part(struct[name]) for name, part in parts)
@@ -140,8 +140,8 @@ def _same(value: Any) -> Any:
 
 
 def nullable_restore(data_type: DataType) -> Restore | None:
-    """Build a converter like `restore` that also accepts None."""
-    inner = restore(data_type)
+    """Build a converter like `value_restorer` that also accepts None."""
+    inner = value_restorer(data_type)
     return None if inner is None else lambda value: None if value is None else inner(value)
 
 
@@ -161,7 +161,7 @@ def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) ->
     epoch = _epoch_type(column.type)
     if epoch != column.type:
         column = column.cast(epoch)
-    whole = None if column.null_count else whole_column(data_type, column)
+    whole = None if column.null_count else convert_whole_column(data_type, column)
     if whole is not None:
         return whole
     values = column.to_pylist()
@@ -170,17 +170,17 @@ def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) ->
 
 
 @singledispatch
-def whole_column(data_type: DataType, column: Any) -> Iterable[Any] | None:
+def convert_whole_column(data_type: DataType, column: Any) -> Iterable[Any] | None:
     """Convert a column without nulls in one call, or return None if its type needs conversion per value."""
     return None
 
 
-@whole_column.register
+@convert_whole_column.register
 def _(data_type: Float64Type, column: Any) -> Iterable[Any] | None:
     return None if _compute.any(_compute.is_nan(column)).as_py() else column.to_pylist()
 
 
-@whole_column.register
+@convert_whole_column.register
 def _(data_type: TimestampType, column: Any) -> Iterable[Any] | None:
     try:
         spans = column.to_numpy().astype("timedelta64[us]").astype(object)

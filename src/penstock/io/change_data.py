@@ -124,7 +124,7 @@ def record_schema(source: ChangeData, rows: Schema) -> Schema:
 
 
 @singledispatch
-def decoder(source: ChangeData, rows: Schema) -> Decode:
+def build_decoder(source: ChangeData, rows: Schema) -> Decode:
     """Build a decoder from internal records (None for a null record) to weighted rows; it raises `Unfit`."""
     raise NotImplementedError(type(source))
 
@@ -136,7 +136,7 @@ def _(source: Operations, rows: Schema) -> Schema:
     return Schema((*rows.fields, Field(source.column, STR, nullable=True)))
 
 
-@decoder.register
+@build_decoder.register
 def _(source: Operations, rows: Schema) -> Decode:
     weights = {
         **dict.fromkeys(source.insert, 1),
@@ -187,7 +187,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 """Map from Debezium operations to whether each deletes `before` and whether it inserts `after`."""
 
 
-@decoder.register
+@build_decoder.register
 def _(source: Debezium, rows: Schema) -> Decode:
     restore = from_epoch(rows.fields, source.epoch) if source.epoch else None
 
@@ -239,7 +239,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
         feed,
         schema=record_schema(source, feed.schema),
         append=True,
-        decode=decoder(source, feed.schema),
+        decode=build_decoder(source, feed.schema),
         live=None,
     )
     return open_source(source.records, records)

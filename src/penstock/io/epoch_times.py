@@ -55,7 +55,7 @@ def _(data_type: StructType) -> DataType:
 
 
 @singledispatch
-def epoch_restore(data_type: DataType, unit: EpochUnit) -> Restore | None:
+def epoch_restorer(data_type: DataType, unit: EpochUnit) -> Restore | None:
     """Build a converter from non-null epoch values to internal ones, or return None if none is needed.
 
     The converter raises `Unfit`.
@@ -63,7 +63,7 @@ def epoch_restore(data_type: DataType, unit: EpochUnit) -> Restore | None:
     return None
 
 
-@epoch_restore.register
+@epoch_restorer.register
 def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
     def day(days: int) -> date:
         try:
@@ -74,7 +74,7 @@ def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
     return day
 
 
-@epoch_restore.register
+@epoch_restorer.register
 def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
     numerator, denominator = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}[unit]
 
@@ -87,20 +87,20 @@ def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
     return moment
 
 
-@epoch_restore.register
+@epoch_restorer.register
 def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
-    inner = epoch_restore(data_type.element, unit)
+    inner = epoch_restorer(data_type.element, unit)
     return None if inner is None else lambda values: tuple(None if v is None else inner(v) for v in values)
 
 
-@epoch_restore.register
+@epoch_restorer.register
 def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
     return from_epoch(data_type.fields, unit)
 
 
 def from_epoch(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
-    """Build a converter for rows of these columns, like `epoch_restore`; `Unfit` names the column."""
-    parts = [(f.name, epoch_restore(f.type, unit)) for f in fields]
+    """Build a converter for rows of these columns, like `epoch_restorer`; `Unfit` names the column."""
+    parts = [(f.name, epoch_restorer(f.type, unit)) for f in fields]
     if all(part is None for _, part in parts):
         return None
 

@@ -52,7 +52,7 @@ class BatchesReader(Reader):
         if self._taken == before:
             self.done = True
             return None
-        batch = converted(rows, self._feed, f"{before} batches")
+        batch = convert_rows(rows, self._feed, f"{before} batches")
         self._feed.taken[_BATCHES] = self._taken
         return batch
 
@@ -72,13 +72,13 @@ class RowsReader(Reader):
         self.done = limit is None or len(rows) < limit
         if not rows:
             return None
-        batch = converted(rows, self._feed, f"{self._taken} rows")
+        batch = convert_rows(rows, self._feed, f"{self._taken} rows")
         self._taken += len(rows)
         self._feed.taken[_ROWS] = self._taken
         return batch
 
 
-def converted(rows: list[Any], feed: Feed, before: str) -> Batch:
+def convert_rows(rows: list[Any], feed: Feed, before: str) -> Batch:
     """Convert user rows to a batch. `BadRow` counts rows within it; `before` says what was taken earlier."""
     assert feed.from_user is not None, "the engine sets from_user"
     try:
@@ -191,10 +191,10 @@ class Print(SinkTarget):
 
 @open_sink.register
 def _(sink: Print, request: SinkRequest) -> Writer:
-    return SpooledWriter(request, lambda tick, rows: sys.stdout.write(lines(request, tick, rows)))
+    return SpooledWriter(request, lambda tick, rows: sys.stdout.write(format_changes(request, tick, rows)))
 
 
-def lines(request: SinkRequest, tick: int, rows: list[tuple[Any, ...]]) -> str:
+def format_changes(request: SinkRequest, tick: int, rows: list[tuple[Any, ...]]) -> str:
     """Format a tick's changes as lines, retractions first."""
     names = request.schema.names
     out: list[str] = []

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.durations import duration, short
-from penstock.io.in_process import converted
+from penstock.expr.durations import duration, format_duration
+from penstock.io.in_process import convert_rows
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _LAST = "last"
@@ -39,7 +39,7 @@ class WallClock(Source):
     def __post_init__(self) -> None:
         if duration(self.every) <= timedelta():
             raise WrongType(
-                f"a clock needs a span above 0, got {short(duration(self.every))}",
+                f"a clock needs a span above 0, got {format_duration(duration(self.every))}",
                 where=[SourceLocation.of_caller()],
             )
 
@@ -57,7 +57,7 @@ class WallClockReader(Reader):
         if last is not None and time <= last:
             self.look_again = min((last + self._every - now).total_seconds(), _LONGEST)
             return None
-        batch = converted([time], self._feed, f"times up to {last}")
+        batch = convert_rows([time], self._feed, f"times up to {last}")
         self._feed.taken[_LAST] = time
         return batch
 

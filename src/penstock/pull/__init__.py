@@ -16,6 +16,7 @@ from penstock.pull.bridges.queues import from_queue, to_queue
 from penstock.pull.callback_modules import sink, source, transformer
 from penstock.pull.compose import pull, together
 from penstock.pull.defer import DeferredDuplex, DeferredSink, DeferredSource, DeferredTransformer, defer
+from penstock.pull.edge_recorder import Recorder, probe, probe_around
 from penstock.pull.fans.borrower import Loan
 from penstock.pull.fans.closing_handshake import closing_handshake
 from penstock.pull.fans.lend import Lender, lend
@@ -30,7 +31,6 @@ from penstock.pull.io.split import split
 from penstock.pull.modules import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.pipeline_run import Run
-from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.rules.checker import Violation, check
 from penstock.pull.rules.trace import Trace, parse
 from penstock.pull.sinks.drain import drain, log, on_end
@@ -56,7 +56,7 @@ from penstock.pull.transformers.elementwise import (
     unbatch,
 )
 from penstock.pull.transformers.flatten import flat_map, flatten
-from penstock.pull.transformers.limit import limit
+from penstock.pull.transformers.in_flight_limit import limit
 from penstock.pull.transformers.paramap import paramap
 from penstock.pull.transformers.take import take
 from penstock.pull.transformers.take_while import take_while

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from penstock.errors import BadOption, NotAwaited, SourceLocation
 
 
-def whole(constructor: str, option: str, value: object, *, least: int | None = None) -> None:
+def check_integer(constructor: str, option: str, value: object, *, least: int | None = None) -> None:
     """Raise `BadOption` unless the value is an integer, of at least `least` if given."""
     if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
         wanted = "a whole number"
@@ -26,7 +26,7 @@ def port(constructor: str, value: object) -> None:
         _refuse(constructor, "port", value, "a whole number from 0 to 65535")
 
 
-def positive(constructor: str, option: str, value: object) -> None:
+def check_positive(constructor: str, option: str, value: object) -> None:
     """Raise `BadOption` unless the value is a finite number above 0."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
         return
@@ -36,7 +36,7 @@ def positive(constructor: str, option: str, value: object) -> None:
 def check_confirm_within(constructor: str, seconds: object) -> None:
     """Raise `BadOption` unless the value is None or a finite number above 0."""
     if seconds is not None:
-        positive(constructor, "confirm_within", seconds)
+        check_positive(constructor, "confirm_within", seconds)
 
 
 def _refuse(constructor: str, option: str, value: object, wanted: str) -> NoReturn:
@@ -59,7 +59,7 @@ _WHY = "The function is called without await, so the body of a coroutine functio
 
 
 @dataclass(frozen=True, slots=True)
-class Synchronous:
+class SynchronousCheck:
     """Check on a user function's results, which must not need an await. Called with a result, returns it.
 
     called: the function, for the error. fix: the suggested alternative. location: where the function was
@@ -86,13 +86,13 @@ class Synchronous:
         return lambda *of: self(function(*of))
 
 
-def synchronous(constructor: str, function: object, *, fix: str) -> Synchronous:
+def synchronous_check(constructor: str, function: object, *, fix: str) -> SynchronousCheck:
     """Build the check for results of a function given to `constructor`.
 
     Raises `NotAwaited` for a coroutine function.
     """
     refuse_async(constructor, function, fix=fix)
-    return Synchronous(f"a function given to {constructor}()", fix, SourceLocation.of_caller())
+    return SynchronousCheck(f"a function given to {constructor}()", fix, SourceLocation.of_caller())
 
 
 def refuse_async(constructor: str, function: object, *, fix: str, passes_on: bool = False) -> None:

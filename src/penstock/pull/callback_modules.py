@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.pull.argument_checks import SPAWN, refuse_async, synchronous
+from penstock.pull.argument_checks import SPAWN, refuse_async, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink, Source, Transformer
@@ -45,7 +45,7 @@ def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
 
     The result is the function's return value, once the stream has ended. The sink fails if the stream does.
     """
-    checked = synchronous("sink", connect, fix=_FIX)
+    checked = synchronous_check("sink", connect, fix=_FIX)
 
     def open(module: Module, edge: Edge) -> None:
         result: Any = None

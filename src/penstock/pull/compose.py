@@ -52,16 +52,16 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline
 
 
 def _join(left: Any, right: Any) -> Any:
-    return join(right, left)
+    return connect_modules(right, left)
 
 
 @singledispatch
-def join(right: Any, left: Any) -> Any:
+def connect_modules(right: Any, left: Any) -> Any:
     """Connect `left` to `right`."""
     raise AssertionError("checked by pull")
 
 
-@join.register
+@connect_modules.register
 def _(right: Transformer, left: Any) -> Any:
     beside = left.beside + right.beside if not isinstance(left, Duplex) else right.beside
     if isinstance(left, Source):
@@ -69,10 +69,10 @@ def _(right: Transformer, left: Any) -> Any:
     if isinstance(left, Transformer):
         return Transformer(left.then + right.then, beside)
     assert isinstance(left, Duplex)
-    return Duplex(join(right, left.source), left.sink, left.name, left.location)
+    return Duplex(connect_modules(right, left.source), left.sink, left.name, left.location)
 
 
-@join.register
+@connect_modules.register
 def _(right: Sink, left: Any) -> Any:
     if isinstance(left, Source):
         return Pipeline((Segment(left, right),))
@@ -85,9 +85,9 @@ def _(right: Sink, left: Any) -> Any:
     return Sink(into.part, into.before, beside, along)
 
 
-@join.register
+@connect_modules.register
 def _(right: Duplex, left: Any) -> Any:
-    into = join(right.sink, left)
+    into = connect_modules(right.sink, left)
     if isinstance(into, Pipeline):
         return Source(right.source.part, right.source.then, (*right.source.beside, into))
     if isinstance(left, Duplex):
@@ -143,7 +143,7 @@ _WANTED: dict[type[Any], tuple[str, str]] = {
 }
 
 
-def only(kind: type[K], constructor: str, given: Iterable[object]) -> tuple[K, ...]:
+def require_one_kind(kind: type[K], constructor: str, given: Iterable[object]) -> tuple[K, ...]:
     """Return the given modules if all are of one kind. Raises `NotComposable` otherwise.
 
     constructor: the function that it was given to.
@@ -175,6 +175,6 @@ def together(*pipelines: Pipeline) -> Pipeline:
     >>> together(pull(values("ab"), collect()), pull(values([1]), collect())).run()
     (['a', 'b'], [1])
     """
-    complete = only(Pipeline, "together", pipelines)
+    complete = require_one_kind(Pipeline, "together", pipelines)
     segments = (segment for pipeline in complete for segment in pipeline.segments)
     return Pipeline(tuple(segments), results_of_all=True)

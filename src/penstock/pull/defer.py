@@ -33,7 +33,7 @@ from penstock.pull.transformers.take import take
 P = TypeVar("P", Source, Transformer, Sink, Duplex)
 
 
-class Later(Generic[P]):
+class DeferredModule(Generic[P]):
     """Module to be resolved once. Resolving connects running pipelines; later runs connect at their start."""
 
     def __init__(self, kind: type[P], location: SourceLocation) -> None:
@@ -103,7 +103,7 @@ class _Waiting(Generic[P]):
     entry: Cancellable = field(init=False)
 
 
-class Requests:
+class HeldRequests:
     """Requests held back for an edge until it is connected, then passed on in order.
 
     Aborts are held back too, because confirming one means that the module to be connected has closed.
@@ -132,13 +132,13 @@ class DeferredSource(Source):
     """Placeholder for a source, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: Later[Source]
+    _later: DeferredModule[Source]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
-        later = Later(Source, location)
+        later = DeferredModule(Source, location)
 
         def open(module: Module) -> BatchRead:
-            requests = Requests()
+            requests = HeldRequests()
             later.when(module, lambda source: requests.connect(module.open(source)))
             return requests.read
 
@@ -158,13 +158,13 @@ class DeferredTransformer(Transformer):
     """Placeholder for a transformer, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: Later[Transformer]
+    _later: DeferredModule[Transformer]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
-        later = Later(Transformer, location)
+        later = DeferredModule(Transformer, location)
 
         def open(module: Module, edge: Edge) -> BatchRead:
-            requests = Requests()
+            requests = HeldRequests()
             later.when(module, lambda actual: requests.connect(_opened(module, edge, actual)))
             return requests.read
 
@@ -200,10 +200,10 @@ class DeferredSink(Sink):
     """Placeholder for a sink, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: Later[Sink]
+    _later: DeferredModule[Sink]
 
     def __init__(self, location: SourceLocation) -> None:
-        later = Later(Sink, location)
+        later = DeferredModule(Sink, location)
 
         def open(module: Module, edge: Edge) -> None:
             later.when(module, lambda actual: _become(module, edge, actual))
@@ -250,11 +250,11 @@ class DeferredDuplex(Duplex):
     """Placeholder for a duplex, with the handle to resolve it; see `defer`."""
 
     __slots__ = ("_later",)
-    _later: Later[Duplex]
+    _later: DeferredModule[Duplex]
 
     def __init__(self, location: SourceLocation, width: int) -> None:
         super().__init__(DeferredSource(location, width), DeferredSink(location), "defer", location)
-        object.__setattr__(self, "_later", Later(Duplex, location))
+        object.__setattr__(self, "_later", DeferredModule(Duplex, location))
 
     def resolve(self, duplex: Duplex) -> None:
         """Connect the duplex."""

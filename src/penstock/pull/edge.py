@@ -13,8 +13,8 @@ does, so that a module takes only a few lines:
 - An exception fails only the module that raised it: its inputs are failed with the exception, and once they
   have confirmed, its outputs end with it.
 
-Violations of the rules are corrected silently, or reported if the edge is probed (`penstock.pull.probe`). An
-answer with neither value nor end fails its module.
+Violations of the rules are corrected silently, or reported if the edge is probed
+(`penstock.pull.edge_recorder`). An answer with neither value nor end fails its module.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Edge:
         return self._stop is not None and self._end is None
 
     @property
-    def stop_arrived(self) -> bool:
+    def was_stopped(self) -> bool:
         """Whether the module upstream was stopped before it ended or failed by itself."""
         return self._stop is not None and self._failed is None
 
@@ -208,7 +208,7 @@ class Edge:
             self._failed = self.upper.failure if self._failed is None else self._failed
             self.upper.run.stopping(self.upper, self)
             if self._layer == 1:
-                when_all([*self.upper.inputs], call.abort, partial(self._answered, call))
+                stop_all([*self.upper.inputs], call.abort, partial(self._answered, call))
                 return
         elif self._linear:
             if self._asked is not None:
@@ -392,7 +392,7 @@ class Edge:
             self.lower.crash(error)
 
 
-def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:
+def stop_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:
     """Stop all edges that have not ended, and call `then(end)` once each has confirmed.
 
     end: `cause`, or for an abort (True) the first error while closing, with later ones attached.

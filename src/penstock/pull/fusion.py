@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.pull.buffer import Buffer
+from penstock.pull.ask_buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.module_opening import open_module

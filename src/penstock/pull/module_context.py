@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import SPAWN, Synchronous, is_unawaited
-from penstock.pull.edge import Edge, when_all
+from penstock.pull.argument_checks import SPAWN, SynchronousCheck, is_unawaited
+from penstock.pull.edge import Edge, stop_all
 from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import End, attach_close_error
 
@@ -93,7 +93,7 @@ class Module:
     def drop(self, returned: object) -> None:
         """Discard the return value of one of the module's functions. Raises `NotAwaited` for a coroutine."""
         if is_unawaited(returned):
-            Synchronous(f"a function of {self.name!r}", SPAWN, self.location)(returned)
+            SynchronousCheck(f"a function of {self.name!r}", SPAWN, self.location)(returned)
 
     def from_thread(self) -> Callable[..., None]:
         """Return a function `resume(call, *args)` for one use by another thread; see `Runtime.expect`."""
@@ -154,7 +154,7 @@ class Module:
                 self._settle(None, result)
 
         if self.failure is None:
-            when_all(self._open_inputs(), True, confirmed)
+            stop_all(self._open_inputs(), True, confirmed)
 
     def fail(self, error: Exception, partial: Any = None) -> None:
         """For sinks: report that the stream failed, with the partial result. Inputs that have not ended are
@@ -167,7 +167,7 @@ class Module:
             return
         self.failure = error
         self.cancel()
-        when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
+        stop_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
         """Fail the module: fail its inputs, then end its outputs, both with the error."""
@@ -177,7 +177,7 @@ class Module:
         self.failure = error
         self.run.failing[self] = error
         self.cancel()
-        when_all(self._open_inputs(), error, lambda _end: self._give_up(error))
+        stop_all(self._open_inputs(), error, lambda _end: self._give_up(error))
 
     def _give_up(self, error: Exception) -> None:
         self.run.failing.pop(self, None)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.pull.argument_checks import check_confirm_within, whole
+from penstock.pull.argument_checks import check_confirm_within, check_integer
 from penstock.pull.pipeline_run import CONFIRM_WITHIN, Run
 from penstock.pull.pipeline_runtime import Runtime, running_loop
 
@@ -74,7 +74,7 @@ class Pipeline:
         self, runtime: Runtime, window: int | None, fuse: bool, confirm_within: float | None
     ) -> Run:
         if window is not None:
-            whole("a pipeline", "window", window, least=1)
+            check_integer("a pipeline", "window", window, least=1)
         check_confirm_within("a pipeline", confirm_within)
         run = Run(runtime, fuse=fuse, window=window, confirm_within=confirm_within)
         runtime.prepare(self._build, run)

@@ -10,7 +10,7 @@ from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.argument_checks import refuse_async
 from penstock.pull.pipeline_runtime import Cancellable, Runtime
 from penstock.pull.protocol import attach_close_error
-from penstock.pull.stalled_run import never_answered, not_confirmed, not_finished
+from penstock.pull.stalled_run import never_answered_error, unconfirmed_stop_error, unfinished_run_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -196,7 +196,7 @@ class Run:
         """
         self.runtime.raise_escaped()
         if not self.finished:
-            raise self.stuck()
+            raise self.unfinished_error()
         if self.error is not None:
             raise self.error
         if self.wanted is not None:
@@ -220,7 +220,9 @@ class Run:
         finally:
             self.abandon()
             if self.runtime.has_loop and not self.runtime.is_shared:
-                self.runtime.loop.run_until_complete(self.runtime.tasks_over(self._confirm_within))
+                self.runtime.loop.run_until_complete(
+                    self.runtime.wait_for_cancelled_tasks(self._confirm_within)
+                )
             self.runtime.close()
         return self.result()
 
@@ -256,7 +258,7 @@ class Run:
             self._awaiting -= 1
             if not self._awaiting:
                 self.abandon()
-                await self.runtime.tasks_over(self._confirm_within)
+                await self.runtime.wait_for_cancelled_tasks(self._confirm_within)
         return self.result()
 
     async def _until_finished(self) -> None:
@@ -306,11 +308,11 @@ class Run:
         first = next(iter(self._stopping.values()), None)
         over = first is not None and self.runtime.now() >= first.since + self._confirm_within
         if over and not self.finished:
-            self.record_failure(self.stuck())
+            self.record_failure(self.unfinished_error())
             self._finish()
         self._watch()
 
-    def stuck(self) -> Exception:
+    def unfinished_error(self) -> Exception:
         """Build the error of an unfinished run: its first failure, and the modules that others wait for."""
         error = self._stuck()
         if self.runtime.replay:
@@ -322,7 +324,7 @@ class Run:
 
     def _stuck(self) -> EndNotConfirmed | NeverAnswered | NotFinished:
         if self._stopping:
-            return not_confirmed({at: stopping.module for at, stopping in self._stopping.items()})
+            return unconfirmed_stop_error({at: stopping.module for at, stopping in self._stopping.items()})
         if self.runtime.outstanding:
-            return not_finished(self.runtime.outstanding)
-        return never_answered(self._edges)
+            return unfinished_run_error(self.runtime.outstanding)
+        return never_answered_error(self._edges)

@@ -118,7 +118,7 @@ class Runtime:
         self.post(None, call, *args)
         self._busy = False
 
-    def at_rest(self, call: Callable[..., object], *args: Any) -> None:
+    def when_at_rest(self, call: Callable[..., object], *args: Any) -> None:
         """Queue `call(*args)` until only outside events are left to wait for."""
         self._last.append((call, args))
         if not self._busy:
@@ -263,7 +263,7 @@ class Runtime:
         """Handle the end of a task. Called by the task."""
         self._tasks.pop(task, None)
 
-    async def tasks_over(self, seconds: float | None) -> None:
+    async def wait_for_cancelled_tasks(self, seconds: float | None) -> None:
         """Wait for cancelled tasks to clean up, for a limited time."""
         import asyncio
 
@@ -353,7 +353,7 @@ class _Task:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._runtime.outstanding -= 1
         self._runtime.task_done(self)
-        error = cancelled_elsewhere() if task.cancelled() else task.exception()
+        error = foreign_cancellation_error() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Exception):
             if not isinstance(error, KeyboardInterrupt | SystemExit):  # already raised by the event loop
                 self._runtime.escape(error)
@@ -375,7 +375,7 @@ def _ended_by(error: BaseException) -> CallCancelled:
     )
 
 
-def cancelled_elsewhere() -> CallCancelled:
+def foreign_cancellation_error() -> CallCancelled:
     """Build the error for a task that was not cancelled by the pipeline."""
     return CallCancelled(
         "a task of the pipeline was cancelled by somebody else",

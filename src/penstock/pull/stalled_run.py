@@ -13,7 +13,7 @@ _OUTSIDE = (
 )
 
 
-def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
+def unconfirmed_stop_error(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
     """Build the error for unconfirmed stops, naming the modules that wait for none of the others.
 
     stopping: stopped modules by edge, and closing sinks.
@@ -30,7 +30,7 @@ def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotCon
     )
 
 
-def not_finished(outstanding: int) -> NotFinished:
+def unfinished_run_error(outstanding: int) -> NotFinished:
     """Build the error for a result read early. outstanding: pending timers, tasks and threads."""
     return NotFinished(
         f"the pipeline is at work: {outstanding} of its timers, tasks and threads will still bring something",
@@ -39,7 +39,7 @@ def not_finished(outstanding: int) -> NotFinished:
     )
 
 
-def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
+def never_answered_error(edges: Iterable[Edge]) -> NeverAnswered:
     """Build the error for a pipeline that nothing can finish. edges: those that have not ended.
 
     Names outputs that nobody reads although others wait for them; otherwise modules that were asked and ask

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.engine.progress import Progress
     from penstock.spark.checkpoints.reshard import reshard
     from penstock.spark.examination.examine import doctor
-    from penstock.spark.launch import run
+    from penstock.spark.run_command import run
     from penstock.spark.sources.opening import Frame
     from penstock.spark.sources.pull_source import Pulled
 
@@ -21,7 +21,7 @@ _LATER = {
     "Pulled": "penstock.spark.sources.pull_source",
     "doctor": "penstock.spark.examination.examine",
     "reshard": "penstock.spark.checkpoints.reshard",
-    "run": "penstock.spark.launch",
+    "run": "penstock.spark.run_command",
 }
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from penstock.spark.local.class_archive import archive_of, make
+from penstock.spark.local.class_archive import archive_of, build_archive
 from penstock.spark.local.java import find_java
 
 
@@ -11,7 +11,7 @@ def main() -> int:
     if existing.is_file():
         sys.stdout.write(f"there already: {existing}\n")
         return 0
-    made = make()
+    made = build_archive()
     sys.stdout.write(
         f"made {made}\n" if made else "this Java writes no class archive; starts stay as they are\n"
     )

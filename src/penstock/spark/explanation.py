@@ -16,15 +16,15 @@ from penstock.errors import NotOnSpark
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.graph.graph_algorithms import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from penstock.io.delivery.guarantee import guarantee_of
-from penstock.spark.placing.combining import combined, combined_nodes
+from penstock.spark.placing.combining import combined_nodes, insert_partial_operators
+from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.native import native_parts
 from penstock.spark.placing.order import whose_order_is_read
 from penstock.spark.placing.round_plan import LOOP_ROWS
-from penstock.spark.placing.rounds import why_whole
 from penstock.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
-from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut
+from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages
 from penstock.spark.refusals import check_runs_on_spark
 from penstock.spark.ticks.task_output import bucket_route
 
@@ -49,13 +49,13 @@ def explain_on_spark(
     """
     targets = dict(sinks or {})
     graph = live_graph(graph)
-    whole = combined(graph)
-    shown = _Explanation(graph, whole, cut(whole, shards, tables_of(targets)))
+    whole = insert_partial_operators(graph)
+    shown = _Explanation(graph, whole, cut_stages(whole, shards, bucketed_tables(targets)))
     parts = [shown.title(), *shown.stages(), _promises(graph, targets), _batch(graph)]
     return "\n\n".join(parts) + "\n"
 
 
-def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
+def bucketed_tables(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
     """Return the sinks that store a table in buckets, with the route of the table's rows."""
     return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
 
@@ -90,8 +90,13 @@ class _Explanation:
         self.native = {node.id for chain in chains.values() for node in chain[1:]}
         self.summed = set(combined_nodes(self.graph))
         self.ordered = whose_order_is_read(self.whole, analyse(self.whole).facts)
-        after = successors(len(self.whole.nodes), ((e.source, e.target) for e in self.whole.edges()))
-        self.loops = {n: group for group in components(after) if is_cyclic(group, after) for n in group}
+        after = adjacency_lists(len(self.whole.nodes), ((e.source, e.target) for e in self.whole.edges()))
+        self.loops = {
+            n: group
+            for group in strongly_connected_components(after)
+            if is_cyclic(group, after)
+            for n in group
+        }
 
     def title(self) -> str:
         counts = (
@@ -174,7 +179,7 @@ class _Explanation:
     def _why_one(self, origin: int) -> str:
         node = self.whole.nodes[origin]
         if origin in self.loops:
-            why = why_whole(self.whole, self.loops[origin], analyse(self.whole).facts)
+            why = unpartitionable_reason(self.whole, self.loops[origin], analyse(self.whole).facts)
             return (
                 f"a loop that cannot run in rounds: {why}" if why else 'a loop; loops="rounds" cuts it by key'
             )
@@ -261,8 +266,8 @@ def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
 
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Group successive operators of the same form."""
+    from penstock.spark.batch.batch_plan import Loop, Native, Subplan, form, plan_batch
     from penstock.spark.batch.distribution import distribution_of
-    from penstock.spark.batch.plan import Loop, Native, Subplan, form, plan_batch
 
     plan = plan_batch(graph)
     before: list[str] = []

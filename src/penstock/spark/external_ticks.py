@@ -17,10 +17,10 @@ from penstock.analysis.liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
-from penstock.spark.local.session_info import is_local, tasks_at_a_time
-from penstock.spark.placing.combining import combined
-from penstock.spark.placing.stages import cut
-from penstock.spark.sources.opening import frame_of_locations, nothing
+from penstock.spark.local.session_properties import is_local, tasks_at_a_time
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
+from penstock.spark.sources.opening import frame_of_locations, placeholder_row
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.intake import SpooledTimes
@@ -154,7 +154,7 @@ class Driven:
             name: Output(name, graph.nodes[graph.sinks[name]].schema, task_target(target, name, self._folder))
             for name, target in self._sinks.items()
         }
-        stages = cut(combined(graph), shards, {}, rounds=False)
+        stages = cut_stages(insert_partial_operators(graph), shards, {}, rounds=False)
         return Plan(stages, inputs, outputs, str(self._folder), self._durable)
 
     def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
@@ -171,4 +171,4 @@ class Driven:
 
 
 def _frame(spark: SparkSession, paths: list[tuple[int, str, int]]) -> DataFrame:
-    return frame_of_locations(spark, paths) if paths else nothing(spark, {})
+    return frame_of_locations(spark, paths) if paths else placeholder_row(spark, {})

@@ -1,7 +1,7 @@
 """Planning-time refusal of operators that do not run on Spark, with a reason and an alternative.
 
 An operator without a function below is supported: in streaming mode on shards, by its placement, with row
-order kept if it is read; in batch mode as described in `penstock.spark.batch.plan`.
+order kept if it is read; in batch mode as described in `penstock.spark.batch.batch_plan`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from penstock.errors import SparkUnavailable
 from penstock.spark.local.class_archive import options_to_use
 from penstock.spark.local.cluster import Executors, environment, executor_settings
 from penstock.spark.local.java import Java, find_java
-from penstock.spark.local.jvm import LOGGING, environment_of, last_lines, start_jvm
+from penstock.spark.local.jvm import LOGGING, environment_variables_set, last_lines, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,10 @@ def _start(
         )
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
     # PySpark reads the workers' interpreter from the environment, and takes `python3` of the PATH else.
-    with environment_of({"PYSPARK_PYTHON": python}), _start_failure(settings["spark.master"], folder):
+    with (
+        environment_variables_set({"PYSPARK_PYTHON": python}),
+        _start_failure(settings["spark.master"], folder),
+    ):
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import BadInput, CheckpointDamaged
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.state.chain import entries_of
 from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import POSITIONS, Commit, CommitLog

@@ -38,7 +38,7 @@ class Form:
     divides: Divides = "nothing"
 
 
-class LoadedSlot(MutableMapping[Any, Any], ABC):
+class LazySlot(MutableMapping[Any, Any], ABC):
     """A slot over a store, with values loaded on demand and cached in memory.
 
     In memory, None marks a key known to be absent. Iteration is not supported, because nothing may depend on
@@ -86,7 +86,7 @@ class LoadedSlot(MutableMapping[Any, Any], ABC):
         raise TypeError(f"slot {self.name} has no length: a tick's cost must not follow the state")
 
 
-class Slot(LoadedSlot):
+class Slot(LazySlot):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
     Reading loads a value and keeps its bytes. Any value in memory whose encoding differs at the end of the
@@ -127,12 +127,12 @@ class Slot(LoadedSlot):
 
     def _open(self, data: bytes, key: bytes) -> Any:
         kept = value_of_header(data)
-        if isinstance(kept, Headed):
+        if isinstance(kept, ChunkedPlaceholder):
             return opened(kept.header, self._loading(key, 0), self._form.thaw)
         parts = {
             at: opened(field.header, self._loading(key, at), None)
             for at, field in enumerate(kept)
-            if isinstance(field, Headed)
+            if isinstance(field, ChunkedPlaceholder)
         }
         # Nothing in the place of what is in pieces: thawing makes an empty list or dict of it.
         plain = tuple(() if at in parts else field for at, field in enumerate(kept))
@@ -179,13 +179,13 @@ class Slot(LoadedSlot):
         pieces: dict[bytes, bytes | None] = {}
         if self._form.divides == "value":
             stored = self._stored(value, key, 0, pieces)
-            if not isinstance(stored, Headed):
+            if not isinstance(stored, ChunkedPlaceholder):
                 return self._encode(stored), pieces
             return _MARK + self._encode(("value", stored.header)), pieces
         fields = [self._stored(field, key, at, pieces) for at, field in enumerate(value)]
-        if not any(isinstance(field, Headed) for field in fields):
+        if not any(isinstance(field, ChunkedPlaceholder) for field in fields):
             return self._encode(fields), pieces
-        told = [(True, f.header) if isinstance(f, Headed) else (False, f) for f in fields]
+        told = [(True, f.header) if isinstance(f, ChunkedPlaceholder) else (False, f) for f in fields]
         return _MARK + self._encode(("fields", told)), pieces
 
     def _stored(self, value: Any, key: bytes, field: int, pieces: dict[bytes, bytes | None]) -> Any:
@@ -196,7 +196,7 @@ class Slot(LoadedSlot):
             return found.whole()
         for number, data in found.changes(self._encode):
             pieces[piece_key(key, field, number)] = data
-        return Headed(found.header())
+        return ChunkedPlaceholder(found.header())
 
     def discard(self) -> None:
         """Discard loaded and changed values."""
@@ -208,7 +208,7 @@ class Slot(LoadedSlot):
 
 
 @dataclass(frozen=True, slots=True)
-class Headed:
+class ChunkedPlaceholder:
     """Placeholder for a value or field whose content is stored in chunks."""
 
     header: Header
@@ -219,12 +219,12 @@ def piece_key(key: bytes, field: int, number: int) -> bytes:
     return key + _MARK + _NUMBER.pack(field, number)
 
 
-def value_of_header(data: bytes) -> Headed | tuple[Any, ...]:
+def value_of_header(data: bytes) -> ChunkedPlaceholder | tuple[Any, ...]:
     """Decode a header: of a divided value, or of a list of fields, some of them divided."""
     kind, told = decode(data[1:])
     if kind == "value":
-        return Headed(told)
-    return tuple(Headed(field) if is_headed else field for is_headed, field in told)
+        return ChunkedPlaceholder(told)
+    return tuple(ChunkedPlaceholder(field) if is_headed else field for is_headed, field in told)
 
 
 def is_piece(key: bytes, whole: bytes) -> bool:
@@ -271,12 +271,14 @@ def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
         return decode(data)
     kept = value_of_header(data)
 
-    def whole(part: Headed, field: int) -> Any:
+    def whole(part: ChunkedPlaceholder, field: int) -> Any:
         return opened(part.header, lambda number: pieces.get(piece_key(key, field, number)), None).whole()
 
-    if isinstance(kept, Headed):
+    if isinstance(kept, ChunkedPlaceholder):
         return whole(kept, 0)
-    return tuple(whole(part, at) if isinstance(part, Headed) else part for at, part in enumerate(kept))
+    return tuple(
+        whole(part, at) if isinstance(part, ChunkedPlaceholder) else part for at, part in enumerate(kept)
+    )
 
 
 def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
@@ -284,10 +286,10 @@ def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
     if data is None or data[:1] != _MARK:
         return ()
     kept = value_of_header(data)
-    parts = ((0, kept),) if isinstance(kept, Headed) else tuple(enumerate(kept))
+    parts = ((0, kept),) if isinstance(kept, ChunkedPlaceholder) else tuple(enumerate(kept))
     return (
         piece_key(key, field, number)
         for field, part in parts
-        if isinstance(part, Headed)
+        if isinstance(part, ChunkedPlaceholder)
         for number in cast("Iterable[int]", piece_numbers(part.header))
     )

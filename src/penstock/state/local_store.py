@@ -33,7 +33,7 @@ import lmdb  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
-from penstock.state.lazy_slots import LoadedSlot, Thaw
+from penstock.state.lazy_slots import LazySlot, Thaw
 from penstock.state.sorted_files import Entry, read_entries
 
 if TYPE_CHECKING:
@@ -409,7 +409,7 @@ def _close_scratch(environment: Any, folder: tempfile.TemporaryDirectory[str]) -
     folder.cleanup()
 
 
-class SpilledSlot(LoadedSlot):
+class SpilledSlot(LazySlot):
     """A slot that keeps about `hot_entries` values in memory between ticks, and the rest in a scratch file.
 
     Everything touched within a tick stays in memory, so values may be mutated in place. At the end of the

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.errors import BadInput, CheckpointDamaged
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.state.chain import entries_of
 from penstock.state.codec import decode
 from penstock.state.commit import POSITIONS, Commit, CommitLog, read_checked, write_checked

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 from penstock.errors import BadInput, BadRow, InputChanged, UnreadableSource
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
 from penstock.state.sorted_files import sync

@@ -21,7 +21,7 @@ from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
 from penstock.flow.operators.state import State
@@ -37,7 +37,7 @@ GivenRows: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ClaimResult:
     """Result of testing a claim.
 
     operator: name of the operator. claim: "commutative", or the name of the claimed lattice.
@@ -58,7 +58,7 @@ class Tried:
         return f"{self.operator}: {self.claim}: holds on {self.examples} examples"
 
 
-def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> list[Tried]:
+def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> list[ClaimResult]:
     """Test every claim of a flow as a property test, and return the results.
 
     rows:     for operators by name, rows of their input as users see them, the simplest
@@ -74,7 +74,7 @@ def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = E
     >>> [tried.claim for tried in check_claims(flow)]
     ['commutative']
     """
-    found: list[Tried] = []
+    found: list[ClaimResult] = []
     for tried in try_claims(flow, rows=rows, examples=examples):
         if tried.broken is not None:
             raise tried.broken
@@ -82,7 +82,9 @@ def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = E
     return found
 
 
-def try_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> Iterator[Tried]:
+def try_claims(
+    flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES
+) -> Iterator[ClaimResult]:
     """Test claims one after another like `check_claims`, yielding broken ones too."""
     graph = flow.graph()
     for node in graph.nodes:
@@ -131,7 +133,7 @@ class Site:
 
 
 @singledispatch
-def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
+def try_operator_claims(operator: Operator, site: Site) -> Iterator[ClaimResult]:
     """Test an operator's claims, if it makes any."""
     yield from ()
 
@@ -140,7 +142,7 @@ def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldFunction:
     """Folding function with its initial value, to apply to lists of items.
 
     first: creates the initial value; None if that is the first item.
@@ -173,12 +175,14 @@ def _first(init: object, schema: Schema) -> Callable[[], Any]:
     return lambda: seen(row)
 
 
-def _try_fold(claims: Claims, folded: Folded, item: Expr | None, keys: Keys = ()) -> Iterator[Tried]:
+def _try_fold(
+    claims: Claims, folded: FoldFunction, item: Expr | None, keys: Keys = ()
+) -> Iterator[ClaimResult]:
     kinds = folded.site.pools(item, keys)
     yield from (_try_claim(claim, folded, kinds) for claim in claims.names())
 
 
-def _try_claim(claim: str, folded: Folded, kinds: list[Pool]) -> Tried:
+def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResult:
     variants, agree = _VARIANTS[claim], _AGREE[claim]
     node, tried = folded.site.node, 0
 
@@ -195,11 +199,11 @@ def _try_claim(claim: str, folded: Folded, kinds: list[Pool]) -> Tried:
     for pool in kinds:
         items = find_list(pool, lambda items: refuting(items) is not None, 2, 5, folded.site.examples)
         if items is not None and (pair := refuting(items)) is not None:
-            return Tried(node.name, claim, tried, _broken(claim, folded, *pair))
-    return Tried(node.name, claim, tried)
+            return ClaimResult(node.name, claim, tried, _broken(claim, folded, *pair))
+    return ClaimResult(node.name, claim, tried)
 
 
-def _broken(claim: str, folded: Folded, before: Items, after: Items) -> BrokenClaim:
+def _broken(claim: str, folded: FoldFunction, before: Items, after: Items) -> BrokenClaim:
     node = folded.site.node
     return BrokenClaim(
         f"{node.operator.kind} {node.name!r} claims to be {claim}, and is not",
@@ -258,38 +262,38 @@ _FIXES: Mapping[str, str] = {
 
 @try_operator_claims.register(Fold)
 @try_operator_claims.register(FoldTick)
-def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[Tried]:
+def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[ClaimResult]:
     schema = operator.accumulated
     inside = from_user(schema, what="values")
-    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
+    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
     yield from _try_fold(operator.claims, folded, operator.item if isinstance(operator, FoldTick) else None)
 
 
 @try_operator_claims.register
-def _reduce(operator: Reduce, site: Site) -> Iterator[Tried]:
-    folded = Folded(operator.function, None, from_user(site.schema, what="values"), site)
+def _reduce(operator: Reduce, site: Site) -> Iterator[ClaimResult]:
+    folded = FoldFunction(operator.function, None, from_user(site.schema, what="values"), site)
     yield from _try_fold(operator.claims, folded, None)
 
 
 @try_operator_claims.register
-def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[Tried]:
+def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[ClaimResult]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
     inside = from_user(schema, what="values")
-    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
+    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
 
 
 @try_operator_claims.register
-def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[Tried]:
+def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[ClaimResult]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
-    folded = Folded(operator.function, None, from_user(schema, what="values"), site)
+    folded = FoldFunction(operator.function, None, from_user(schema, what="values"), site)
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
 
 
 # -- lattices -----------------------------------------------------------------------------------
 
 
-def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[Tried]:
+def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[ClaimResult]:
     claim, tried = f"{lattice} is a lattice", 0
     try:
         for pool in site.pools(item):
@@ -298,13 +302,13 @@ def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[Tried]:
             for law in LAWS:
                 tried += check_law(lattice, law, values, site.examples, (site.step,))
     except BrokenClaim as broken:
-        yield Tried(site.node.name, claim, tried, broken)
+        yield ClaimResult(site.node.name, claim, tried, broken)
     else:
-        yield Tried(site.node.name, claim, tried)
+        yield ClaimResult(site.node.name, claim, tried)
 
 
 @try_operator_claims.register(LatticeFold)
 @try_operator_claims.register(LatticeGrowth)
 @try_operator_claims.register(State)
-def _lattice(operator: LatticeFold | LatticeGrowth | State, site: Site) -> Iterator[Tried]:
+def _lattice(operator: LatticeFold | LatticeGrowth | State, site: Site) -> Iterator[ClaimResult]:
     yield from _try_lattice(operator.lattice, operator.item, site)

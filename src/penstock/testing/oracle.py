@@ -14,7 +14,7 @@ from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import NoFixpoint
-from penstock.expr.compile_python import RUNTIME, Scope, lower
+from penstock.expr.compile_python import RUNTIME, Scope, value_source
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
@@ -96,7 +96,7 @@ def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
     """Convert an expression to a function of one row."""
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
     scope = Scope(schema, variables, {})
-    source = f"lambda {', '.join(variables)}: {lower(expr, scope)}"
+    source = f"lambda {', '.join(variables)}: {value_source(expr, scope)}"
     function = eval(source, {**RUNTIME, **scope.constants})
     return lambda row: function(*row)
 

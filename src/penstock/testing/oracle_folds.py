@@ -28,7 +28,7 @@ from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.unique import Unique
 from penstock.graph.node import Node
 from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, function_of
-from penstock.testing.tick_oracle import Read, gives_in_tick
+from penstock.testing.tick_oracle import OperatorInput, gives_in_tick
 
 Keys = tuple[tuple[str, Expr], ...]
 Inputs = Sequence[tuple[Schema, Bag]]
@@ -51,7 +51,7 @@ def item_of(item: Expr, schema: Schema) -> Callable[[Row], Any]:
     return lambda row: seen((value(row),))
 
 
-def folded(
+def fold_items(
     function: Callable[..., Any], claims: Claims, accumulated: Schema, init: object, items: list[Any]
 ) -> Row:
     """Fold items to the accumulated value in its form in rows. Raises `NotOfBags` if the order may matter."""
@@ -67,24 +67,26 @@ def folded(
     return row
 
 
-def reduced(function: Callable[..., Any], claims: Claims, accumulated: Schema, items: list[Any]) -> Row:
-    """Fold items like `folded`, starting with the first item."""
+def reduce_items(function: Callable[..., Any], claims: Claims, accumulated: Schema, items: list[Any]) -> Row:
+    """Fold items like `fold_items`, starting with the first item."""
     first, *rest = items
-    return folded(function, claims, accumulated, lambda: first, rest)
+    return fold_items(function, claims, accumulated, lambda: first, rest)
 
 
 @answer_of_bags.register
 def _fold(operator: Fold, node: Node, inputs: Inputs) -> Bag:
     [(schema, bag)] = inputs
     items = list(map(to_user(schema), bag.elements()))
-    return Counter([folded(operator.function, operator.claims, operator.accumulated, operator.init, items)])
+    return Counter(
+        [fold_items(operator.function, operator.claims, operator.accumulated, operator.init, items)]
+    )
 
 
 @answer_of_bags.register
 def _reduce(operator: Reduce, node: Node, inputs: Inputs) -> Bag:
     [(schema, bag)] = inputs
     items = list(map(to_user(schema), bag.elements()))
-    return Counter([reduced(operator.function, operator.claims, schema, items)] if items else [])
+    return Counter([reduce_items(operator.function, operator.claims, schema, items)] if items else [])
 
 
 @answer_of_bags.register
@@ -92,7 +94,7 @@ def _fold_keyed(operator: FoldKeyed, node: Node, inputs: Inputs) -> Bag:
     [(schema, bag)] = inputs
     value = Schema(node.schema.fields[-1:], scalar=True)
     return Counter(
-        (*key, *folded(operator.function, operator.claims, value, operator.init, items))
+        (*key, *fold_items(operator.function, operator.claims, value, operator.init, items))
         for key, items in items_by_key(schema, bag, operator.keys, operator.item)
     )
 
@@ -102,7 +104,7 @@ def _reduce_keyed(operator: ReduceKeyed, node: Node, inputs: Inputs) -> Bag:
     [(schema, bag)] = inputs
     value = Schema(node.schema.fields[-1:], scalar=True)
     return Counter(
-        (*key, *reduced(operator.function, operator.claims, value, items))
+        (*key, *reduce_items(operator.function, operator.claims, value, items))
         for key, items in items_by_key(schema, bag, operator.keys, operator.item)
     )
 
@@ -150,10 +152,10 @@ def _sort(operator: Sort, node: Node, inputs: Inputs) -> Bag:
 
 
 @gives_in_tick.register
-def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[Read]) -> Bag:
+def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     schema, bag = inputs[0].of(Lifetime.TICK)
     items = dict(items_by_key(schema, bag, (), operator.item)).get((), [])
-    return Counter([folded(operator.function, operator.claims, node.schema, operator.init, items)])
+    return Counter([fold_items(operator.function, operator.claims, node.schema, operator.init, items)])
 
 
 @gives_in_tick.register(Reduce)
@@ -162,7 +164,7 @@ def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[Read]) -> Bag:
 @gives_in_tick.register(Unique)
 @gives_in_tick.register(Sort)
 def _of_a_tick(
-    operator: Reduce | FoldKeyed | ReduceKeyed | Unique | Sort, node: Node, inputs: Sequence[Read]
+    operator: Reduce | FoldKeyed | ReduceKeyed | Unique | Sort, node: Node, inputs: Sequence[OperatorInput]
 ) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
     return answer_of_bags(static, node, [inputs[0].of(Lifetime.TICK)])

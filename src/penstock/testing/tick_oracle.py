@@ -36,7 +36,7 @@ from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of,
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class OperatorInput:
     """Input that an operator reads.
 
     changes: rows with counts, negative for retractions, of each tick so far, this one last.
@@ -51,13 +51,13 @@ class Read:
         return bag_of(_sum(self.changes))
 
     @property
-    def came(self) -> Bag:
+    def tick_changes(self) -> Bag:
         """Return the changes of this tick."""
         return self.changes[-1]
 
     def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
         """Return the rows to read for a lifetime."""
-        return self.schema, bag_of(self.came) if lifetime is Lifetime.TICK else self.now
+        return self.schema, bag_of(self.tick_changes) if lifetime is Lifetime.TICK else self.now
 
 
 class TickOracle:
@@ -94,7 +94,7 @@ class TickOracle:
     def _holds(self, node: Node, before: Sequence[Bag], now: Sequence[Bag]) -> Bag:
         """Return everything that a node has output by the end of this tick."""
         reads = [
-            Read(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
+            OperatorInput(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
             for i in node.inputs
         ]
         if isinstance(node.operator, Initialize):
@@ -117,51 +117,51 @@ def _difference(after: Bag, before: Bag) -> Bag:
 
 
 @singledispatch
-def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
+def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     """Compute the output in a tick of an operator that treats ticks separately. Raises `NotOfBags`."""
     raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
 
 
 @gives_in_tick.register(DeferTick)
 @gives_in_tick.register(DeferTickLazy)
-def _deferred(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
+def _deferred(operator: Operator, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return _sum(inputs[0].changes[-2:-1])
 
 
 @gives_in_tick.register
-def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[Read]) -> Bag:
+def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     rows, signals = inputs
-    if not signals.came:
+    if not signals.tick_changes:
         return Counter()
     since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
     return _sum(rows.changes[since:])
 
 
 @gives_in_tick.register
-def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[Read]) -> Bag:
+def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     return inputs[0].now
 
 
 @gives_in_tick.register
-def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[Read]) -> Bag:
-    return inputs[0].came - _sum(inputs[0].changes[-2:-1])
+def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
+    return inputs[0].tick_changes - _sum(inputs[0].changes[-2:-1])
 
 
 @gives_in_tick.register
-def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[Read]) -> Bag:
+def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     rows, single = inputs
-    if len(single.came) > 1:
+    if len(single.tick_changes) > 1:
         raise NotOfBags("which of several rows is the first, bags do not tell")
     out: Bag = Counter()
-    for other in single.came:
-        for row, count in rows.came.items():
+    for other in single.tick_changes:
+        for row, count in rows.tick_changes.items():
             out[(*row, *(other[at] for at in operator.kept_right))] += count
     return out
 
 
 @gives_in_tick.register(Join)
 @gives_in_tick.register(Difference)
-def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[Read]) -> Bag:
+def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     given = [read.of(lifetime) for read, lifetime in zip(inputs, operator.lifetimes, strict=True)]
     static = replace(operator, lifetimes=(Lifetime.STATIC, Lifetime.STATIC))
     return answer_of_bags(static, node, given)
@@ -170,6 +170,6 @@ def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[Read]) -> 
 @gives_in_tick.register(Aggregate)
 @gives_in_tick.register(Distinct)
 @gives_in_tick.register(TopK)
-def _of_one(operator: Aggregate | Distinct | TopK, node: Node, inputs: Sequence[Read]) -> Bag:
+def _of_one(operator: Aggregate | Distinct | TopK, node: Node, inputs: Sequence[OperatorInput]) -> Bag:
     static = replace(operator, lifetime=Lifetime.STATIC)
     return answer_of_bags(static, node, [inputs[0].of(operator.lifetime)])

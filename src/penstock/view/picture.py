@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.analysis import analyse
 from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
-from penstock.graph.facts import Delay
+from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis

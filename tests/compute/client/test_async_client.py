@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 from penstock.compute.client.async_client import AsyncClient
 from penstock.compute.client.conversation import _Waiting
-from penstock.compute.controller.requests import StashedAt
+from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import (
     ConnectionBroken,
     MessageTooLarge,
@@ -531,9 +531,9 @@ def test_an_answer_that_went_with_its_replica_is_asked_for_again() -> None:
         await client.insert("sales", SALES)
         controller.stash_above = 1
         fetch = served.around.fetch
-        lost: list[StashedAt] = []
+        lost: list[StashedOnReplica] = []
 
-        async def fetch_from_the_dead(stash: StashedAt) -> AsyncIterator[Any]:
+        async def fetch_from_the_dead(stash: StashedOnReplica) -> AsyncIterator[Any]:
             async for rows in fetch(stash):
                 yield rows[:1]
                 if not lost:

@@ -13,31 +13,31 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from penstock.compute.collections.delta import DeltaCollections
-from penstock.compute.collections.delta_rows import FEW, to_merge
-from penstock.compute.collections.delta_table import File
+from penstock.compute.collections.delta_rows import FEW, choose_files_to_merge
+from penstock.compute.collections.delta_table import CollectionFile
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import StoreDamaged, StoreUnavailable
 from penstock.compute.frontier import START, Frontier
 
 
-def files(*spans: tuple[int, int, int]) -> list[File]:
-    return [File(f"{n}", first, last, rows, rows) for n, (first, last, rows) in enumerate(spans)]
+def files(*spans: tuple[int, int, int]) -> list[CollectionFile]:
+    return [CollectionFile(f"{n}", first, last, rows, rows) for n, (first, last, rows) in enumerate(spans)]
 
 
 def test_few_files_are_left_alone_and_many_are_merged_up_to_the_since() -> None:
     small = files(*((time, time, 10) for time in range(FEW)))
-    assert to_merge(small, FEW - 2) == []
-    assert to_merge(small, FEW - 1) == small
+    assert choose_files_to_merge(small, FEW - 2) == []
+    assert choose_files_to_merge(small, FEW - 1) == small
 
 
 def test_a_file_that_is_much_larger_is_left_alone() -> None:
     mixed = files((0, 9, 10_000), *((time, time, 10) for time in range(10, 10 + FEW)))
-    assert to_merge(mixed, 100) == mixed[1:]
+    assert choose_files_to_merge(mixed, 100) == mixed[1:]
 
 
 def test_files_that_share_a_time_stay_together() -> None:
     split = files((0, 10, 10_000), (10, 10, 10), *((time, time, 10) for time in range(11, 10 + FEW)))
-    assert to_merge(split, 100) == split
+    assert choose_files_to_merge(split, 100) == split
 
 
 def test_the_table_of_another_program_is_left_alone(tmp_path: Path) -> None:

@@ -134,10 +134,10 @@ class Machine(RuleBasedStateMachine):
     )
     def snapshot(self, who: int, id: str, time: int, chunk: int) -> None:
         model, store = self.models[id], self.handles[who]
-        if model.since.passed(time):
+        if model.since.has_passed(time):
             with pytest.raises(SinceViolation):
                 store.snapshot(id, time, chunk)
-        elif not model.upper.passed(time):
+        elif not model.upper.has_passed(time):
             with pytest.raises(TimestampNotReady):
                 store.snapshot(id, time, chunk)
         else:
@@ -164,7 +164,7 @@ class Machine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), id=st.sampled_from(IDS), chunk=st.sampled_from([1, 2, 100]))
     def follow(self, who: int, id: str, chunk: int) -> None:
         model = self.models[id]
-        if model.upper.time and not model.since.passed(model.upper.time - 1):
+        if model.upper.time and not model.since.has_passed(model.upper.time - 1):
             self.followers.append(Follower(self.handles[who], id, model.upper.time - 1, chunk))
 
     @rule(data=st.data())

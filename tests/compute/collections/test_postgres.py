@@ -13,7 +13,7 @@ pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.postgres import PostgresCollections
-from penstock.compute.collections.postgres_connection import Connection, Location
+from penstock.compute.collections.postgres_connection import Connection, ServerLocation
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import StoreDamaged, StoreUnavailable
 from penstock.compute.frontier import START, Frontier
@@ -161,12 +161,12 @@ def test_the_password_comes_from_a_file(
     file.chmod(0o600)
     monkeypatch.setenv("PGPASSFILE", str(file))
     bare = url.split("?")[0].rpartition("@")[2]
-    located = Location.of(f"postgresql://tester@{bare}?sslmode=disable&schema=x&host=127.0.0.1")
+    located = ServerLocation.parse(f"postgresql://tester@{bare}?sslmode=disable&schema=x&host=127.0.0.1")
     assert (located.server.password, located.server.tls, located.schema) == (PASSWORD, "disable", "x")
     open_collections(f"postgresql://tester@{bare}?{url.split('?')[1]}").close()
     file.chmod(0o644)
     with pytest.raises(BadInput, match="others may read"):
-        Location.of(f"postgresql://tester@{bare}")
+        ServerLocation.parse(f"postgresql://tester@{bare}")
 
 
 def test_a_schema_that_is_missing_is_told(postgres: Postgres) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.compute.collections.memory import MemoryCollections, Shared
+from penstock.compute.collections.memory import MemoryCollections, SharedStore
 from penstock.compute.collections.store import Bounds
 from penstock.compute.controller import Controller, ReplicaConnection
 from penstock.compute.errors import ConnectionBroken, StoreUnavailable
@@ -38,7 +38,7 @@ class LiveReplica:
     away:    whether it cannot reach the store.
     """
 
-    def __init__(self, name: str, shared: Shared, clock: Callable[[], int]) -> None:
+    def __init__(self, name: str, shared: SharedStore, clock: Callable[[], int]) -> None:
         self.name = name
         self.built: list[str] = []
         self.told: list[Command] = []
@@ -50,19 +50,19 @@ class LiveReplica:
         self.replica = Replica(self._runtime, clock=clock, wake=lambda: None, halt=self._halt)
 
     def connect(self, controller: Controller) -> None:
-        self.connection = controller.connected(self.name)
-        self.replica.connected(self.connection.nonce)
+        self.connection = controller.accept_connection(self.name)
+        self.replica.begin_connection(self.connection.nonce)
 
     def cut(self) -> None:
         if self.connection is not None:
-            self.connection.failed(ConnectionBroken("cut", address=self.name))
+            self.connection.record_stream_end(ConnectionBroken("cut", address=self.name))
         self.connection = None
-        self.replica.disconnected()
+        self.replica.end_connection()
 
     def pump(self) -> bool:
         """Carry messages both ways, and work; whether there is more to do."""
         assert self.connection is not None
-        commands = self.connection.take()
+        commands = self.connection.take_commands()
         for command in commands:
             if self.deaf_to is not None and isinstance(command, self.deaf_to):
                 continue
@@ -71,7 +71,7 @@ class LiveReplica:
         busy = self.replica.step(0.0)
         responses = self.replica.responses()
         for response in responses:
-            self.connection.absorb(response)
+            self.connection.handle_response(response)
         told = [response for response in responses if not isinstance(response, Status)]
         return bool(commands or busy or told)
 
@@ -103,7 +103,7 @@ class LiveWorld(World):
     """A world with replicas that run."""
 
     def __init__(self) -> None:
-        self.shared = Shared()
+        self.shared = SharedStore()
         self.live: dict[str, LiveReplica] = {}
         super().__init__(collections=MemoryCollections(self.shared))
 

@@ -29,12 +29,12 @@ def test_the_first_answer_wins_and_no_frontiers_are_owed(world: World) -> None:
     assert dataflow.exports == (CopyToExport(id, "output", "top.jsonl"),)
     assert (dataflow.as_of, dataflow.until) == (Frontier(time), Frontier(time + 1))
     second.hear()
-    first.connection.absorb(CopyToResponse(id, RowCount(7)))
-    second.connection.absorb(CopyToResponse(id, RowCount(7)))
+    first.connection.handle_response(CopyToResponse(id, RowCount(7)))
+    second.connection.handle_response(CopyToResponse(id, RowCount(7)))
     assert answers == [RowCount(7)]
     assert first.compactions(id) == second.compactions(id) == [END]
     assert world.problems() == []
-    first.connection.absorb(Frontiers(id, write=Frontier(9)))
+    first.connection.handle_response(Frontiers(id, write=Frontier(9)))
     assert len(world.problems()) == 1
 
 
@@ -46,7 +46,7 @@ def test_it_is_cancelled_at_once(world: World) -> None:
     world.controller.cancel_copy(id)
     world.controller.cancel_copy(id)
     replica.hear()
-    replica.connection.absorb(CopyToResponse(id, Dropped()))
+    replica.connection.handle_response(CopyToResponse(id, Dropped()))
     assert answers == [Dropped()]
     assert world.problems() == []
 
@@ -85,12 +85,12 @@ def test_a_replica_without_room_leaves_it_to_the_others(world: World) -> None:
     id, answers = copy(world)
     full = Problem("P741", "no room on the disk", origin=Origin.PROCESS)
     first.hear(), second.hear()
-    first.connection.absorb(CopyToResponse(id, full))
+    first.connection.handle_response(CopyToResponse(id, full))
     assert answers == []
-    second.connection.absorb(CopyToResponse(id, RowCount(7)))
+    second.connection.handle_response(CopyToResponse(id, RowCount(7)))
     assert answers == [RowCount(7)]
     id, answers = copy(world)
     first.hear(), second.hear()
-    first.connection.absorb(CopyToResponse(id, full))
-    second.connection.absorb(CopyToResponse(id, full))
+    first.connection.handle_response(CopyToResponse(id, full))
+    second.connection.handle_response(CopyToResponse(id, full))
     assert answers == [full]

@@ -82,10 +82,12 @@ def acts() -> list[Callable[[World], object]]:
         lambda w: w.controller.create_collection("bids", BIDS, append_only=False),
         lambda w: w.view("top", key=["auction"]),
         lambda w: w.controller.add_replica("r1", "host:1", TimelyConfig()),
-        lambda w: w.controller.written(b"1") or w.write("bids", (1, 20), ids=[b"1"]),
+        lambda w: w.controller.time_of_write(b"1") or w.write("bids", (1, 20), ids=[b"1"]),
         lambda w: w.view("both", joined(), into="rows"),
         lambda w: w.view("high", high_tops()),
-        lambda w: w.controller.written(b"2") or w.change("bids", ((1, 20), -1), ((1, 30), 1), ids=[b"2"]),
+        lambda w: (
+            w.controller.time_of_write(b"2") or w.change("bids", ((1, 20), -1), ((1, 30), 1), ids=[b"2"])
+        ),
         lambda w: w.controller.describe("both") and w.controller.drop("both"),
         lambda w: w.passes(1_000),
         lambda w: w.controller.add_replica("r2", "host:2"),

@@ -21,8 +21,8 @@ class Told:
 
 def test_a_since_is_the_least_of_its_holds_and_dependencies_go_first() -> None:
     told = Told()
-    implied_of_s = told.holds.add("s1", Frontier(5))
-    implied = told.holds.add("u1", Frontier(10), [told.holds.acquire("s1")])
+    implied_of_s = told.holds.add_collection("s1", Frontier(5))
+    implied = told.holds.add_collection("u1", Frontier(10), [told.holds.acquire("s1")])
     implied_of_s.release()
     warmup, user = told.holds.acquire("u1"), told.holds.acquire("u1")
     implied.downgrade(Frontier(15))
@@ -36,7 +36,7 @@ def test_a_since_is_the_least_of_its_holds_and_dependencies_go_first() -> None:
 
 def test_a_new_hold_is_at_the_since_not_at_the_implied_hold() -> None:
     holds = Told().holds
-    implied = holds.add("u1", Frontier(10))
+    implied = holds.add_collection("u1", Frontier(10))
     other = holds.acquire("u1")
     implied.downgrade(Frontier(20))
     assert holds.acquire("u1").frontier == other.frontier == Frontier(10)
@@ -44,7 +44,7 @@ def test_a_new_hold_is_at_the_since_not_at_the_implied_hold() -> None:
 
 def test_a_hold_cannot_go_back() -> None:
     holds = Told().holds
-    hold = holds.add("u1", Frontier(10))
+    hold = holds.add_collection("u1", Frontier(10))
     with pytest.raises(ValueError, match="cannot go back"):
         hold.downgrade(Frontier(9))
     hold.advance(Frontier(9))
@@ -53,8 +53,8 @@ def test_a_hold_cannot_go_back() -> None:
 
 def test_the_last_hold_drops_the_thing_and_what_it_held() -> None:
     told = Told()
-    implied_of_s = told.holds.add("s1", START)
-    implied = told.holds.add("u1", Frontier(1), [told.holds.acquire("s1")])
+    implied_of_s = told.holds.add_collection("s1", START)
+    implied = told.holds.add_collection("u1", Frontier(1), [told.holds.acquire("s1")])
     implied_of_s.release()
     implied.release()
     implied.release()
@@ -65,7 +65,7 @@ def test_the_last_hold_drops_the_thing_and_what_it_held() -> None:
 
 def test_many_peeks_at_one_time_leave_nothing_behind() -> None:
     holds = Told().holds
-    implied = holds.add("u1", Frontier(1))
+    implied = holds.add_collection("u1", Frontier(1))
     for _ in range(1_000):
         hold = holds.acquire("u1")
         hold.downgrade(Frontier(7))
@@ -109,7 +109,7 @@ class RandomHolds(RuleBasedStateMachine):
         start = max([Frontier(since), *(self.holds.since(id) for id in reads)])
         id = f"u{len(self.inputs)}"
         self.inputs[id], self.last[id] = reads, start
-        self.mine.append(self.holds.add(id, start, [self.holds.acquire(read) for read in reads]))
+        self.mine.append(self.holds.add_collection(id, start, [self.holds.acquire(read) for read in reads]))
 
     @precondition(lambda self: any(id in self.holds for id in self.inputs))
     @rule(data=st.data())
@@ -149,7 +149,7 @@ TestRandomHolds.settings = settings(max_examples=40, stateful_step_count=25, dea
 @given(st.lists(st.integers(0, 20), min_size=1))
 def test_the_since_of_any_holds_is_their_minimum(times: list[int]) -> None:
     holds = Told().holds
-    first = holds.add("u1", START)
+    first = holds.add_collection("u1", START)
     taken = [holds.acquire("u1") for _ in times]
     for hold, time in zip(taken, times, strict=True):
         hold.downgrade(Frontier(time))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.controller import PeekRequest, StashedAt
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller import PeekRequest, StashedOnReplica
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.errors import (
     BadMessage,
     DataflowBroken,
@@ -63,7 +63,7 @@ def test_an_error_that_comes_first_is_the_answer(world: World) -> None:
     uuid, answers = world.peek()
     problem = Problem("P730", "too large")
     first.hear(), second.hear()
-    first.connection.absorb(PeekResponse(uuid, problem))
+    first.connection.handle_response(PeekResponse(uuid, problem))
     second.answers(uuid, (1, 2))
     assert answers == [problem]
 
@@ -108,7 +108,7 @@ def test_an_answer_after_the_cancellation_is_passed_over(world: World) -> None:
     world.controller.cancel_peek(uuid)
     replica.hear()
     replica.answers(uuid, (1, 2))
-    replica.connection.absorb(PeekResponse(uuid, Canceled()))
+    replica.connection.handle_response(PeekResponse(uuid, Canceled()))
     assert answers == [Canceled()]
     assert world.problems() == []
 
@@ -186,8 +186,8 @@ def test_stashed_rows_are_told_with_the_replica_that_has_them(world: World) -> N
     replica = world.replica("r1")
     uuid, answers = world.peek()
     replica.hear()
-    replica.connection.absorb(PeekResponse(uuid, Stashed(b"t" * 16, 5, 100)))
-    assert answers == [StashedAt(b"t" * 16, 5, 100, (), "r1")]
+    replica.connection.handle_response(PeekResponse(uuid, Stashed(b"t" * 16, 5, 100)))
+    assert answers == [StashedOnReplica(b"t" * 16, 5, 100, (), "r1")]
 
 
 def test_a_peek_in_the_future_waits_and_no_keys_are_no_rows(world: World) -> None:
@@ -336,7 +336,7 @@ def test_a_problem_of_one_replica_is_no_answer_while_another_may_answer(world: W
     first, second = world.replica("r1"), world.replica("r2")
     uuid, answers = world.peek()
     first.hear(), second.hear()
-    first.connection.absorb(PeekResponse(uuid, FULL))
+    first.connection.handle_response(PeekResponse(uuid, FULL))
     assert answers == []
     assert world.problems() == ["it cannot answer a peek of 'top': no room on the disk"]
     second.answers(uuid, (1, 2))
@@ -349,7 +349,7 @@ def test_a_problem_of_a_replica_is_the_answer_of_a_peek_for_that_replica(world: 
     world.replica("r2")
     uuid, answers = world.peek(replica="r1")
     first.hear()
-    first.connection.absorb(PeekResponse(uuid, FULL))
+    first.connection.handle_response(PeekResponse(uuid, FULL))
     assert answers == [FULL]
 
 
@@ -358,7 +358,7 @@ def test_a_replica_that_is_back_is_asked_again_what_it_could_not_answer(world: W
     first, second = world.replica("r1"), world.replica("r2")
     uuid, answers = world.peek()
     first.hear(), second.hear()
-    first.connection.absorb(PeekResponse(uuid, FULL))
+    first.connection.handle_response(PeekResponse(uuid, FULL))
     first.dies()
     second.dies()
     assert answers == []
@@ -398,7 +398,7 @@ def test_a_peek_has_the_first_answer_that_is_one(said: list[tuple[str, str]]) ->
         elif what in _ANSWERS and there and may_answer[name]:
             replicas[name].hear()
             if uuid in replicas[name].peeked() and not expected:
-                replicas[name].connection.absorb(PeekResponse(uuid, _ANSWERS[what]))
+                replicas[name].connection.handle_response(PeekResponse(uuid, _ANSWERS[what]))
                 may_answer[name], full[name] = False, what == "full"
                 if what != "full":
                     expected.append(_ANSWERS[what])
@@ -485,11 +485,11 @@ def test_a_read_that_is_given_up_says_what_was_missing(
     copy = world.controller.copy("top", "top.jsonl", copied.append)
     if scene is unwell:
         for replica in world.controller._replicas.connections():  # pyright: ignore[reportPrivateUsage]
-            replica.take()
+            replica.take_commands()
             if replica.replica == "r1":
-                replica.absorb(PeekResponse(uuid, FULL))
-                replica.absorb(CopyToResponse(copy, FULL))
-                replica.absorb(SubscribeResponse(id, Batch(START, Frontier(5), FULL)))
+                replica.handle_response(PeekResponse(uuid, FULL))
+                replica.handle_response(CopyToResponse(copy, FULL))
+                replica.handle_response(SubscribeResponse(id, Batch(START, Frontier(5), FULL)))
     world.now += 7_500
     world.controller.give_up_peek(uuid)
     world.controller.give_up_subscription(id)
@@ -529,7 +529,7 @@ def test_a_copy_goes_on_while_a_replica_that_can_write_it_gives_signs_of_life(wo
     copy = world.controller.copy("top", "top.jsonl", copied.append)
     for _ in range(3):
         world.now += 5_000
-        replica.connection.absorb(Status(None, ""))
+        replica.connection.handle_response(Status(None, ""))
         world.now += 900
         assert not world.controller.give_up_copy(copy, 1_000)
     world.now += 200

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.compute.controller import ReplicaState, Settings
-from penstock.compute.controller.replicas import pause
+from penstock.compute.controller import ControllerSettings, ReplicaState
+from penstock.compute.controller.replicas import retry_delay
 from penstock.compute.errors import (
     AlreadyThere,
     BadMessage,
@@ -79,32 +79,32 @@ def test_what_an_old_connection_says_is_ignored(world: World) -> None:
     old.hear()
     uuid, answers = world.peek()
     new = world.replica("r1")
-    assert old.connection.over
+    assert old.connection.is_over
     assert old.hear() == []
-    old.connection.absorb(PeekResponse(uuid, Rows(())))
-    old.connection.absorb(Frontiers("u1", write=Frontier(9)))
+    old.connection.handle_response(PeekResponse(uuid, Rows(())))
+    old.connection.handle_response(Frontiers("u1", write=Frontier(9)))
     old.dies()
     assert answers == []
     assert world.view_status().upper == Frontier(0)
     assert world.replica_status("r1").state is ReplicaState.CONNECTED
-    assert not new.connection.over
+    assert not new.connection.is_over
 
 
 def test_a_lost_replica_is_tried_again_and_told_everything(world: World) -> None:
     world.view()
     replica = world.replica("r1")
-    assert world.controller.due() == []
-    assert world.controller.retry_in("r1") is None
+    assert world.controller.replicas_to_connect() == []
+    assert world.controller.next_retry_delay("r1") is None
     replica.dies(BROKEN)
     status = world.replica_status("r1")
     assert (status.state, status.problem) == (ReplicaState.WAITING, "it does not answer")
-    wait = world.controller.retry_in("r1")
+    wait = world.controller.next_retry_delay("r1")
     assert wait is not None
     assert 50 <= wait <= 100
-    assert world.controller.due() == []
+    assert world.controller.replicas_to_connect() == []
     assert world.controller.maintain() == wait
     world.now += wait
-    assert world.controller.due() == [("r1", "r1:1")]
+    assert world.controller.replicas_to_connect() == [("r1", "r1:1")]
     again = world.replica("r1")
     assert len(again.of(CreateDataflow)) == len(again.of(Schedule)) == 1
     assert len(again.of(InitializationComplete)) == 1
@@ -114,21 +114,23 @@ def test_the_pause_before_a_try_doubles_up_to_a_second_and_is_left_to_chance(wor
     world.controller.add_replica("r1", "r1:1")
     waits: list[int] = []
     for _ in range(12):
-        world.controller.unreachable("r1", BROKEN)
-        waits.append(world.controller.retry_in("r1") or 0)
+        world.controller.record_unreachable("r1", BROKEN)
+        waits.append(world.controller.next_retry_delay("r1") or 0)
         world.now += waits[-1]
     assert all(25 * 2**n <= wait <= 50 * 2**n for n, wait in enumerate(waits[:4]))
     assert all(500 <= wait <= 1_000 for wait in waits[6:])
     assert len(set(waits[6:])) > 1
     world.replica("r1")
-    world.controller.unreachable("r1", BROKEN)
-    assert world.controller.retry_in("r1") is None
+    world.controller.record_unreachable("r1", BROKEN)
+    assert world.controller.next_retry_delay("r1") is None
 
 
 def test_pauses_are_made_by_the_given_chance() -> None:
     one, other = random.Random(3), random.Random(3)
-    assert [pause(one, n, 50, 1_000) for n in range(40)] == [pause(other, n, 50, 1_000) for n in range(40)]
-    assert pause(one, 10_000, 50, 1_000) <= 1_000
+    assert [retry_delay(one, n, 50, 1_000) for n in range(40)] == [
+        retry_delay(other, n, 50, 1_000) for n in range(40)
+    ]
+    assert retry_delay(one, 10_000, 50, 1_000) <= 1_000
 
 
 def test_a_replica_that_goes_on_dying_is_made_careful_then_left_alone(world: World) -> None:
@@ -147,8 +149,8 @@ def test_a_replica_that_goes_on_dying_is_made_careful_then_left_alone(world: Wor
         assert status.hydrating == (("u1",) if careful else ("u1", "u2"))
         world.passes(1_000)
     assert world.replica_status("r1").state is ReplicaState.QUARANTINED
-    assert world.controller.retry_in("r1") is None
-    assert world.controller.due() == []
+    assert world.controller.next_retry_delay("r1") is None
+    assert world.controller.replicas_to_connect() == []
     uuid, answers = world.peek("one")
     healthy.answers(uuid)
     assert len(answers) == 1
@@ -164,11 +166,11 @@ def test_a_quarantine_ends_after_its_time_and_one_more_death_renews_it(world: Wo
     world.view()
     quarantined(world)
     world.passes(world.settings.quarantine - 1)
-    assert world.controller.due() == []
+    assert world.controller.replicas_to_connect() == []
     world.passes(1)
-    assert world.controller.due() == [("r1", "r1:1")]
+    assert world.controller.replicas_to_connect() == [("r1", "r1:1")]
     assert world.replica("r1").of(UpdateConfiguration)[0].parameters.hydration_concurrency == 1
-    world.controller.connected("r1").failed(BROKEN)
+    world.controller.accept_connection("r1").record_stream_end(BROKEN)
     assert world.replica_status("r1").state is ReplicaState.QUARANTINED
 
 
@@ -176,7 +178,7 @@ def test_a_quarantine_ends_when_somebody_says_so(world: World) -> None:
     world.view()
     quarantined(world)
     world.controller.release_replica("r1")
-    assert world.controller.due() == [("r1", "r1:1")]
+    assert world.controller.replicas_to_connect() == [("r1", "r1:1")]
     assert world.replica_status("r1").deaths == 0
     with pytest.raises(UnknownName):
         world.controller.release_replica("r9")
@@ -246,11 +248,11 @@ def test_a_refusal_is_no_death(world: World, error: Exception) -> None:
         world.replica("r1").dies(error)  # type: ignore[arg-type]
     status = world.replica_status("r1")
     assert (status.state, status.deaths) == (ReplicaState.WAITING, 0)
-    assert 500 <= (world.controller.retry_in("r1") or 0) <= 1_000
+    assert 500 <= (world.controller.next_retry_delay("r1") or 0) <= 1_000
 
 
 def test_a_reader_that_is_behind_is_told_of_what_can_still_be_read(world: World) -> None:
-    world.settings = Settings(keep=0)
+    world.settings = ControllerSettings(keep=0)
     world.start()
     slow = world.replica("r1")
     world.view(keep=0)
@@ -277,12 +279,16 @@ def test_a_reader_that_is_too_slow_is_cut_and_begins_anew(world: World) -> None:
     for _ in range(30):
         uuid, _ = world.peek()
         world.controller.cancel_peek(uuid)
-    assert replica.connection.over
+    assert replica.connection.is_over
     assert replica.hear() == []
     assert woken
-    replica.connection.failed(None)
+    replica.connection.record_stream_end(None)
     status = world.replica_status("r1")
-    assert (status.deaths, status.state, world.controller.retry_in("r1")) == (0, ReplicaState.WAITING, 0)
+    assert (status.deaths, status.state, world.controller.next_retry_delay("r1")) == (
+        0,
+        ReplicaState.WAITING,
+        0,
+    )
     again = world.replica("r1")
     assert len(again.told) == 6
 
@@ -336,10 +342,10 @@ def test_replicas_are_remembered(world: World) -> None:
     with pytest.raises(UnknownName):
         world.controller.drop_replica("r2")
     with pytest.raises(UnknownName):
-        world.controller.connected("r2")
+        world.controller.accept_connection("r2")
     world.start()
-    assert world.controller.due() == [("r1", "host:1")]
-    (timely,) = PaperReplica(world.controller.connected("r1")).of(CreateTimely)
+    assert world.controller.replicas_to_connect() == [("r1", "host:1")]
+    (timely,) = PaperReplica(world.controller.accept_connection("r1")).of(CreateTimely)
     assert timely.config == spark
 
 
@@ -349,7 +355,7 @@ def test_a_dropped_replica_is_told_to_go(world: World) -> None:
     woken: list[int] = []
     replica.connection.wake = lambda: woken.append(1)
     world.controller.drop_replica("r1")
-    assert replica.connection.over
+    assert replica.connection.is_over
     assert woken
     assert replica.hear() == []
     replica.dies()
@@ -366,7 +372,7 @@ def test_what_replicas_say_of_themselves_is_kept(world: World) -> None:
         of_view,
         Status("u7", "of what it was not asked for"),
     ):
-        replica.connection.absorb(status)
+        replica.connection.handle_response(status)
     assert replica.connection.status == {"u1": of_view}
     assert world.view_status().replicas[0].says == of_view.text
     world.controller.drop("top")
@@ -395,7 +401,7 @@ def test_a_view_is_hydrated_where_one_replica_has_computed_its_start(world: Worl
     world.view()
     assert world.view_status().hydrated, "nobody is there to wait for"
     world.controller.add_replica("r1", "r1:1")
-    world.controller.connected("r1")
+    world.controller.accept_connection("r1")
     assert not world.view_status().hydrated
     _first, second = world.replica("r1"), world.replica("r2")
     assert not world.view_status().hydrated
@@ -420,11 +426,11 @@ def test_a_controller_that_was_superseded_takes_no_connections(world: World) -> 
     old.add_replica("r1", "r1:1")
     world.start()
     with pytest.raises(StaleEpoch):
-        old.connected("r1")
+        old.accept_connection("r1")
 
 
 def test_default_settings_end_a_loop_within_minutes() -> None:
-    settings = Settings()
+    settings = ControllerSettings()
     assert settings.careful_after < settings.quarantine_after
     assert settings.longest_rest * settings.quarantine_after < settings.window
 
@@ -433,11 +439,11 @@ def test_a_replica_that_is_added_again_under_whatever_name_takes_its_next_connec
     """The process at the address has not ended: it refuses whatever is not above all that it has heard."""
     world.controller.add_replica("r1", "host:1")
     for _ in range(5):
-        last = world.controller.connected("r1").epoch
+        last = world.controller.accept_connection("r1").epoch
     for name in ("r1", "other"):
         world.controller.drop_replica("r1")
         world.controller.add_replica(name, "host:1")
-        epoch = world.controller.connected(name).epoch
+        epoch = world.controller.accept_connection(name).epoch
         assert epoch > last
         last = epoch
         assert world.replica_status(name).connections == 1

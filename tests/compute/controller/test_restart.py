@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
-from penstock.compute.controller import Settings
+from penstock.compute.controller import ControllerSettings
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
@@ -282,7 +282,7 @@ def told(world: LiveWorld, name: str) -> None:
     """A replica hears all that there is to hear, and does no work."""
     replica = world.live[name]
     assert replica.connection is not None
-    while commands := replica.connection.take():
+    while commands := replica.connection.take_commands():
         for command in commands:
             replica.replica.receive(command)
 
@@ -435,7 +435,7 @@ def test_a_subscriber_who_is_never_away_for_longer_than_the_view_keeps_misses_no
 ) -> None:
     """Catches: a position that is given up while its reader is on the way back to it, or waits there."""
     world = LiveWorld()
-    world.settings = Settings(compaction=compaction, keep=1_000, patience=1_000)
+    world.settings = ControllerSettings(compaction=compaction, keep=1_000, patience=1_000)
     world.start()
     world.view("all", all_bids(), keep=1_000)
     world.joins("r1")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.compute.collections.store import Append
-from penstock.compute.controller import Settings
+from penstock.compute.controller import ControllerSettings
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowCompaction
@@ -67,7 +67,7 @@ def test_collections_keep_what_the_slowest_replica_still_has_to_read(world: Worl
 
 
 def test_a_lost_replica_keeps_its_inputs_for_a_while_only(world: World) -> None:
-    world.settings = Settings(keep=0, patience=20_000)
+    world.settings = ControllerSettings(keep=0, patience=20_000)
     world.start()
     world.view(keep=0)
     replica, slow = world.replica("r1"), world.replica("r2")
@@ -85,7 +85,7 @@ def test_a_lost_replica_keeps_its_inputs_for_a_while_only(world: World) -> None:
 
 
 def test_a_dropped_replica_keeps_nothing(world: World) -> None:
-    world.settings = Settings(keep=0, patience=0)
+    world.settings = ControllerSettings(keep=0, patience=0)
     world.start()
     world.view(keep=0)
     replica, slow = world.replica("r1"), world.replica("r2")
@@ -99,7 +99,7 @@ def test_a_dropped_replica_keeps_nothing(world: World) -> None:
 
 
 def test_a_replica_that_comes_back_may_go_on_from_where_it_was(world: World) -> None:
-    world.settings = Settings(keep=0, patience=60_000)
+    world.settings = ControllerSettings(keep=0, patience=60_000)
     world.start()
     world.view(keep=0)
     fast, slow = world.replica("r1"), world.replica("r2")
@@ -125,7 +125,7 @@ def test_the_warm_up_hold_follows_the_least_input(world: World) -> None:
     instance = world.controller._instance  # pyright: ignore[reportPrivateUsage]
     instance.advance_upper(bids, Frontier(20))
     instance.advance_upper(others, Frontier(30))
-    instance.warm_up()
+    instance.advance_warm_up_holds()
     assert instance.running["u1"].warmup.frontier == Frontier(19)
 
 

@@ -72,11 +72,11 @@ def test_unsubscribing_ends_it_and_what_still_comes_is_passed_over(world: World)
     world.controller.unsubscribe(id)
     assert events == [batch(0, 5), DroppedAt(Frontier(5))]
     replica.tells(id, 5, 7)
-    replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
+    replica.connection.handle_response(SubscribeResponse(id, DroppedAt(Frontier(7))))
     assert len(events) == 2
     assert replica.compactions(id) == [END]
     assert world.problems() == []
-    replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
+    replica.connection.handle_response(SubscribeResponse(id, DroppedAt(Frontier(7))))
     assert world.problems() == [f"unexpected response for {id}"]
 
 
@@ -87,7 +87,7 @@ def test_an_error_is_the_last_word(world: World) -> None:
     first.tells(id, 0, 5)
     second.hear()
     problem = Problem("P730", "too large")
-    first.connection.absorb(SubscribeResponse(id, Batch(Frontier(5), Frontier(9), problem)))
+    first.connection.handle_response(SubscribeResponse(id, Batch(Frontier(5), Frontier(9), problem)))
     second.tells(id, 0, 12)
     assert events == [batch(0, 5), Batch(Frontier(5), Frontier(9), problem)]
     assert second.compactions(id) == [END]
@@ -238,7 +238,7 @@ UNWELL = Problem("P747", "its disk is full", origin=Origin.PROCESS)
 def tells_problem(replica: PaperReplica, id: str, lower: int, upper: int, problem: Problem) -> None:
     replica.hear()
     told = Batch(Frontier(lower), Frontier(upper), problem)
-    replica.connection.absorb(SubscribeResponse(id, told))
+    replica.connection.handle_response(SubscribeResponse(id, told))
 
 
 def test_a_subscription_goes_on_with_the_replicas_that_are_well(world: World) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
-from penstock.compute.controller import Settings
-from penstock.compute.controller.timestamps import Oracle
+from penstock.compute.controller import ControllerSettings
+from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.errors import (
     NotWritable,
     StaleEpoch,
@@ -178,7 +178,7 @@ def test_a_write_that_failed_leaves_no_trace(failing: tuple[World, Failing]) -> 
         collections.append(write.appends)
     assert not world.controller.fail_write(write)
     assert read_time(world) == first
-    assert world.controller.written(b"id") is None
+    assert world.controller.time_of_write(b"id") is None
     collections.before = False
     assert world.write("bids", (1, 4)) > write.time
 
@@ -190,7 +190,7 @@ def test_a_write_whose_answer_was_lost_is_found_to_be_durable(failing: tuple[Wor
     with pytest.raises(StoreUnavailable):
         collections.append(write.appends)
     assert world.controller.fail_write(write)
-    assert read_time(world) == world.controller.written(b"id") == write.time
+    assert read_time(world) == world.controller.time_of_write(b"id") == write.time
     collections.after = False
     assert world.write("bids", (1, 4)) == write.time + 1
 
@@ -208,12 +208,12 @@ def test_a_write_in_doubt_is_settled_when_the_store_is_back(
     with pytest.raises(StoreUnavailable):
         world.controller.fail_write(write)
     with pytest.raises(StoreUnavailable):
-        world.controller.written(b"id")
+        world.controller.time_of_write(b"id")
     with pytest.raises(StoreUnavailable):
         world.controller.begin_write({"bids": []})
     world.passes(1_000)
     collections.blind = collections.before = collections.after = False
-    assert world.controller.written(b"id") == (write.time if durable else None)
+    assert world.controller.time_of_write(b"id") == (write.time if durable else None)
     assert world.write("bids", (1, 4)) > write.time
 
 
@@ -231,7 +231,7 @@ def test_a_write_that_cannot_be_acknowledged_is_in_doubt_until_it_can(
         broken.setattr(world.state, "check", unavailable)
         with pytest.raises(StoreUnavailable):
             world.controller.end_write(write)
-    assert world.controller.written(b"id") == write.time
+    assert world.controller.time_of_write(b"id") == write.time
     assert read_time(world) == write.time
 
 
@@ -278,7 +278,7 @@ def test_a_superseded_controller_does_not_say_that_a_write_happened(world: World
     with pytest.raises(StaleEpoch):
         old.end_write(write)
     with pytest.raises(StaleEpoch):
-        old.written(b"id")
+        old.time_of_write(b"id")
 
 
 def test_whoever_is_superseded_while_it_looks_up_a_write_does_not_acknowledge_it(
@@ -311,7 +311,7 @@ def test_what_an_earlier_controller_still_appends_does_not_happen(world: World) 
     world.start()
     with pytest.raises(UpperMismatch):
         world.collections.append(write.appends)
-    assert world.controller.written(b"id") is None
+    assert world.controller.time_of_write(b"id") is None
     world.write("bids", (1, 2), ids=[b"id"])
 
 
@@ -331,8 +331,8 @@ def test_a_write_that_becomes_durable_late_is_known_when_it_is_repeated(
     with pytest.raises(UpperMismatch):
         collections.append(write.appends)
     assert not world.controller.fail_write(write)
-    assert world.controller.written(b"id") == late.time
-    assert world.controller.written(b"other") is None
+    assert world.controller.time_of_write(b"id") == late.time
+    assert world.controller.time_of_write(b"other") is None
     assert read_time(world) == late.time, "its answer may go out now: reads see it"
     world.write("bids", (1, 3), ids=[b"other"])
 
@@ -348,35 +348,35 @@ def test_weights_that_are_too_great_together_are_refused_before_the_write(world:
 def test_a_repeated_write_is_known_by_its_id(world: World) -> None:
     world.view()
     time = world.write("bids", (1, 2), ids=[b"one", b"two"])
-    assert world.controller.written(b"one") == world.controller.written(b"two") == time
-    assert world.controller.written(b"three") is None
+    assert world.controller.time_of_write(b"one") == world.controller.time_of_write(b"two") == time
+    assert world.controller.time_of_write(b"three") is None
     with pytest.raises(ValueError, match="repeated"):
         world.controller.begin_write({"bids": [((1, 2), 1)]}, [b"one"])
     world.start()
-    assert world.controller.written(b"one") is not None
+    assert world.controller.time_of_write(b"one") is not None
     assert world.write("bids", (1, 3), ids=[b"three"]) > time
 
 
 def test_ids_are_forgotten_after_a_while(world: World) -> None:
-    world.settings = Settings(remembered_ids=5_000)
+    world.settings = ControllerSettings(remembered_ids=5_000)
     world.start()
     world.view()
     world.write("bids", (1, 2), ids=[b"one"])
     world.now += 5_000
     world.write("bids", (1, 3), ids=[b"two"])
-    assert world.controller.written(b"one") is None
-    assert world.controller.written(b"two") is not None
+    assert world.controller.time_of_write(b"one") is None
+    assert world.controller.time_of_write(b"two") is not None
     world.now += 5_000
     world.write("bids", (1, 4))
     (written,) = world.collections.bounds(["s1"])
     assert written.upper.time is not None
     assert list(world.collections.snapshot("s1", written.upper.time - 1)) == []
     world.start()
-    assert world.controller.written(b"two") is None
+    assert world.controller.time_of_write(b"two") is None
 
 
 def test_as_many_ids_are_forgotten_as_come(world: World) -> None:
-    world.settings = Settings(remembered_ids=5_000)
+    world.settings = ControllerSettings(remembered_ids=5_000)
     world.start()
     world.view()
     (written,) = (id for id in world.collections.all() if id == "s1")
@@ -460,11 +460,11 @@ def test_staleness_is_since_the_first_write_after_a_time(
 ) -> None:
     """Also where times are ahead of the clock, as they are where many writes come in one millisecond."""
     now = [1_000]
-    oracle = Oracle(lambda: now[0], 900)
+    oracle = TimestampOracle(lambda: now[0], 900)
     written: list[tuple[int, int]] = []
     for gap in gaps:
         now[0] += gap
-        oracle.acknowledge(oracle.next())
+        oracle.acknowledge(oracle.assign_write_time())
         written.append((oracle.read, now[0]))
     now[0] += later
     after = [acknowledged for t, acknowledged in written if t > time]
@@ -477,8 +477,8 @@ def test_staleness_is_since_the_first_write_after_a_time(
 
 
 def test_the_last_time_is_never_given() -> None:
-    oracle = Oracle(lambda: 2**70, 5)
-    assert oracle.next() < LAST_TIME
+    oracle = TimestampOracle(lambda: 2**70, 5)
+    assert oracle.assign_write_time() < LAST_TIME
 
 
 def test_reads_go_on_at_the_right_time_over_what_is_written_by_views(world: World) -> None:

@@ -13,12 +13,12 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller import (
     Controller,
+    ControllerSettings,
     ControllerState,
     ControllerStatus,
     PeekRequest,
     ReplicaConnection,
     ReplicaStatus,
-    Settings,
     ViewStatus,
 )
 from penstock.compute.errors import ComputeError, ConnectionBroken
@@ -114,7 +114,7 @@ class PaperReplica:
     def hear(self) -> list[Command]:
         """Take all commands; those that are new."""
         new: list[Command] = []
-        while commands := self.connection.take():
+        while commands := self.connection.take_commands():
             new += commands
         self.told += new
         return new
@@ -143,19 +143,19 @@ class PaperReplica:
         self.hear()
         frontier = Frontier(upper)
         told = dict.fromkeys(kinds or ("write", "input", "output"), frontier)
-        self.connection.absorb(Frontiers(export, **told))
+        self.connection.handle_response(Frontiers(export, **told))
 
     def answers(self, uuid: bytes, *rows: tuple[Any, ...]) -> None:
         self.hear()
-        self.connection.absorb(PeekResponse(uuid, Rows(tuple((row, 1) for row in rows))))
+        self.connection.handle_response(PeekResponse(uuid, Rows(tuple((row, 1) for row in rows))))
 
     def tells(self, id: str, lower: int, upper: int | None, *updates: Any) -> None:
         self.hear()
         batch = Batch(Frontier(lower), Frontier(upper), tuple(updates))
-        self.connection.absorb(SubscribeResponse(id, batch))
+        self.connection.handle_response(SubscribeResponse(id, batch))
 
     def dies(self, error: ComputeError | None = None) -> None:
-        self.connection.failed(error or ConnectionBroken("it is gone", address=""))
+        self.connection.record_stream_end(error or ConnectionBroken("it is gone", address=""))
 
 
 @dataclass
@@ -168,7 +168,7 @@ class World:
     state: ControllerState = field(default_factory=lambda: ControllerState.open(":memory:"))
     now: int = 1_000
     collections: Collections = field(default_factory=MemoryCollections)
-    settings: Settings = field(default_factory=Settings)
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
     parameters: Parameters = field(default_factory=Parameters)
     starts: int = 0
 
@@ -209,7 +209,7 @@ class World:
     def replica(self, name: str, timely: TimelyConfig = TimelyConfig()) -> PaperReplica:
         """Add a replica, if it is not there, and connect it."""
         self.controller.add_replica(name, f"{name}:1", timely)
-        return PaperReplica(self.controller.connected(name))
+        return PaperReplica(self.controller.accept_connection(name))
 
     def view(self, name: str = "top", plan: Plan | None = None, **options: Any) -> str:
         return self.controller.create_view(name, plan or top_bids(), **options)

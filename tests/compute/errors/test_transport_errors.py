@@ -80,7 +80,7 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
     "a_stale_controller": stale,
     "a_plan_that_is_too_large": lambda: raised(lambda: Limits(plan=10).check(DATAFLOW)),
-    "a_violation": lambda: raised(lambda: ControllerStages().sent(Schedule("u1"))),
+    "a_violation": lambda: raised(lambda: ControllerStages().check_sent(Schedule("u1"))),
 }
 
 

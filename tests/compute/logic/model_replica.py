@@ -53,12 +53,12 @@ class _Built:
         if not self.sound:
             return MISSING
         inputs = [_held(i, time) for i in self.inputs]
-        if NOT_COMPUTED in inputs or not self.dataflow.until.passed(time):
+        if NOT_COMPUTED in inputs or not self.dataflow.until.has_passed(time):
             return NOT_COMPUTED
         return (self.dataflow.plan.body, export, *inputs)
 
     def read(self, export: Id, time: int) -> Any:
-        return GONE if self.since[export].passed(time) else self.holds(export, time)
+        return GONE if self.since[export].has_passed(time) else self.holds(export, time)
 
 
 def _held(input: Id | tuple[_Built, Id], time: int) -> Any:
@@ -146,7 +146,7 @@ class ModelReplica:
             case AllowCompaction(id, frontier):
                 self._compact(id, frontier)
             case UpdateConfiguration(parameters):
-                self.parameters = self.parameters.updated(parameters)
+                self.parameters = self.parameters.overridden_by(parameters)
             case Peek(uuid, IndexTarget(id), time):
                 built = self._exporting(id)
                 self._peeks[uuid] = GONE if built is None else built.read(id, time)

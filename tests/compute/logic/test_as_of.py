@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select
+from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import (
@@ -61,7 +61,7 @@ def random_catalog(
 @given(seeds)
 def test_every_import_can_be_read_and_what_is_written_has_no_gap(chance: random.Random) -> None:
     flows, collections, policies = random_catalog(chance)
-    found = select(flows, collections, policies, now=chance.randrange(30))
+    found = select_as_ofs(flows, collections, policies, now=chance.randrange(30))
     for flow in flows:
         (export,) = flow.exports
         as_of = found.as_of[export.id]
@@ -82,7 +82,7 @@ def test_only_what_cannot_be_is_called_broken(chance: random.Random) -> None:
         (export,) = flow.exports
         sinces = [collections[i.id].since for i in flow.collections] + [least[i.id] for i in flow.indexes]
         least[export.id] = max(sinces, default=Frontier(0))
-    found = select(flows, collections, policies, now=99)
+    found = select_as_ofs(flows, collections, policies, now=99)
     for flow in flows:
         (export,) = flow.exports
         if export.id in found.broken:
@@ -94,12 +94,12 @@ def test_only_what_cannot_be_is_called_broken(chance: random.Random) -> None:
 
 def test_what_a_materialization_reads_starts_no_later_than_it_must_go_on() -> None:
     flows = [reading(IndexExport("u1", "out"), "s1"), reading(CollectionExport("u2", "out", "s2"), "u1")]
-    found = select(flows, {"s1": bounds(0, 100), "s2": bounds(0, 30)}, {}, now=100)
+    found = select_as_ofs(flows, {"s1": bounds(0, 100), "s2": bounds(0, 30)}, {}, now=100)
     assert found.as_of == {"u1": Frontier(29), "u2": Frontier(29)}
 
 
 def test_a_materialization_that_has_written_nothing_starts_where_its_collection_does() -> None:
-    found = select(
+    found = select_as_ofs(
         [reading(CollectionExport("u1", "out", "s2"), "s1")],
         {"s1": bounds(0, 100), "s2": bounds(7, 7)},
         {},
@@ -110,7 +110,7 @@ def test_a_materialization_that_has_written_nothing_starts_where_its_collection_
 
 def test_a_gap_is_told_and_does_not_stop_the_others() -> None:
     flows = [reading(CollectionExport("u1", "out", "s2"), "s1"), reading(IndexExport("u2", "out"), "s1")]
-    found = select(flows, {"s1": bounds(50, 100), "s2": bounds(0, 30)}, {}, now=100)
+    found = select_as_ofs(flows, {"s1": bounds(50, 100), "s2": bounds(0, 30)}, {}, now=100)
     assert found.broken == {"u1"}
     assert found.as_of == {"u1": Frontier(50), "u2": Frontier(99)}
 
@@ -123,22 +123,22 @@ def test_an_index_starts_as_far_behind_as_its_policy_keeps_it_and_its_input_allo
         "u3": ValidFrom(Frontier(60)),
         "u4": ValidFrom(Frontier(10)),
     }
-    found = select(flows, {"s1": bounds(40, 100)}, policies, now=1000)
+    found = select_as_ofs(flows, {"s1": bounds(40, 100)}, policies, now=1000)
     times = {"u1": 70, "u2": 40, "u3": 60, "u4": 40, "u5": 99}
     assert found.as_of == {id: Frontier(time) for id, time in times.items()}
 
 
 def test_an_index_of_nothing_is_kept_behind_the_clock() -> None:
-    found = select([reading(IndexExport("u1", "out"))], {}, {"u1": Lag(5)}, now=100)
+    found = select_as_ofs([reading(IndexExport("u1", "out"))], {}, {"u1": Lag(5)}, now=100)
     assert found.as_of == {"u1": Frontier(95)}
 
 
 def test_an_index_without_a_policy_starts_as_late_as_it_can() -> None:
     flows = [reading(IndexExport("u6", "out")), reading(IndexExport("u7", "out"), "u6")]
-    found = select(flows, {}, {}, now=15)
+    found = select_as_ofs(flows, {}, {}, now=15)
     assert found.as_of == {"u6": Frontier(15), "u7": Frontier(15)}
 
 
 def test_an_index_is_not_started_in_the_future() -> None:
-    found = select([reading(IndexExport("u1", "out"), "s1")], {"s1": bounds(0, 100)}, {}, now=40)
+    found = select_as_ofs([reading(IndexExport("u1", "out"), "s1")], {"s1": bounds(0, 100)}, {}, now=40)
     assert found.as_of == {"u1": Frontier(40)}

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.history import History, reduced
+from penstock.compute.history import History, reduce_commands
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -43,13 +43,16 @@ def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, 
 
 @given(sessions)
 def test_a_reduced_history_has_the_effect_of_the_whole(commands: list[Command]) -> None:
-    assert ModelReplica(LAST).apply(reduced(commands)).said() == ModelReplica(LAST).apply(commands).said()
+    assert (
+        ModelReplica(LAST).apply(reduce_commands(commands)).said()
+        == ModelReplica(LAST).apply(commands).said()
+    )
 
 
 @given(sessions)
 def test_reducing_twice_changes_nothing(commands: list[Command]) -> None:
-    once = reduced(commands)
-    assert reduced(once) == once
+    once = reduce_commands(commands)
+    assert reduce_commands(once) == once
 
 
 @given(sessions)
@@ -57,7 +60,7 @@ def test_reducing_twice_changes_nothing(commands: list[Command]) -> None:
 def test_a_history_that_was_pushed_one_by_one_is_the_reduced_one(commands: list[Command]) -> None:
     history = History(commands)
     history.reduce()
-    assert history.commands == reduced(commands)
+    assert history.commands == reduce_commands(commands)
 
 
 @given(sessions, st.data())
@@ -65,14 +68,14 @@ def test_what_comes_after_a_reduction_is_reduced_with_it(
     commands: list[Command], data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(commands)))
-    assert reduced([*reduced(commands[:at]), *commands[at:]]) == reduced(commands)
+    assert reduce_commands([*reduce_commands(commands[:at]), *commands[at:]]) == reduce_commands(commands)
 
 
 @given(seeds)
 def test_what_a_reduced_history_imports_can_still_be_read(chance: random.Random) -> None:
     controller = RandomController(chance)
     commands = [command for _ in range(40) for command in controller.step()]
-    for command in reduced(commands):
+    for command in reduce_commands(commands):
         if isinstance(command, CreateDataflow):
             since = [controller.collections[i.id] for i in command.dataflow.collections]
             assert all(s <= command.dataflow.as_of for s in since)
@@ -83,7 +86,7 @@ def test_a_history_is_never_longer_than_twice_what_is_alive(chance: random.Rando
     history, most = History(), 0
     for command in random_commands(chance, 60):
         history.push(command)
-        most = max(most, len(reduced(history.commands)))
+        most = max(most, len(reduce_commands(history.commands)))
         assert len(history) <= max(2 * most, 1)
 
 
@@ -111,7 +114,7 @@ def test_what_is_kept_stands_in_the_order_of_the_protocol() -> None:
         Schedule("u2"),
         AllowWrites("u1"),
     ]
-    names = [type(command).__name__ for command in reduced(commands)]
+    names = [type(command).__name__ for command in reduce_commands(commands)]
     assert names == [
         "CreateTimely",
         "CreateInstance",
@@ -123,21 +126,21 @@ def test_what_is_kept_stands_in_the_order_of_the_protocol() -> None:
         "AllowWrites",
         "InitializationComplete",
     ]
-    assert [c.uuid for c in reduced(commands) if isinstance(c, Peek)] == [b"a", b"b"]
+    assert [c.uuid for c in reduce_commands(commands) if isinstance(c, Peek)] == [b"a", b"b"]
 
 
 def test_permission_to_write_goes_with_its_dataflow() -> None:
-    assert reduced([index("u1", 5), AllowWrites("u1"), AllowCompaction("u1", END)]) == []
+    assert reduce_commands([index("u1", 5), AllowWrites("u1"), AllowCompaction("u1", END)]) == []
 
 
 def test_a_dropped_export_is_not_allowed_to_write_while_others_of_its_dataflow_go_on() -> None:
     both = index("u1", 5, also=("u2",))
     drop = AllowCompaction("u2", END)
-    assert reduced([both, AllowWrites("u2"), drop]) == [both, drop]
+    assert reduce_commands([both, AllowWrites("u2"), drop]) == [both, drop]
 
 
 def test_a_compaction_to_the_as_of_says_nothing() -> None:
-    assert reduced([index("u1", 5), AllowCompaction("u1", Frontier(5))]) == [index("u1", 5)]
+    assert reduce_commands([index("u1", 5), AllowCompaction("u1", Frontier(5))]) == [index("u1", 5)]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,7 @@ def test_a_compaction_to_the_as_of_says_nothing() -> None:
 )
 def test_a_compaction_that_goes_back_is_refused(commands: list[Command]) -> None:
     with pytest.raises(AssertionError, match="goes back"):
-        reduced(commands)
+        reduce_commands(commands)
     with pytest.raises(AssertionError, match="goes back"):
         History(commands).reduce()
 
@@ -163,13 +166,13 @@ def test_a_compaction_that_goes_back_is_refused(commands: list[Command]) -> None
 def test_compactions_that_are_left_stand_in_the_order_of_creation() -> None:
     first, second = index("u1", 0, also=("u2",)), index("u3", 0, also=("u4",))
     later, sooner = AllowCompaction("u4", Frontier(3)), AllowCompaction("u2", Frontier(1))
-    assert reduced([first, second, later, sooner]) == [first, second, sooner, later]
+    assert reduce_commands([first, second, later, sooner]) == [first, second, sooner, later]
 
 
 def test_a_dropped_export_of_a_dataflow_that_goes_on_stays_dropped() -> None:
     both = index("u1", 5, also=("u2",))
     drop = AllowCompaction("u1", END)
-    assert reduced([both, drop]) == [both, drop]
+    assert reduce_commands([both, drop]) == [both, drop]
 
 
 def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -> None:

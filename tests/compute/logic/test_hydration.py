@@ -82,7 +82,7 @@ def test_never_more_than_the_limit_hydrate_and_none_is_lost(chance: random.Rando
             case _ if replica.behind:
                 id = chance.choice(sorted(replica.behind))
                 replica.behind.remove(id)
-                replica.receive(limiter.response(Frontiers(id, output=Frontier(9))))
+                replica.receive(limiter.commands_after(Frontiers(id, output=Frontier(9))))
         assert len(replica.hydrating) <= limit
         limiter.check()
     for id in unscheduled:
@@ -92,7 +92,7 @@ def test_never_more_than_the_limit_hydrate_and_none_is_lost(chance: random.Rando
         ready = sorted(id for id in replica.behind if id in replica.scheduled)
         assert ready, "something waits that nobody will let begin"
         replica.behind.remove(ready[0])
-        replica.receive(limiter.response(Frontiers(ready[0], output=END)))
+        replica.receive(limiter.commands_after(Frontiers(ready[0], output=END)))
         assert len(replica.hydrating) <= limit
     assert len(replica.scheduled) == len(set(replica.scheduled)), "each is scheduled once"
     assert alive <= set(replica.scheduled)
@@ -107,8 +107,8 @@ def test_a_dataflow_with_two_exports_takes_one_place_until_both_are_hydrated() -
     assert limiter.commands_for(Schedule("u1")) == [Schedule("u1")]
     assert limiter.commands_for(Schedule("u2")) == [Schedule("u2")]
     assert limiter.commands_for(Schedule("u3")) == []
-    assert limiter.response(Frontiers("u1", output=Frontier(6))) == []
-    assert limiter.response(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
+    assert limiter.commands_after(Frontiers("u1", output=Frontier(6))) == []
+    assert limiter.commands_after(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
 
 
 def test_what_is_transient_takes_no_place_and_waits_for_none() -> None:
@@ -116,7 +116,7 @@ def test_what_is_transient_takes_no_place_and_waits_for_none() -> None:
     for command in (created("u1"), created("t1"), created("t2"), Schedule("u1")):
         assert limiter.commands_for(command) == [command]
     assert limiter.commands_for(Schedule("t1")) == [Schedule("t1")]
-    limiter.response(Frontiers("u1", output=Frontier(6)))
+    limiter.commands_after(Frontiers("u1", output=Frontier(6)))
     assert limiter.commands_for(Schedule("t2")) == [Schedule("t2")]
     assert limiter.hydrating == 0
 
@@ -138,8 +138,8 @@ def test_what_has_failed_leaves_its_place_to_others() -> None:
         hydration.commands_for(created(id))
         hydration.commands_for(Schedule(id))
     assert hydration.queued == ("u2",)
-    assert hydration.response(Frontiers("u1", input=Frontier(7))) == []
-    assert hydration.response(Frontiers("u1", input=END)) == [Schedule("u2")]
+    assert hydration.commands_after(Frontiers("u1", input=Frontier(7))) == []
+    assert hydration.commands_after(Frontiers("u1", input=END)) == [Schedule("u2")]
     hydration.check()
 
 
@@ -149,8 +149,8 @@ def test_lowering_the_limit_stops_nothing_that_has_begun() -> None:
         limiter.commands_for(command)
     update = UpdateConfiguration(Parameters(hydration_concurrency=1))
     assert limiter.commands_for(update) == [update]
-    assert limiter.response(Frontiers("u1", output=Frontier(6))) == []
-    assert limiter.response(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
+    assert limiter.commands_after(Frontiers("u1", output=Frontier(6))) == []
+    assert limiter.commands_after(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
 
 
 def test_settings_that_say_nothing_of_it_change_nothing() -> None:

@@ -33,7 +33,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.workers.responses import MergedStash, Partitioned, reading_worker
+from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
 from penstock.errors import Origin
 
 seeds = st.integers(0, 2**32).map(random.Random)
@@ -45,8 +45,8 @@ def size(row: Row) -> int:
     return sum(len(str(value)) for value in row)
 
 
-def partitioned(limit: int | None = None, parts: int = WORKERS) -> Partitioned:
-    return Partitioned(parts, size, limit)
+def partitioned(limit: int | None = None, parts: int = WORKERS) -> ResponseMerger:
+    return ResponseMerger(parts, size, limit)
 
 
 def interleaved(chance: random.Random, said: Sequence[Sequence[Response]]) -> list[tuple[int, Response]]:
@@ -57,8 +57,8 @@ def interleaved(chance: random.Random, said: Sequence[Sequence[Response]]) -> li
     return [(part, next(rest[part])) for part in order]
 
 
-def absorbed(merged: Partitioned, said: list[tuple[int, Response]]) -> list[Response]:
-    return [response for part, r in said if (response := merged.absorb(part, r)) is not None]
+def absorbed(merged: ResponseMerger, said: list[tuple[int, Response]]) -> list[Response]:
+    return [response for part, r in said if (response := merged.merge_response(part, r)) is not None]
 
 
 def batches(chance: random.Random, updates: list[Update], end: Frontier) -> list[Response]:
@@ -68,7 +68,7 @@ def batches(chance: random.Random, updates: list[Update], end: Frontier) -> list
     lowers = [START, *uppers]
     return [
         SubscribeResponse(
-            "t1", Batch(a, b, tuple(u for u in updates if not a.passed(u[1]) and b.passed(u[1])))
+            "t1", Batch(a, b, tuple(u for u in updates if not a.has_passed(u[1]) and b.has_passed(u[1])))
         )
         for a, b in zip(lowers, uppers, strict=False)
     ]
@@ -97,7 +97,7 @@ def test_a_subscription_in_parts_is_the_subscription(chance: random.Random) -> N
     assert all(a.upper == b.lower for a, b in itertools.pairwise(found))
     assert all(batch.lower < batch.upper for batch in found)
     assert all(
-        not batch.lower.passed(time) and batch.upper.passed(time)
+        not batch.lower.has_passed(time) and batch.upper.has_passed(time)
         for batch in found
         for _, time, _ in changes(batch)
     )
@@ -105,7 +105,7 @@ def test_a_subscription_in_parts_is_the_subscription(chance: random.Random) -> N
     for batch in found:
         assert len({(row, time) for row, time, _ in changes(batch)}) == len(changes(batch))
         assert all(weight for _, _, weight in changes(batch))
-    assert merged.tracked == 0
+    assert merged.tracked_count == 0
 
 
 def total(updates: list[Update]) -> dict[tuple[Row, int], int]:
@@ -129,7 +129,7 @@ def test_frontiers_in_parts_are_those_of_the_slowest_and_rise(chance: random.Ran
     of_part = {kind: [START] * WORKERS for kind in last}
     for part, response in interleaved(chance, said):
         assert isinstance(response, Frontiers)
-        found = merged.absorb(part, response)
+        found = merged.merge_response(part, response)
         for kind in last:
             told_now = getattr(response, kind)
             of_part[kind][part] = max(of_part[kind][part], told_now or START)
@@ -138,7 +138,7 @@ def test_frontiers_in_parts_are_those_of_the_slowest_and_rise(chance: random.Ran
             assert new == (together if together > last[kind] else None)
             last[kind] = together
     assert set(last.values()) == {END}
-    assert merged.tracked == 0
+    assert merged.tracked_count == 0
 
 
 @given(seeds)
@@ -232,7 +232,7 @@ def test_of_a_dropped_subscription_nothing_more_is_told() -> None:
         SubscribeResponse("t1", Batch(START, Frontier(5), ())),
         SubscribeResponse("t1", DroppedAt(Frontier(5))),
     ]
-    assert merged.tracked == 0
+    assert merged.tracked_count == 0
 
 
 def test_the_first_problem_of_a_subscription_stays_the_one_that_is_told() -> None:
@@ -277,7 +277,7 @@ def test_changes_that_wait_for_a_slow_worker_are_bounded() -> None:
     merged = partitioned(limit=3, parts=2)
     for time in range(10):
         batch = Batch(Frontier(time), Frontier(time + 1), ((("a",), time, 1),))
-        assert merged.absorb(0, SubscribeResponse("t1", batch)) is None
+        assert merged.merge_response(0, SubscribeResponse("t1", batch)) is None
     (found,) = events(absorbed(merged, [(1, SubscribeResponse("t1", Batch(START, Frontier(10), ())))]))
     assert isinstance(found.updates, Problem)
     assert found.updates.code == TotalResultTooLarge.code
@@ -295,13 +295,13 @@ def test_another_connection_begins_with_nothing_but_the_limit() -> None:
     merged = partitioned(parts=2)
     merged.observe(UpdateConfiguration(Parameters(max_result_size=1)))
     merged.observe(UpdateConfiguration(Parameters(maintenance_interval=1)))
-    merged.absorb(0, PeekResponse(UUID, Rows(())))
-    merged.absorb(0, Frontiers("u1", write=Frontier(9)))
-    merged.absorb(0, SubscribeResponse("t1", Batch(START, Frontier(5), ())))
-    merged.absorb(0, CopyToResponse("t2", RowCount(1)))
-    assert merged.tracked == 4
+    merged.merge_response(0, PeekResponse(UUID, Rows(())))
+    merged.merge_response(0, Frontiers("u1", write=Frontier(9)))
+    merged.merge_response(0, SubscribeResponse("t1", Batch(START, Frontier(5), ())))
+    merged.merge_response(0, CopyToResponse("t2", RowCount(1)))
+    assert merged.tracked_count == 4
     merged.observe(CreateTimely())
-    assert merged.tracked == 0
+    assert merged.tracked_count == 0
     assert merged.max_result_size == 1
     assert absorbed(merged, [(n, PeekResponse(UUID, Canceled())) for n in range(2)]) == [
         PeekResponse(UUID, Canceled())
@@ -321,24 +321,24 @@ def test_what_is_merged_begins_with_the_first_response_and_ends_with_the_last() 
         (1, PeekResponse(UUID, Rows(()))),
     ]
     assert len(absorbed(merged, said)) == 4
-    assert merged.tracked == 0
+    assert merged.tracked_count == 0
 
 
 def test_what_a_worker_sees_of_itself_passes() -> None:
-    assert partitioned().absorb(1, Status(None, "memory")) == Status(None, "memory")
+    assert partitioned().merge_response(1, Status(None, "memory")) == Status(None, "memory")
 
 
 @pytest.mark.parametrize("twice", [PeekResponse(UUID, Rows(())), CopyToResponse("t1", RowCount(1))])
 def test_a_worker_that_answers_twice_is_a_bug(twice: Response) -> None:
     merged = partitioned()
-    merged.absorb(0, twice)
+    merged.merge_response(0, twice)
     with pytest.raises(AssertionError, match="worker 0"):
-        merged.absorb(0, twice)
+        merged.merge_response(0, twice)
 
 
 def test_a_durable_collection_is_read_by_one_worker_and_each_gets_its_share() -> None:
-    readers = [reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
-    assert readers == [reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
+    readers = [choose_reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
+    assert readers == [choose_reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
     assert min(Counter(readers).values()) > 150
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import IncompatibleInstance
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.history import reduced
+from penstock.compute.history import reduce_commands
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     Command,
@@ -76,7 +76,7 @@ def test_a_replica_may_reconcile_again_and_again(chance: random.Random) -> None:
 def test_told_again_what_it_was_told_a_replica_keeps_what_has_one_export_and_reads_what_is_kept(
     chance: random.Random,
 ) -> None:
-    told = reduced(random_commands(chance))
+    told = reduce_commands(random_commands(chance))
     found = reconcile(told, told)
     replaced = {id for dataflow in found.create for id in dataflow.export_ids}
     for dataflow in found.create:

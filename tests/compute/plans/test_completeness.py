@@ -15,11 +15,11 @@ import penstock.flow
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans import decode, encode
 from penstock.compute.plans.function_signatures import SHAPES
-from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
-from penstock.compute.plans.servable import why_not
+from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
+from penstock.compute.plans.servable import unservable_reason
 from penstock.expr.functions import CATALOGUE
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.statistics.statistic import Statistic
 from penstock.graph.node import Operator
 from penstock.lattice import Lattice
@@ -70,7 +70,7 @@ def test_every_enumeration_in_a_field_has_a_name_in_plans() -> None:
     found = {
         type(default)
         for record in RECORDS.values()
-        for field in fields_of(record)
+        for field in record_fields(record)
         for default in (field.default if isinstance(field.default, tuple) else (field.default,))
         if isinstance(default, Enum)
     }
@@ -79,8 +79,8 @@ def test_every_enumeration_in_a_field_has_a_name_in_plans() -> None:
 
 def test_what_may_stand_in_each_field_is_known() -> None:
     for record in RECORDS.values():
-        hints = hints_of(record)
-        assert all(field.name in hints for field in fields_of(record))
+        hints = record_type_hints(record)
+        assert all(field.name in hints for field in record_fields(record))
 
 
 def test_it_is_known_what_a_call_of_every_function_looks_like() -> None:
@@ -95,7 +95,7 @@ def served() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in ALL:
         for node in example(name).graph().nodes:
-            reason = why_not(node.operator)
+            reason = unservable_reason(node.operator)
             found.setdefault(reason.why if reason else "", []).append(type(node.operator).__name__)
     return {why: sorted(set(kinds)) for why, kinds in found.items()}
 

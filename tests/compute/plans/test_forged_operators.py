@@ -11,10 +11,10 @@ import penstock as ps
 from penstock import col, lattice, lit
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans import decode, encode
-from penstock.compute.plans.callables import dumped
+from penstock.compute.plans.callables import pickle_callables
 from penstock.compute.plans.decoding import encode_body
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.value_encoder import Writer
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import INT64
 from penstock.flow.event_time_windows import Grid, Sessions
@@ -109,9 +109,9 @@ def forged(flow: Flow, kind: str, changes: dict[str, Any]) -> pb.Body:
     at = next(n.id for n in nodes if type(n.operator).__name__ == kind)
     operator: Any = nodes[at].operator
     nodes[at] = dataclasses.replace(nodes[at], operator=dataclasses.replace(operator, **changes))
-    writer = Writer()
+    writer = ValueEncoder()
     body = encode_body(tuple(nodes), writer, given_ticks=flow.graph().given_ticks)
-    body.functions = dumped(writer.functions)
+    body.functions = pickle_callables(writer.functions)
     return body
 
 

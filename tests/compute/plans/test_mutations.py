@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.compute.errors import BadPlan, CallableRefused, MessageTooLarge
 from penstock.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
-from penstock.compute.plans.expressions import encode_expr
+from penstock.compute.plans.standalone_expressions import encode_expr
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.row_classes import schema_of
 from tests.compute.plans.mutations import damaged, forged

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col, left, right
 from penstock.analysis import explain
-from penstock.analysis.fingerprints import describe
+from penstock.analysis.fingerprints import describe_nodes
 from penstock.compute.errors import CallableRefused
 from penstock.compute.plans import decode, encode
 from penstock.compute.protocol.dataflow import Plan
@@ -67,7 +67,7 @@ def travelled(flow: Flow, *, callables: bool = True) -> Flow:
 
 def _described(flow: Flow) -> str:
     # A `when` without `otherwise` is a call like any other.
-    return repr(describe(flow.graph())).replace("'When'", "'Call'")
+    return repr(describe_nodes(flow.graph())).replace("'When'", "'Call'")
 
 
 def _holds_functions(plan: Plan) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.compute.errors import NotServable
-from penstock.compute.plans import servable
+from penstock.compute.plans import check_servable
 from penstock.engine.change import Change
 from penstock.expr.row_classes import to_user
 from penstock.lattice import Max
@@ -26,7 +26,7 @@ def served_cases(draw: st.DrawFn, *, tables: bool = True) -> tuple[Case, list[Ti
     """A flow that can be served, its input, and after how many of its ticks a replica begins."""
     case = draw(cases(folds=True, tables=tables))
     try:
-        servable(case.flow)
+        check_servable(case.flow)
     except NotServable:
         assume(False)
     ticks = draw(cuts(case, most=4))
@@ -124,7 +124,7 @@ def test_what_depends_on_more_than_the_rows_at_a_time_is_refused(what: str) -> N
     flow = ps.Flow("refused")
     flow.sink("out", build(flow.source("rows", Row)))
     with pytest.raises(NotServable) as refused:
-        servable(flow)
+        check_servable(flow)
     assert word in refused.value.why
     assert refused.value.fix
     assert [step.location.file for step in refused.value.where] == [__file__]
@@ -135,24 +135,24 @@ def test_ticks_that_are_part_of_the_input_are_refused() -> None:
     flow = ps.Flow("given", ticks="given")
     flow.sink("out", flow.source("rows", Row))
     with pytest.raises(NotServable, match="ticks"):
-        servable(flow)
+        check_servable(flow)
 
 
 def test_a_source_that_ends_is_refused() -> None:
     flow = ps.Flow("bounded")
     flow.sink("out", flow.source("rows", Row, bounded=True))
     with pytest.raises(NotServable, match="bounded=True"):
-        servable(flow)
+        check_servable(flow)
 
 
 def test_rows_that_hold_any_value_are_refused_where_they_enter() -> None:
     flow = ps.Flow("any")
     flow.sink("out", flow.source("values", object).map(repr, returns=str))
     with pytest.raises(NotServable, match="source 'values'"):
-        servable(flow)
+        check_servable(flow)
 
 
 def test_folds_are_served_that_claim_that_order_does_not_matter() -> None:
     flow = ps.Flow("claimed")
     flow.sink("out", flow.source("rows", Row).fold(0, lambda n, row: n + row.value, commutative=True))
-    servable(flow)
+    check_servable(flow)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.problems import elsewhere
+from penstock.compute.problems import mark_remote_file
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -90,7 +90,7 @@ counted = st.lists(st.tuples(rows, st.integers(1, 2**70)), max_size=5).map(tuple
 weights = st.integers(-(2**70), 2**70).filter(bool)
 updates = st.lists(st.tuples(rows, times, weights), max_size=5).map(tuple)
 
-places = st.builds(SourceLocation, texts.map(elsewhere), st.integers(0, 2**31), texts)
+places = st.builds(SourceLocation, texts.map(mark_remote_file), st.integers(0, 2**31), texts)
 problems = st.builds(
     Problem,
     code=ids,

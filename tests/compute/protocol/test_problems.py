@@ -19,7 +19,7 @@ from penstock.compute.errors import (
 )
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import error_of, origin_of, problem_of, problem_of_any
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
 from penstock.errors import Origin, PenstockError, SourceLocation, Step, UserFunctionFailed
@@ -33,7 +33,7 @@ def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
 
 
 def travelled(error: BaseException) -> PenstockError:
-    return error_of(wire.problem_from_bytes(wire.problem_to_bytes(problem_of_any(error))))
+    return error_of(serialization.problem_from_bytes(serialization.problem_to_bytes(problem_of_any(error))))
 
 
 @pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
@@ -92,10 +92,10 @@ def test_files_that_a_stranger_names_are_neither_told_in_full_nor_read(tmp_path:
     secret.write_text("the secret\n")
     error = PenstockError("what", where=[SourceLocation(str(secret), 1)])
     assert "the secret" in str(error)
-    sent = pb.Problem.FromString(wire.problem_to_bytes(problem_of(error)))
+    sent = pb.Problem.FromString(serialization.problem_to_bytes(problem_of(error)))
     assert sent.where[0].file == "<secret.txt>"
     sent.where[0].file = str(secret)  # a stranger may say so all the same
-    again = error_of(wire.problem_from_bytes(sent.SerializeToString()))
+    again = error_of(serialization.problem_from_bytes(sent.SerializeToString()))
     assert again.where == (Step(SourceLocation("<secret.txt>", 1)),)
     assert "the secret" not in str(again)
 
@@ -114,7 +114,7 @@ def test_a_problem_tells_whether_it_may_be_tried_again() -> None:
 def test_where_an_error_lies_travels_with_it(kind: type[PenstockError]) -> None:
     problem = problem_of(kind("what"))
     assert problem.origin is kind.origin
-    assert wire.problem_from_bytes(wire.problem_to_bytes(problem)).origin is kind.origin
+    assert serialization.problem_from_bytes(serialization.problem_to_bytes(problem)).origin is kind.origin
 
 
 def test_what_every_replica_would_say_is_told_from_how_one_replica_is() -> None:
@@ -129,4 +129,4 @@ def test_what_every_replica_would_say_is_told_from_how_one_replica_is() -> None:
 def test_of_an_origin_that_this_version_does_not_know_others_are_asked() -> None:
     message = pb.Problem(code="P999", message="new")
     message.origin = 7  # type: ignore
-    assert wire.problem_from_bytes(message.SerializeToString()).origin is Origin.PROCESS
+    assert serialization.problem_from_bytes(message.SerializeToString()).origin is Origin.PROCESS

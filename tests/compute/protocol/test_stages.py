@@ -111,10 +111,10 @@ def say(messages: Sequence[Message]) -> None:
     controller, replica = ControllerStages(), ReplicaStages()
     for message in messages:
         if isinstance(message, COMMANDS):
-            controller.sent(message)
+            controller.check_sent(message)
             replica.check_command(message)
         else:
-            replica.sent(message)  # type: ignore[arg-type]
+            replica.check_sent(message)  # type: ignore[arg-type]
             controller.check_response(message)  # type: ignore[arg-type]
 
 
@@ -276,9 +276,9 @@ def test_no_responses_in_the_creation_stage() -> None:
     replica = ReplicaStages()
     for message in BEGIN:
         with pytest.raises(ProtocolViolation, match="creation stage"):
-            replica.sent(Status(None, "up"))
+            replica.check_sent(Status(None, "up"))
         replica.check_command(message)  # type: ignore[arg-type]
-    replica.sent(Status(None, "up"))
+    replica.check_sent(Status(None, "up"))
 
 
 @pytest.mark.parametrize(
@@ -289,37 +289,37 @@ def test_no_responses_in_the_creation_stage() -> None:
 def test_commands_respect_dependencies(command: Command) -> None:
     controller = ControllerStages()
     for message in BEGUN:
-        controller.sent(message)  # type: ignore[arg-type]
+        controller.check_sent(message)  # type: ignore[arg-type]
     with pytest.raises(ProtocolViolation, match="not created"):
-        controller.sent(command)
+        controller.check_sent(command)
     controller = ControllerStages()
     for message in [*BEGUN, U1, command]:
-        controller.sent(message)  # type: ignore[arg-type]
+        controller.check_sent(message)  # type: ignore[arg-type]
 
 
 def test_messages_that_cross_are_no_violation() -> None:
     controller, replica = ControllerStages(), ReplicaStages()
     for command in [*BEGUN, U1, T1, peek()]:
-        controller.sent(command)  # type: ignore[arg-type]
+        controller.check_sent(command)  # type: ignore[arg-type]
         replica.check_command(command)  # type: ignore[arg-type]
     # The replica answers and reports while all is cancelled and dropped.
     said: list[Response] = [rows(), told(7), batch(0, 8, 6)]
     undone: list[Command] = [CancelPeek(A), DROP_U1, DROP_T1]
     for response in said:
-        replica.sent(response)
+        replica.check_sent(response)
     for command in undone:
-        controller.sent(command)
+        controller.check_sent(command)
     for response in said:
         controller.check_response(response)
     for command in undone:
         replica.check_command(command)
     for response in (told(None), dropped_at(8)):
-        replica.sent(response)
+        replica.check_sent(response)
         controller.check_response(response)
 
 
 def test_frontiers_of_what_was_never_created_are_refused_on_both_sides() -> None:
-    for say_it in (ControllerStages.check_response, ReplicaStages.sent):
+    for say_it in (ControllerStages.check_response, ReplicaStages.check_sent):
         stages = ControllerStages() if say_it is ControllerStages.check_response else ReplicaStages()
         for message in BEGUN:
             stages._command(message)  # type: ignore[arg-type]
@@ -335,12 +335,12 @@ def test_what_has_ended_is_forgotten() -> None:
         uuid = bytes([n]) * 16
         replica.check_command(create(IndexExport(f"u{n}", "out"), SubscribeExport(f"t{n}", "out")))
         replica.check_command(peek(uuid, f"u{n}"))
-        replica.sent(rows(uuid))
+        replica.check_sent(rows(uuid))
         replica.check_command(CancelPeek(uuid))
         replica.check_command(AllowCompaction(f"u{n}", END))
         replica.check_command(AllowCompaction(f"t{n}", END))
-        replica.sent(told(None, id=f"u{n}"))
-        replica.sent(SubscribeResponse(f"t{n}", DroppedAt(START)))
+        replica.check_sent(told(None, id=f"u{n}"))
+        replica.check_sent(SubscribeResponse(f"t{n}", DroppedAt(START)))
     assert replica.remembered == 0
 
 
@@ -351,7 +351,7 @@ def test_peeks_whose_cancellation_never_comes_are_forgotten_at_last(monkeypatch:
         replica.check_command(message)  # type: ignore[arg-type]
     for n in range(50):
         replica.check_command(peek(bytes([n]) * 16))
-        replica.sent(rows(bytes([n]) * 16))
+        replica.check_sent(rows(bytes([n]) * 16))
     assert replica.remembered == 11
     replica.check_command(CancelPeek(bytes([49]) * 16))
     replica.check_command(CancelPeek(bytes([0]) * 16))  # it cannot be told any more from one never asked

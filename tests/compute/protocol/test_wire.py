@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import BadMessage, MessageTooLarge
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol import rows, wire
+from penstock.compute.protocol import rows, serialization
 from penstock.compute.protocol.commands import Command, IndexTarget, Peek, Schedule
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import (
@@ -34,14 +34,14 @@ UUID = b"0123456789abcdef"
 
 @given(messages.commands)
 def test_a_command_comes_back_as_it_was(command: Command) -> None:
-    again = wire.command_from_bytes(wire.command_to_bytes(command))
+    again = serialization.command_from_bytes(serialization.command_to_bytes(command))
     assert again == command
     assert repr(again) == repr(command)  # also what is not compared: names, hints, the type of each value
 
 
 @given(messages.responses)
 def test_a_response_comes_back_as_it_was(response: Response) -> None:
-    again = wire.response_from_bytes(wire.response_to_bytes(response))
+    again = serialization.response_from_bytes(serialization.response_to_bytes(response))
     assert again == response
     assert repr(again) == repr(response)
 
@@ -49,16 +49,16 @@ def test_a_response_comes_back_as_it_was(response: Response) -> None:
 @settings(max_examples=30)
 @given(st.lists(messages.commands, max_size=6), st.lists(messages.responses, max_size=6))
 def test_a_stream_keeps_the_order(commands: list[Command], responses: list[Response]) -> None:
-    sent = wire.commands_to_messages(commands, 1_000_000)
-    assert [c for message in sent for c in wire.commands_from_message(message)] == commands
-    reader = wire.ResponseReader()
-    told = wire.responses_to_messages(responses, 1_000_000)
+    sent = serialization.commands_to_messages(commands, 1_000_000)
+    assert [c for message in sent for c in serialization.commands_from_message(message)] == commands
+    reader = serialization.ResponseReader()
+    told = serialization.responses_to_messages(responses, 1_000_000)
     assert [r for message in told for r in reader.read(message)] == responses
 
 
 def test_the_end_is_no_frontier_that_is_not_told() -> None:
     told = Frontiers("u1", write=END, input=Frontier(0))
-    again = wire.response_from_bytes(wire.response_to_bytes(told))
+    again = serialization.response_from_bytes(serialization.response_to_bytes(told))
     assert again == told
     assert isinstance(again, Frontiers)
     assert again.output is None
@@ -153,7 +153,11 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
 def test_what_is_missing_or_wrong_in_a_message_is_named(field: str, make: Callable[[], object]) -> None:
     message = make()
     assert isinstance(message, (pb.Command, pb.Response))
-    read = wire.command_from_bytes if isinstance(message, pb.Command) else wire.response_from_bytes
+    read = (
+        serialization.command_from_bytes
+        if isinstance(message, pb.Command)
+        else serialization.response_from_bytes
+    )
     with pytest.raises(BadMessage) as bad:
         read(message.SerializeToString())
     assert bad.value.facts["field"] == field
@@ -162,11 +166,11 @@ def test_what_is_missing_or_wrong_in_a_message_is_named(field: str, make: Callab
 @given(st.binary(max_size=200))
 def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
     for read in (
-        wire.command_from_bytes,
-        wire.response_from_bytes,
-        wire.commands_from_message,
-        wire.ResponseReader().read,
-        wire.problem_from_bytes,
+        serialization.command_from_bytes,
+        serialization.response_from_bytes,
+        serialization.commands_from_message,
+        serialization.ResponseReader().read,
+        serialization.problem_from_bytes,
     ):
         with contextlib.suppress(BadMessage, MessageTooLarge):
             read(data)
@@ -175,12 +179,12 @@ def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
 @settings(max_examples=50)
 @given(messages.commands, st.data())
 def test_a_damaged_command_is_another_command_or_refused(command: Command, data: st.DataObject) -> None:
-    damaged = bytearray(wire.command_to_bytes(command))
+    damaged = bytearray(serialization.command_to_bytes(command))
     for _ in range(data.draw(st.integers(1, 3))):
         if damaged:
             damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with contextlib.suppress(BadMessage, MessageTooLarge):
-        wire.command_from_bytes(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
+        serialization.command_from_bytes(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
 
 
 @pytest.mark.parametrize(
@@ -194,23 +198,23 @@ def test_a_damaged_command_is_another_command_or_refused(command: Command, data:
 )
 def test_a_value_that_no_field_holds_is_refused_when_it_is_sent(command: Command) -> None:
     with pytest.raises(BadMessage):
-        wire.command_to_bytes(command)
+        serialization.command_to_bytes(command)
 
 
 def test_a_message_above_the_limit_is_not_sent_and_not_read() -> None:
     large = Schedule("u" * 1000)
     with pytest.raises(MessageTooLarge) as sent:
-        list(wire.commands_to_messages([large], 500))
+        list(serialization.commands_to_messages([large], 500))
     assert sent.value.facts["limit"] == 500
-    (message,) = wire.commands_to_messages([large], 5000)
+    (message,) = serialization.commands_to_messages([large], 5000)
     with pytest.raises(MessageTooLarge):
-        wire.commands_from_message(message, 500)
+        serialization.commands_from_message(message, 500)
 
 
 def test_a_header_that_claims_rows_without_end_is_not_believed() -> None:
     message = pb.Response(peek=pb.PeekResponse(uuid=UUID, rows=b"\xdd\xff\xff\xff\xff"))
     with pytest.raises(MessageTooLarge):
-        wire.response_from_bytes(message.SerializeToString())
+        serialization.response_from_bytes(message.SerializeToString())
 
 
 # --- large things ------------------------------------------------------------------
@@ -222,37 +226,37 @@ def batch(updates: tuple[Update, ...]) -> SubscribeResponse:
 
 def test_a_large_batch_travels_in_parts_and_comes_back_whole() -> None:
     whole = batch(tuple((("x" * n, n), n % 9, 1) for n in range(300)))
-    sent = list(wire.responses_to_messages([whole, batch(())], 10_000))
+    sent = list(serialization.responses_to_messages([whole, batch(())], 10_000))
     assert len(sent) > 5
     assert all(len(message) <= 10_000 for message in sent)
-    reader = wire.ResponseReader(10_000)
+    reader = serialization.ResponseReader(10_000)
     assert [r for message in sent for r in reader.read(message)] == [whole, batch(())]
 
 
 @given(st.lists(st.integers(0, 3000), max_size=20), st.integers(8_000, 20_000))
 def test_no_part_is_above_the_limit_whatever_the_rows(lengths: list[int], limit: int) -> None:
     whole = batch(tuple((("x" * length,), 1, 1) for length in lengths))
-    sent = list(wire.responses_to_messages([whole], limit))
+    sent = list(serialization.responses_to_messages([whole], limit))
     assert all(len(message) <= limit for message in sent)
-    reader = wire.ResponseReader()
+    reader = serialization.ResponseReader()
     assert [r for message in sent for r in reader.read(message)] == [whole]
 
 
 def test_a_row_larger_than_a_part_travels_by_itself() -> None:
-    large = "x" * (2 * wire.TOGETHER)
+    large = "x" * (2 * serialization.TOGETHER)
     whole = batch((((1,), 1, 1), ((large,), 1, 1), ((2,), 1, 1)))
-    reader = wire.ResponseReader(3 * wire.TOGETHER)
-    sent = wire.responses_to_messages([whole], 3 * wire.TOGETHER)
+    reader = serialization.ResponseReader(3 * serialization.TOGETHER)
+    sent = serialization.responses_to_messages([whole], 3 * serialization.TOGETHER)
     assert [r for message in sent for r in reader.read(message)] == [whole]
 
 
 def test_a_batch_or_an_answer_that_cannot_travel_becomes_the_problem() -> None:
     large = (("x" * 20_000,), 1, 1)
     odd = ((object(),), 1)
-    sent = wire.responses_to_messages(
+    sent = serialization.responses_to_messages(
         [batch((large,)), PeekResponse(UUID, Rows((large[:2],))), PeekResponse(UUID, Rows((odd,)))], 10_000
     )
-    reader = wire.ResponseReader()
+    reader = serialization.ResponseReader()
     subscribed, too_large, not_plain = [r for message in sent for r in reader.read(message)]
     assert isinstance(subscribed, SubscribeResponse)
     assert isinstance(subscribed.event, Batch)
@@ -271,7 +275,7 @@ def test_the_parts_of_several_subscriptions_may_be_mixed() -> None:
     one, other = (
         [
             response
-            for message in wire.responses_to_messages(
+            for message in serialization.responses_to_messages(
                 [SubscribeResponse(id, Batch(START, END, tuple(((id * 9, n), 1, 1) for n in range(99))))], 800
             )
             for response in pb.Responses.FromString(message).responses
@@ -280,7 +284,7 @@ def test_the_parts_of_several_subscriptions_may_be_mixed() -> None:
     )
     assert len(one) == len(other) > 2
     mixed = [message for pair in zip(one, other) for message in pair]
-    found = wire.ResponseReader().read_each(mixed)
+    found = serialization.ResponseReader().read_each(mixed)
     assert [(r.id, len(r.event.updates)) for r in found] == [("t1", 99), ("t2", 99)]  # type: ignore[union-attr]
 
 
@@ -305,14 +309,16 @@ def part(number: int, of: int, upper: int = 9) -> pb.Response:
 )
 def test_parts_that_do_not_follow_each_other_are_refused(parts: list[pb.Response]) -> None:
     with pytest.raises(BadMessage):
-        wire.ResponseReader().read_each(parts)
+        serialization.ResponseReader().read_each(parts)
 
 
 def test_an_unfinished_batch_may_not_be_dropped_or_grow_without_bound() -> None:
-    dropped = wire.response_to_bytes(SubscribeResponse("t1", DroppedAt(START)))
+    dropped = serialization.response_to_bytes(SubscribeResponse("t1", DroppedAt(START)))
     with pytest.raises(BadMessage):
-        wire.ResponseReader().read_each([part(1, 2), pb.Response.FromString(dropped)])
-    large = wire.responses_to_messages([batch(tuple((("x" * 100,), 1, 1) for _ in range(500)))], 10_000)
-    reader = wire.ResponseReader(batch=20_000)
+        serialization.ResponseReader().read_each([part(1, 2), pb.Response.FromString(dropped)])
+    large = serialization.responses_to_messages(
+        [batch(tuple((("x" * 100,), 1, 1) for _ in range(500)))], 10_000
+    )
+    reader = serialization.ResponseReader(batch=20_000)
     with pytest.raises(MessageTooLarge):
         list(map(reader.read, large))

@@ -55,7 +55,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.building import Plans
+from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema
@@ -64,7 +64,7 @@ CONFIG = InstanceConfig("memory:rig", introspection=0)
 Bag = Counter[tuple[Any, ...]]
 
 
-class KnownPlans(Plans):
+class KnownPlans(PlanDecoder):
     """Plans that are the flows themselves: what a plan is made of is tested elsewhere."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Rig:
         """A new connection that says `commands` in its initialization stage."""
         epoch = next(self.epochs)
         nonce = epoch.to_bytes(16, "big")
-        self.replica.connected(nonce)
+        self.replica.begin_connection(nonce)
         self.replica.receive(CreateTimely(TimelyConfig(), Epoch(1, epoch), nonce))
         self.replica.receive(CreateInstance(self.config))
         self.tell(*commands)
@@ -318,8 +318,8 @@ def subscribed(batches: Iterable[Batch], until: Frontier) -> dict[int, Bag]:
         assert not isinstance(batch.updates, Problem), batch
         assert len({(row, time) for row, time, _ in batch.updates}) == len(batch.updates)
         for row, time, weight in batch.updates:
-            assert not batch.lower.passed(time)
-            assert batch.upper.passed(time)
+            assert not batch.lower.has_passed(time)
+            assert batch.upper.has_passed(time)
             assert weight
             changes.setdefault(time, Counter())[row] += weight
         lower = batch.upper

@@ -88,7 +88,7 @@ def test_an_index_is_right_at_every_time_that_somebody_may_read(data: st.DataObj
     index.advance(Frontier(time + 1))
     while index.compact(1):
         pass
-    assert index.remembered == 0
+    assert index.distinguished_times == 0
     assert not len(index._undo)  # pyright: ignore[reportPrivateUsage]
     assert sum(there(time).values()) == index.weight
     assert len(index._rows) == len({index.keying.of_row(row) for row in there(time)})  # pyright: ignore[reportPrivateUsage]

@@ -58,10 +58,10 @@ def test_nothing_is_said_before_the_initialization_is_complete() -> None:
 
 def test_commands_out_of_their_stage_are_refused_and_the_replica_lives_on() -> None:
     rig, dataflow = served()
-    rig.replica.connected(b"n" * 16)
+    rig.replica.begin_connection(b"n" * 16)
     with pytest.raises(ProtocolViolation):
         rig.tell(CreateInstance(CONFIG))
-    rig.replica.disconnected()
+    rig.replica.end_connection()
     with pytest.raises(ProtocolViolation):
         rig.tell(InitializationComplete())
     rig.connect(create(dataflow))
@@ -71,7 +71,7 @@ def test_commands_out_of_their_stage_are_refused_and_the_replica_lives_on() -> N
 def test_an_epoch_that_is_not_above_all_before_is_stale() -> None:
     rig, _ = served()
     for epoch in (Epoch(1, 1), Epoch(1, 0), Epoch(0, 9)):
-        rig.replica.connected(b"n" * 16)
+        rig.replica.begin_connection(b"n" * 16)
         with pytest.raises(StaleEpoch) as refused:
             rig.tell(CreateTimely(TimelyConfig(), epoch, b"n" * 16))
         assert refused.value.facts["current"] == rig.replica.greatest_epoch == Epoch(1, 1)
@@ -79,7 +79,7 @@ def test_an_epoch_that_is_not_above_all_before_is_stale() -> None:
 
 def test_a_connection_has_one_nonce() -> None:
     rig, _ = served()
-    rig.replica.connected(b"n" * 16)
+    rig.replica.begin_connection(b"n" * 16)
     with pytest.raises(ProtocolViolation, match="nonce"):
         rig.tell(CreateTimely(TimelyConfig(), Epoch(2, 1), b"m" * 16))
 
@@ -88,7 +88,7 @@ def test_an_initialization_that_is_cut_off_has_changed_nothing() -> None:
     rig, dataflow = served()
     runtime = rig.runtimes[0]
     rig.connect(create(rig.dataflow(all_bids(), IndexExport("u9", "out"), as_of=5)), complete=False)
-    rig.replica.disconnected()
+    rig.replica.end_connection()
     rig.connect(create(dataflow))
     assert rig.rows("u1", 9) == Bag({("a", 5): 1})
     assert "u9" not in runtime.frontiers()
@@ -134,7 +134,7 @@ def test_a_connection_is_told_what_was_kept_and_what_was_not() -> None:
 
 def test_dataflows_go_on_while_nobody_is_connected() -> None:
     rig, dataflow = served()
-    rig.replica.disconnected()
+    rig.replica.end_connection()
     rig.write("s1", (("a", 1), 12, 1), upper=20)
     assert rig.run() == []
     before = ticks(rig)
@@ -294,7 +294,7 @@ def test_another_configuration_ends_the_process(config: InstanceConfig) -> None:
 
 def test_another_runtime_ends_the_process() -> None:
     rig, _ = served()
-    rig.replica.connected(b"n" * 16)
+    rig.replica.begin_connection(b"n" * 16)
     rig.tell(CreateTimely(TimelyConfig(workers=2), Epoch(9, 9), b"n" * 16), CreateInstance(CONFIG))
     rig.tell(InitializationComplete())
     assert isinstance(rig.halted, IncompatibleInstance)

@@ -15,7 +15,7 @@ from penstock.compute.errors import SinceViolation, StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import Update
 from penstock.compute.replica import feeds
-from penstock.compute.replica.feeds import Cursor, Feeds, Watcher
+from penstock.compute.replica.feeds import Cursor, Feeds, StoreWatcher
 from tests.properties.effort import examples
 
 
@@ -83,8 +83,8 @@ def take(cursor: Cursor, upper: Frontier, seen: list[Update]) -> None:
     except StoreUnavailable:
         versions = []
     for time, changes in versions:
-        assert not before.passed(time)
-        assert cursor.known.passed(time)
+        assert not before.has_passed(time)
+        assert cursor.known.has_passed(time)
         seen += [(row, time, weight) for row, weight in changes]
 
 
@@ -131,13 +131,13 @@ def test_that_one_is_lost_does_not_hide_how_far_the_others_are() -> None:
         feeds.feed(id)
     store.drop("s1")
     store.append([Append("s2", Frontier(0), Frontier(5))])
-    assert sorted(feeds.look()) == ["s1", "s2"]
-    assert feeds.look() == []
+    assert sorted(feeds.update_uppers()) == ["s1", "s2"]
+    assert feeds.update_uppers() == []
 
 
 def test_what_changed_before_the_watcher_was_connected_is_looked_for_too(tmp_path: Path) -> None:
     noticed = Event()
-    watcher = Watcher(f"sqlite:{tmp_path}/collections.db", noticed.set)
+    watcher = StoreWatcher(f"sqlite:{tmp_path}/collections.db", noticed.set)
     try:
         assert noticed.wait(30), "a change between the first look and the connection is never seen"
     finally:

@@ -33,7 +33,7 @@ from penstock.compute.protocol.commands import (
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
 from penstock.compute.replica import peek_stash, peeks
 from penstock.compute.replica.in_process.arrangement import Arrangement
-from penstock.compute.replica.peek_finishing import RUN, finish_of
+from penstock.compute.replica.peek_finishing import RUN, peek_finisher
 from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
@@ -214,12 +214,12 @@ def test_all_rows_in_an_order() -> None:
 
 
 def test_a_limit_without_an_order_stops_early() -> None:
-    finish = finish_of(Finishing(limit=7, offset=3), BID)
+    finish = peek_finisher(Finishing(limit=7, offset=3), BID)
     parts = iter([[((f"i{at}", n), 1) for n in range(5)] for at in range(200)])
     taken = 0
     for part in parts:
         taken += len(part)
-        if not finish.take(part):
+        if not finish.add_candidates(part):
             break
     assert sum(len(part) for part in finish.rows()) == 7
     assert taken <= 20
@@ -227,17 +227,17 @@ def test_a_limit_without_an_order_stops_early() -> None:
 
 
 def test_a_limit_with_an_order_keeps_twice_as_many_rows_at_most() -> None:
-    finish = finish_of(Finishing(order_by=((1, False),), limit=8, offset=2), BID)
+    finish = peek_finisher(Finishing(order_by=((1, False),), limit=8, offset=2), BID)
     for n in range(1000):
-        assert finish.take([(("a", n * 7919 % 1000), 1)])
+        assert finish.add_candidates([(("a", n * 7919 % 1000), 1)])
     rows = [row for part in finish.rows() for row, _ in part]
     assert [row[1] for row in rows] == list(range(2, 10))
     assert finish.held <= 20
 
 
 def test_a_large_offset_into_an_order_is_skipped_a_part_at_a_time() -> None:
-    finish = finish_of(Finishing(order_by=((1, False),), limit=10, offset=50_000), BID)
-    finish.take([(("a", n), 2) for n in range(50_000)])
+    finish = peek_finisher(Finishing(order_by=((1, False),), limit=10, offset=50_000), BID)
+    finish.add_candidates([(("a", n), 2) for n in range(50_000)])
     parts = list(finish.rows())
     assert [counted for part in parts for counted in part] == [(("a", n), 2) for n in range(25_000, 25_005)]
     assert len(parts) == 25_005 // RUN + 1
@@ -343,7 +343,7 @@ def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Pa
     rig.ask("u1", 7)
     while not list(tmp_path.rglob("*.rows")):
         rig.step()
-    rig.replica.disconnected()
+    rig.replica.end_connection()
     assert not list(tmp_path.rglob("*.rows"))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import NotServable
 from penstock.compute.frontier import Frontier
-from penstock.compute.plans import servable, sinks_of
+from penstock.compute.plans import check_servable, sinks_of
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.protocol.responses import Rows, Update
@@ -27,7 +27,7 @@ def served(draw: st.DrawFn) -> tuple[Case, list[Tick]]:
     """A flow that may be served, and its input by times."""
     case = draw(cases(folds=True))
     try:
-        servable(case.flow)
+        check_servable(case.flow)
     except NotServable:
         assume(False)
     return case, draw(cuts(case, most=5))

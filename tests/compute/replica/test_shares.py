@@ -28,9 +28,9 @@ from penstock.compute.replica.dataflow_run import weighted_rows
 from penstock.compute.replica.in_process.dataflows import (
     TickExecutor,
     _counted,  # pyright: ignore[reportPrivateUsage]
-    whole,
+    create_undivided_engine,
 )
-from penstock.compute.replica.workers.shard import Hosted, WorkerShard, division_of, host
+from penstock.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples
@@ -59,10 +59,13 @@ def there(answer: dict[str, Bag]) -> dict[str, dict[Any, int]]:
 @given(served(), st.integers(1, WORKERS))
 def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], workers: int) -> None:
     case, ticks = drawn
-    division = division_of(case.flow, workers)
+    division = divide_flow(case.flow, workers)
     assume(division is not None)
     assert division is not None
-    one, several = whole(NO_DATAFLOW, case.flow), [WorkerShard(division, n) for n in range(workers)]
+    one, several = (
+        create_undivided_engine(NO_DATAFLOW, case.flow),
+        [WorkerShard(division, n) for n in range(workers)],
+    )
     answer: dict[str, Bag] = {}
     together: dict[str, Bag] = {}
     for tick in [{}, *Truth(case, ticks).updates]:
@@ -84,9 +87,9 @@ def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], 
     ],
 )
 def test_what_can_be_divided_is(flow: ps.Flow, keeps_nothing: bool) -> None:
-    division = division_of(flow, 2)
+    division = divide_flow(flow, 2)
     assert division is not None
-    assert division.keeps_nothing == keeps_nothing
+    assert division.is_stateless == keeps_nothing
 
 
 def largest_total() -> ps.Flow:
@@ -98,13 +101,13 @@ def largest_total() -> ps.Flow:
 
 
 def test_what_needs_two_cuts_runs_on_one_worker() -> None:
-    assert division_of(largest_total(), 2) is None
-    hosted = host(reading(largest_total(), u("u1"), "s1"), largest_total(), 2, {})
+    assert divide_flow(largest_total(), 2) is None
+    hosted = choose_workers(reading(largest_total(), u("u1"), "s1"), largest_total(), 2, {})
     assert (len(hosted.workers), hosted.divided, hosted.copies) == (1, False, ())
 
 
 def test_rows_that_are_there_already_stay_where_they_are() -> None:
-    division = division_of(flows.cheap(), 2)
+    division = divide_flow(flows.cheap(), 2)
     assert division is not None
     for number in range(2):
         answer: dict[str, Bag] = {}
@@ -125,14 +128,14 @@ def reading(flow: ps.Flow, export: Export, *ids: str, as_of: int = 5) -> Dataflo
     return Dataflow(encode(flow), collections, indexes, (export,), Frontier(as_of))
 
 
-def hosted_by(dataflow: Dataflow, flow: ps.Flow, known: dict[str, Hosted]) -> Hosted:
-    found = host(dataflow, flow, WORKERS, known)
+def hosted_by(dataflow: Dataflow, flow: ps.Flow, known: dict[str, HostedDataflow]) -> HostedDataflow:
+    found = choose_workers(dataflow, flow, WORKERS, known)
     known.update(dict.fromkeys(dataflow.export_ids, found))
     return found
 
 
 def test_a_subscription_to_a_divided_index_is_divided_as_it_is() -> None:
-    known: dict[str, Hosted] = {}
+    known: dict[str, HostedDataflow] = {}
     assert hosted_by(reading(flows.totals(), u("u1"), "s1"), flows.totals(), known).divided
     subscription = hosted_by(reading(flows.cheap(), SubscribeExport("t1", "out"), "u1"), flows.cheap(), known)
     assert subscription.divided
@@ -146,7 +149,7 @@ def test_a_subscription_to_a_divided_index_is_divided_as_it_is() -> None:
 def test_what_writes_runs_on_one_worker_with_a_copy_of_the_divided_index_that_it_reads(
     export: Export,
 ) -> None:
-    known: dict[str, Hosted] = {}
+    known: dict[str, HostedDataflow] = {}
     index = reading(flows.totals(), u("u1"), "s1")
     hosted_by(index, flows.totals(), known)
     writer = hosted_by(reading(flows.cheap(), export, "u1", as_of=9), flows.cheap(), known)
@@ -158,7 +161,7 @@ def test_what_writes_runs_on_one_worker_with_a_copy_of_the_divided_index_that_it
 
 
 def test_what_reads_an_index_of_one_worker_is_there_too_and_reads_it_in_place() -> None:
-    known: dict[str, Hosted] = {}
+    known: dict[str, HostedDataflow] = {}
     first = hosted_by(reading(largest_total(), u("u1"), "s1"), largest_total(), known)
     second = hosted_by(reading(flows.cheap(), u("u2"), "u1"), flows.cheap(), known)
     assert second.workers == first.workers
@@ -167,7 +170,7 @@ def test_what_reads_an_index_of_one_worker_is_there_too_and_reads_it_in_place() 
 
 
 def test_copies_of_what_reads_copies_come_in_order() -> None:
-    known: dict[str, Hosted] = {}
+    known: dict[str, HostedDataflow] = {}
     hosted_by(reading(flows.totals(), u("u1"), "s1"), flows.totals(), known)
     hosted_by(reading(flows.cheap(), u("u2"), "u1"), flows.cheap(), known)
     third = hosted_by(reading(flows.totals(), u("u3"), "u2"), flows.totals(), known)
@@ -177,7 +180,7 @@ def test_copies_of_what_reads_copies_come_in_order() -> None:
 
 
 def test_a_plan_that_cannot_be_read_and_an_index_that_is_not_there_fail_where_they_are_built() -> None:
-    unread = host(reading(flows.cheap(), u("u1"), "s1"), None, WORKERS, {})
+    unread = choose_workers(reading(flows.cheap(), u("u1"), "s1"), None, WORKERS, {})
     assert (len(unread.workers), unread.built) == (1, unread.dataflow)
-    missing = host(reading(flows.cheap(), u("u2"), "u9"), flows.cheap(), WORKERS, {})
+    missing = choose_workers(reading(flows.cheap(), u("u2"), "u9"), flows.cheap(), WORKERS, {})
     assert (len(missing.workers), missing.built) == (1, missing.dataflow)

@@ -37,10 +37,16 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.replica.replica import Replica
-from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.workers import runtime as workers
-from penstock.compute.replica.workers.link import Begin, Build, Forget, ToWorker, WorkerResponse
 from penstock.compute.replica.workers.runtime import Workers
+from penstock.compute.replica.workers.worker_link import (
+    BeginWorker,
+    BuildDataflow,
+    ForgetExport,
+    ToWorker,
+    WorkerResponse,
+)
 from tests.compute.replica import flows
 
 NUMBER = 3
@@ -50,11 +56,11 @@ LINKS: list[NotedLink] = []
 class NotedLink:
     """A worker that does nothing. told: what it was told; to_say: what it says next."""
 
-    def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
+    def __init__(self, begin: BeginWorker, wake: Callable[[], None]) -> None:
         self.told: list[ToWorker] = []
         self.to_say: list[WorkerResponse] = []
         self.heard = 0
-        self.frontiers: Mapping[Id, Reached] = {}
+        self.frontiers: Mapping[Id, ReachedFrontiers] = {}
         self.broken: Sequence[Id] = ()
         LINKS.append(self)
 
@@ -91,8 +97,8 @@ def asked(number: int, target: IndexTarget | CollectionTarget) -> Peek:
     return Peek(number.to_bytes(16, "big"), target, 0)
 
 
-def at(time: int) -> Reached:
-    return Reached(Frontier(time), Frontier(time), Frontier(time), START)
+def at(time: int) -> ReachedFrontiers:
+    return ReachedFrontiers(Frontier(time), Frontier(time), Frontier(time), START)
 
 
 def test_all_workers_are_told_the_same_in_the_same_order(runtime: Workers) -> None:
@@ -135,16 +141,16 @@ def test_what_a_worker_says_of_an_old_export_is_not_said_of_a_new_one_of_that_id
     runtime.forget("u1")
     runtime.create_dataflow(totals("u1", as_of=9))
     for link in LINKS:
-        assert [type(m) for m in link.told][0::3] == [Build, Build]
-        link.to_say = [WorkerResponse(3, (), {"u1": Reached(END, END, END, END)}, broken=["u1"])]
+        assert [type(m) for m in link.told][0::3] == [BuildDataflow, BuildDataflow]
+        link.to_say = [WorkerResponse(3, (), {"u1": ReachedFrontiers(END, END, END, END)}, broken=["u1"])]
     runtime.step(0)
     assert runtime.frontiers() == {}
-    assert runtime.broken() == []
+    assert runtime.broken_exports() == []
     for link in LINKS:
         link.to_say = [WorkerResponse(4, (), {"u1": at(9)}, broken=["u1"])]
     runtime.step(0)
     assert runtime.frontiers() == {"u1": at(9)}
-    assert runtime.broken() == ["u1"]
+    assert runtime.broken_exports() == ["u1"]
 
 
 def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None:
@@ -184,7 +190,7 @@ def connected(runtime: Workers, *commands: Command) -> Replica:
     replica = Replica(
         lambda *_: runtime, clock=lambda: 0, wake=lambda: None, halt=lambda error: pytest.fail(str(error))
     )
-    replica.connected(bytes(16))
+    replica.begin_connection(bytes(16))
     timely = CreateTimely(TimelyConfig(workers=NUMBER), Epoch(1, 1), bytes(16))
     begin = (timely, CreateInstance(InstanceConfig("memory:")), InitializationComplete())
     for command in (*begin, *commands):
@@ -197,13 +203,13 @@ def connected(runtime: Workers, *commands: Command) -> Replica:
 def test_that_an_export_has_ended_is_told_when_its_workers_have_said_so(runtime: Workers) -> None:
     replica = connected(runtime, CreateDataflow(totals("u1")), AllowCompaction("u1", END))
     told: list[Response] = []
-    for reached in (at(5), Reached(END, END, END, END)):
+    for reached in (at(5), ReachedFrontiers(END, END, END, END)):
         for link in LINKS:
             link.to_say = [WorkerResponse(link.sent, (), {"u1": reached})]
         replica.step(0)
         told += replica.responses()
     assert told == [Frontiers("u1", *(Frontier(5),) * 3), Frontiers("u1", *(END,) * 3)]
-    assert LINKS[0].told[-1] == Forget("u1")
+    assert LINKS[0].told[-1] == ForgetExport("u1")
 
 
 def test_the_last_words_of_a_subscription_are_told_after_it_was_dropped(runtime: Workers) -> None:

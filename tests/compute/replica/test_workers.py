@@ -204,7 +204,7 @@ def test_a_replica_of_workers_keeps_its_dataflows_for_the_next_controller(tmp_pa
 
     def connect(number: int, *commands: Command) -> None:
         nonce = bytes([number] * 16)
-        replica.connected(nonce)
+        replica.begin_connection(nonce)
         said.clear()
         timely = CreateTimely(TimelyConfig(workers=2), Epoch(1, number), nonce)
         for command in (timely, CreateInstance(InstanceConfig(uri)), *commands, InitializationComplete()):

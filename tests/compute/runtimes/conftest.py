@@ -10,7 +10,7 @@ import pytest
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
-from penstock.compute.replica.building import Plans
+from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.workers.runtime import Workers
@@ -22,7 +22,9 @@ _NAMES = count()
 
 def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
     store = open_collections(config.collections)
-    return InProcessRuntime(config, wake, collections=store, folder=folder, plans=Plans(allow_callables=True))
+    return InProcessRuntime(
+        config, wake, collections=store, folder=folder, plans=PlanDecoder(allow_callables=True)
+    )
 
 
 def make_workers(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:

@@ -48,7 +48,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
 from penstock.expr.row_classes import schema_of
 
 T = TypeVar("T")
@@ -185,8 +185,8 @@ class Stage:
         assert isinstance(answer, Problem), answer
         return answer
 
-    def reached(self, id: Id, upper: Frontier) -> Reached:
-        def found() -> Reached | None:
+    def reached(self, id: Id, upper: Frontier) -> ReachedFrontiers:
+        def found() -> ReachedFrontiers | None:
             reached = self.runtime.frontiers().get(id)
             return reached if reached is not None and reached.write >= upper else None
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import NotServable
 from penstock.compute.frontier import Frontier
-from penstock.compute.plans import encode, schema_to_bytes, servable, sinks_of
+from penstock.compute.plans import check_servable, encode, schema_to_bytes, sinks_of
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
 from penstock.compute.protocol.responses import Problem, Rows, Update
 from penstock.expr.row_classes import from_user
@@ -31,7 +31,7 @@ def served(draw: st.DrawFn) -> tuple[Case, list[Tick]]:
     """A flow that may be served, and its input by times."""
     case = draw(cases(folds=True))
     try:
-        servable(case.flow)
+        check_servable(case.flow)
     except NotServable:
         assume(False)
     return case, draw(cuts(case, most=4))

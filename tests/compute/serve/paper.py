@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from penstock.compute.collections.store import Append
-from penstock.compute.controller.requests import StashedAt
+from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.serve.front import Front
+from penstock.compute.serve.client_service import ClientService
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
@@ -45,7 +45,7 @@ class Around:
         self.fences: list[StaleEpoch] = []
         self.writing = GroupCommit(self.controller, lambda: self.store, self.fenced)  # type: ignore
 
-    async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+    async def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
         rows = self.controller.stashed.pop(stash.token, None)
         if rows is None:
             raise ResultGone("the rows are gone")
@@ -70,7 +70,7 @@ class Service:
 
     async def start(self) -> None:
         self._server = channels.make_server(Security(), Limits())
-        self._server.add_generic_rpc_handlers((Front(self.around).handlers(),))
+        self._server.add_generic_rpc_handlers((ClientService(self.around).handlers(),))
         self.address = channels.listen(self._server, self.address, Security())
         await self._server.start()
 

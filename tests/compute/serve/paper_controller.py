@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 
 from penstock.compute.collections.store import Append
-from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
-from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica, Write
+from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.problems import problem_of
@@ -102,7 +102,7 @@ class PaperController:
         return False
 
     def _deliver(self, to: Subscriber, upper: Frontier) -> None:
-        new = [u for u in self.updates[to.view] if not to.upper.passed(u[1])]
+        new = [u for u in self.updates[to.view] if not to.upper.has_passed(u[1])]
         lower, to.upper = to.upper, upper
         to.deliver(Batch(lower, upper, tuple(new)))
 
@@ -123,7 +123,7 @@ class PaperController:
             self.held[uuid] = answer
         elif self.stash_above is not None and len(found) > self.stash_above:
             self.stashed[uuid] = found
-            answer(StashedAt(uuid, len(found), 0, tuple(found[:2]), "r1"))
+            answer(StashedOnReplica(uuid, len(found), 0, tuple(found[:2]), "r1"))
         else:
             answer(Rows(tuple(found)))
         return uuid

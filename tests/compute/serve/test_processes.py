@@ -25,7 +25,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from penstock.compute import Batch, Client
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.controller import Controller, ControllerState
-from penstock.compute.controller.status import ControllerStatus, ReplicaState
+from penstock.compute.controller.status_types import ControllerStatus, ReplicaState
 from penstock.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
 from penstock.compute.plans import encode
 

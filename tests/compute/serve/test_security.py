@@ -13,7 +13,7 @@ import pytest
 
 from penstock.compute import AsyncClient, Security
 from penstock.compute.errors import ConnectionBroken, InsecureAddress, NotAuthorized
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from tests.compute.transport.test_security import Authority
 
 TOKEN = "correct-horse"

@@ -16,7 +16,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from penstock.compute import AsyncClient
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from tests.compute.serve.processes import Sale, totals
 

@@ -13,7 +13,7 @@ import pytest
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import BadMessage, ComputeError
 from penstock.compute.protocol import rows
-from penstock.compute.protocol.wire import problem_from_bytes
+from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.serve.client_session import ClientSession
 
 
@@ -23,7 +23,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
     async def story() -> str:
         around: Any = SimpleNamespace(controller=SimpleNamespace(describe=describe), writing=None)
         talk = ClientSession(around)
-        talk.take(request)
+        talk.handle_request(request)
         call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
         call.write = call.written.put
         writing = asyncio.create_task(talk.send_answers(call))

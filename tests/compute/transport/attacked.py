@@ -14,7 +14,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import (
     Command,
     CreateDataflow,
@@ -40,8 +40,8 @@ from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
-from penstock.compute.transport.replica_server import serve
+from penstock.compute.transport.replica_link import ReplicaLink
+from penstock.compute.transport.replica_server import serve_replica
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
@@ -82,11 +82,13 @@ class Attacked:
             partial(make_runtime, state=folder, collections=STORE),
             clock=lambda: 1_000,
             wake=bell.ring,
-            halt=bell.halt,
+            halt=bell.end_process,
         )
         where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(
-            serve(replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result)
+            serve_replica(
+                replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result
+            )
         )
         return await where
 
@@ -144,7 +146,7 @@ class Attacked:
 
     def begin(self) -> list[bytes]:
         """What a controller says first, for the stream that `send_messages` opens next."""
-        return list(wire.commands_to_messages(begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
+        return list(serialization.commands_to_messages(begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
 
     def check_alive(self) -> None:
         """A good controller is served, and gets the right answer."""
@@ -160,7 +162,7 @@ class Attacked:
                 InitializationComplete(),
                 PEEK,
             ]
-            task = asyncio.create_task(Link(controller, "r1", self.address).run())
+            task = asyncio.create_task(ReplicaLink(controller, "r1", self.address).run())
             try:
                 while True:
                     response = await controller.answer()

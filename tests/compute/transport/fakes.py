@@ -29,8 +29,8 @@ from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse,
 from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
-from penstock.compute.transport.replica_server import serve
+from penstock.compute.transport.replica_link import ReplicaLink
+from penstock.compute.transport.replica_server import serve_replica
 from penstock.compute.transport.wakeup import Wakeup
 
 DATAFLOW = Dataflow(
@@ -210,7 +210,7 @@ async def served(
     replica = FakeReplica(bell)
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        serve(replica, address, security, limits, bell=bell, name=name, ready=where.set_result)
+        serve_replica(replica, address, security, limits, bell=bell, name=name, ready=where.set_result)
     )
     try:
         await asyncio.wait([task, where], return_when=asyncio.FIRST_COMPLETED)
@@ -230,11 +230,11 @@ async def linked(
     *,
     name: str = "r1",
     controller_epoch: int = 1,
-) -> AsyncIterator[tuple[FakeController, Link]]:
+) -> AsyncIterator[tuple[FakeController, ReplicaLink]]:
     """A controller with a link that stands."""
     controller = FakeController(controller_epoch)
     address = server if isinstance(server, str) else server.address
-    link = Link(controller, name, address, security, limits)
+    link = ReplicaLink(controller, name, address, security, limits)
     task = asyncio.create_task(link.run())
     standing = asyncio.create_task(controller.standing.wait())
     try:
@@ -249,12 +249,12 @@ async def linked(
 
 async def run_link(
     server: Served | str, security: Security = Security(), limits: Limits = Limits(), **named: Any
-) -> tuple[FakeController, Link]:
+) -> tuple[FakeController, ReplicaLink]:
     """A controller with a link that is over."""
     controller = FakeController(named.pop("controller_epoch", 1))
     controller.prepared = named.pop("commands", None)
     address = server if isinstance(server, str) else server.address
-    link = Link(controller, named.pop("name", "r1"), address, security, limits)
+    link = ReplicaLink(controller, named.pop("name", "r1"), address, security, limits)
     await asyncio.wait_for(link.run(), PATIENCE)
     return controller, link
 

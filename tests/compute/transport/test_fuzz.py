@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import INPUT, OUTPUT
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -123,7 +123,7 @@ def _peek(keys: bytes) -> bytes:
 
 
 def _view(plan: bytes, places: bytes = b"") -> bytes:
-    (message,) = wire.commands_to_messages([CreateDataflow(VIEW)], 10**6)
+    (message,) = serialization.commands_to_messages([CreateDataflow(VIEW)], 10**6)
     commands = pb.Commands.FromString(message)
     commands.commands[0].create_dataflow.plan.CopyFrom(pb.Plan(body=plan, places=places))
     return commands.SerializeToString()
@@ -178,7 +178,7 @@ HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("message", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_messages_do_no_harm_in_any_stage(replica: Attacked, message: bytes) -> None:
-    (end,) = wire.commands_to_messages(
+    (end,) = serialization.commands_to_messages(
         [CreateDataflow(VIEW), Schedule("u1"), InitializationComplete()], 10**6
     )
     replica.send_messages([message])
@@ -204,12 +204,12 @@ def test_damaged_and_random_commands_do_no_harm(
         CancelPeek(PEEK.uuid),
     ]
     told = data.draw(st.permutations([*good, *commands]))
-    sent = [bytearray(wire.command_to_bytes(command)) for command in told]
+    sent = [bytearray(serialization.command_to_bytes(command)) for command in told]
     for _ in range(data.draw(st.integers(0, 4))):
         damaged = data.draw(st.sampled_from(sent))
         if damaged:
             damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    framed = list(wire.grouped(map(bytes, sent), 10**6, "Command"))
+    framed = list(serialization.assemble_group(map(bytes, sent), 10**6, "Command"))
     # A damaged kind may be another one: those that a stream begins with are left out.
     replica.send_messages([*replica.begin(), *framed])
     replica.check_alive()
@@ -278,7 +278,7 @@ def test_commands_that_make_no_sense_do_no_harm(
         AllowCompaction("u2", since),
     ]
     replica.send_messages(
-        [*replica.begin(), *(m for c in told for m in wire.commands_to_messages([c], 10**6))]
+        [*replica.begin(), *(m for c in told for m in serialization.commands_to_messages([c], 10**6))]
     )
     replica.check_alive()
 

@@ -19,11 +19,11 @@ from penstock.compute.errors import (
     VersionMismatch,
 )
 from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from penstock.compute.transport import channels, handshake, statuses
+from penstock.compute.transport import channels, grpc_errors, handshake
 from penstock.compute.transport.handshake import VERSION, Greeting, Welcome
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
-from penstock.compute.transport.replica_session import Session
+from penstock.compute.transport.replica_link import ReplicaLink
+from penstock.compute.transport.replica_session import ReplicaSession
 from penstock.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,
@@ -49,7 +49,7 @@ async def refusal(server: Served, metadata: Any) -> tuple[str, ComputeError]:
         with pytest.raises(_grpc.aio.AioRpcError) as refused:
             await asyncio.wait_for(call.read(), PATIENCE)
     error: Any = refused.value
-    return error.code().name, statuses.error_from(error, server.address)
+    return error.code().name, grpc_errors.error_from_rpc(error, server.address)
 
 
 def without(name: str) -> list[tuple[str, str | bytes]]:
@@ -141,7 +141,7 @@ def test_the_first_command_must_tell_the_epoch_and_nonce_of_its_stream(epoch: Ep
             other: Any = [CreateTimely(TimelyConfig(), epoch, nonce)]
             controller = FakeController()
             controller.prepared = other
-            link = Link(controller, "r1", server.address)
+            link = ReplicaLink(controller, "r1", server.address)
             monkey = controller.connected
 
             def connected(name: str) -> Any:
@@ -239,7 +239,7 @@ class rogue:
 
 def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(handshake.version())
+        await context.send_initial_metadata(handshake.version_metadata())
 
     async def story() -> None:
         async with rogue(stream) as address:
@@ -253,7 +253,7 @@ def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
 
 def test_a_replica_that_talks_rubbish_is_left() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(handshake.version())
+        await context.send_initial_metadata(handshake.version_metadata())
         await context.write(b"\xff\xff\xff")
         await context.read()
 
@@ -334,11 +334,11 @@ def test_a_stream_that_is_superseded_while_it_is_welcomed_learns_it() -> None:
 
     async def story() -> None:
         nonlocal session
-        session = Session(context, Greeting(Epoch(1, 1), NONCE), Limits())
+        session = ReplicaSession(context, Greeting(Epoch(1, 1), NONCE), Limits())
         with pytest.raises(AssertionError, match="abort has raised"):
             await session.run(FakeReplica(Wakeup()), received, Welcome("boot", "here", None))
         assert context.refused == ["FAILED_PRECONDITION"]
 
     context, stale = Context(), StaleEpoch("superseded")
-    session: Session
+    session: ReplicaSession
     asyncio.run(story())

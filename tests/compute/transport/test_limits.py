@@ -16,7 +16,7 @@ from penstock.compute.errors import (
     TooManyPeeks,
 )
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import (
     CancelPeek,
     Command,
@@ -233,7 +233,7 @@ def test_a_replica_that_halts_ends_its_process_with_the_error_and_says_so() -> N
     async def story() -> None:
         async with served() as server, linked(server) as (controller, link):
             await controller.peek()
-            server.replica.bell.halt(IncompatibleInstance("another configuration"))
+            server.replica.bell.end_process(IncompatibleInstance("another configuration"))
             await until(lambda: bool(controller.failures))
             assert isinstance(link.error, IncompatibleInstance)
             with pytest.raises(IncompatibleInstance):
@@ -279,7 +279,7 @@ def test_a_replica_does_not_work_ahead_of_a_controller_that_does_not_read() -> N
         async with served() as server:
             greeting = Greeting(Epoch(1, 1), b"A" * 16).metadata()
             async with raw_stream(server, greeting) as call:
-                for message in wire.commands_to_messages(BEGIN, 10_000):
+                for message in serialization.commands_to_messages(BEGIN, 10_000):
                     await call.write(message)
                 await until(lambda: len(server.replica.received) == 2)
                 made = 0

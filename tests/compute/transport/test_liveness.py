@@ -10,7 +10,7 @@ from penstock.compute.errors import ConnectionBroken, MessageTooLarge
 from penstock.compute.protocol.commands import CancelPeek, IndexTarget, Peek
 from penstock.compute.protocol.responses import PeekResponse
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import Link
+from penstock.compute.transport.replica_link import ReplicaLink
 from tests.compute.transport.fakes import FakeController, answered, linked, run_link, served, until
 
 BRISK = Limits(idle=0.05, silence=0.1)
@@ -154,7 +154,7 @@ def test_a_link_that_is_cancelled_tells_the_controller_and_the_replica() -> None
     async def story() -> None:
         async with served() as server:
             controller = FakeController()
-            link = Link(controller, "r1", server.address)
+            link = ReplicaLink(controller, "r1", server.address)
             task = asyncio.create_task(link.run())
             await until(lambda: len(server.replica.received) == 4)
             task.cancel()

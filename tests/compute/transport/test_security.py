@@ -16,10 +16,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
-from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport import local_addresses
-from penstock.compute.transport.certificate_validity import Validity, validities
+from penstock.compute.transport.certificate_validity import Validity, read_validities
 from penstock.compute.transport.channels import FETCH
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import VERSION
@@ -385,7 +385,7 @@ def test_the_dates_are_those_of_the_certificate(
     ours: Authority, one: datetime, other: datetime, organization: str, host: str
 ) -> None:
     start, end = min(one, other), max(one, other)
-    assert validities(ours.dated(host, start, end, organization)) == [Validity(start, end)]
+    assert read_validities(ours.dated(host, start, end, organization)) == [Validity(start, end)]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_the_dates_are_those_of_the_certificate(
 )
 def test_what_is_no_certificate_is_said(content: bytes) -> None:
     with pytest.raises(BadOption, match="the dates of a certificate cannot be read"):
-        validities(ssl.DER_cert_to_PEM_cert(content).encode())
+        read_validities(ssl.DER_cert_to_PEM_cert(content).encode())
 
 
 # --- addresses ---------------------------------------------------------------------

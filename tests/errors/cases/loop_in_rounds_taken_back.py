@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import penstock as ps
 from penstock import col
-from penstock.spark.placing.rounds import check_loops_run_in_rounds
+from penstock.spark.placing.loop_levels import check_loops_run_in_rounds
 
 
 class Edge(NamedTuple):

@@ -1,6 +1,6 @@
 from collections.abc import Generator
 
-from penstock.pull.dataflow import Module, Requests, Source, collect, pull
+from penstock.pull.dataflow import ModuleContext, Requests, Source, collect, pull
 
 
 class Request:
@@ -10,7 +10,7 @@ class Request:
         yield self
 
 
-async def fetching(module: Module, requests: Requests) -> None:
+async def fetching(module: ModuleContext, requests: Requests) -> None:
     async for _request in requests:
         await Request()
 

@@ -1,7 +1,7 @@
-from penstock.pull.dataflow import Module, Requests, Source, collect, pull
+from penstock.pull.dataflow import ModuleContext, Requests, Source, collect, pull
 
 
-async def sevens(module: Module, requests: Requests) -> None:
+async def sevens(module: ModuleContext, requests: Requests) -> None:
     async for request in requests:
         request.answer.bind(7)
 

@@ -1,7 +1,7 @@
-from penstock.pull.dataflow import Edge, Module, Sink, pull, values
+from penstock.pull.dataflow import Edge, ModuleContext, Sink, pull, values
 
 
-def first(module: Module, upstream: Edge) -> None:
+def first(module: ModuleContext, upstream: Edge) -> None:
     module.when(upstream.ask(), module.done)
 
 

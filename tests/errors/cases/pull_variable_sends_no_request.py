@@ -1,7 +1,7 @@
-from penstock.pull.dataflow import Ask, Edge, Module, Sink, pull, values
+from penstock.pull.dataflow import Ask, Edge, ModuleContext, Sink, pull, values
 
 
-async def first(module: Module, upstream: Edge) -> None:
+async def first(module: ModuleContext, upstream: Edge) -> None:
     upstream.send(Ask)
 
 

@@ -1,7 +1,7 @@
-from penstock.pull.dataflow import Edge, Module, Sink, pull, values
+from penstock.pull.dataflow import Edge, ModuleContext, Sink, pull, values
 
 
-async def enough(module: Module, upstream: Edge) -> None:
+async def enough(module: ModuleContext, upstream: Edge) -> None:
     await upstream.ask()
     module.done(await upstream.stop("enough"))
 

@@ -1,7 +1,7 @@
 import penstock as ps
-from penstock.compute.plans import servable
+from penstock.compute.plans import check_servable
 
 flow = ps.Flow("things")
 things = flow.source("things", object)
 flow.sink("things", things)
-servable(flow)
+check_servable(flow)

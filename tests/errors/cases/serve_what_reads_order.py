@@ -1,8 +1,8 @@
 import penstock as ps
-from penstock.compute.plans import servable
+from penstock.compute.plans import check_servable
 
 flow = ps.Flow("queue")
 orders = flow.source("orders", str)
 numbered = orders.enumerate()
 flow.sink("numbered", numbered)
-servable(flow)
+check_servable(flow)

@@ -17,7 +17,7 @@ def test_what_waits_for_the_rest_comes_after_all_that_needs_nothing_from_outside
     runtime, said = Runtime(), list[str]()
 
     def begin() -> None:
-        runtime.at_rest(said.append, "rest")
+        runtime.when_at_rest(said.append, "rest")
         runtime.post(None, runtime.post, None, said.append, "twice posted")
         said.append("first")
 
@@ -28,7 +28,7 @@ def test_what_waits_for_the_rest_comes_after_all_that_needs_nothing_from_outside
 def test_a_timer_is_not_waited_for() -> None:
     runtime, said = Runtime(), list[str]()
     runtime.later(3600, said.append, "timer").cancel()
-    runtime.at_rest(said.append, "rest")
+    runtime.when_at_rest(said.append, "rest")
     assert said == ["rest"]
     runtime.close()
 
@@ -37,7 +37,7 @@ def test_a_pipeline_rests_only_when_it_waits_or_has_ended() -> None:
     seen: list[int] = []
 
     def open(module: Module) -> Read:
-        module.run.runtime.at_rest(lambda: seen.append(len(got)))
+        module.run.runtime.when_at_rest(lambda: seen.append(len(got)))
 
         def read(abort: End | None, answer: AnswerTo) -> None:
             answer(abort or (len(got) == 5 or None), len(got))

@@ -234,7 +234,7 @@ def test_a_source_that_raises_when_it_is_aborted_has_confirmed_with_that() -> No
     run = pull(source(read), hand.sink).start()
     hand.request("1", True)
     assert hand.heard == [("1", ERROR)]
-    assert run.stuck()  # the hand never says that it is done
+    assert run.unfinished_error()  # the hand never says that it is done
 
 
 # --- watched ---------------------------------------------------------------------------------

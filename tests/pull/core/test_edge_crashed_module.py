@@ -70,7 +70,7 @@ def test_a_stop_that_comes_after_a_module_has_failed_has_not_arrived() -> None:
     manual.answer(1, own)
     assert hand.heard == [("ask", own), ("stop", own)]
     assert hand.edge is not None
-    assert not hand.edge.stop_arrived
+    assert not hand.edge.was_stopped
 
 
 # --- a failure while nobody asks -----------------------------------------------------------------

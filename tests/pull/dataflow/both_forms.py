@@ -240,7 +240,7 @@ def _scripted_callback(script: Script) -> callback.Sink:
 
 
 def _scripted_dataflow(script: Script) -> dataflow.Sink:
-    async def thread(module: dataflow.Module, upstream: dataflow.Edge) -> None:
+    async def thread(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
         waiting: deque[dataflow.Variable[Any]] = deque()
         heard: list[str] = []
 

@@ -18,10 +18,10 @@ from penstock.pull.dataflow.messages import (
     Request,
     Stop,
     Value,
-    end_of,
-    ending_of,
+    from_callback_end,
+    to_callback_end,
 )
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Sink, Source, Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
@@ -31,13 +31,13 @@ from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, 
 def source_of(case: SourceCase) -> Source:
     """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, requests: Requests) -> None:
+    async def thread(module: ModuleContext, requests: Requests) -> None:
         values = iter(range(1, case.count + 1))
         pending: deque[Ask] = deque()
 
         def answer(request: Ask) -> None:
             value = next(values, None)
-            request.answer.bind(ending_of(case.end) if value is None else Value(value))
+            request.answer.bind(from_callback_end(case.end) if value is None else Value(value))
 
         async def answer_oldest() -> None:
             await _due(module, case.sync)
@@ -68,7 +68,7 @@ def source_of(case: SourceCase) -> Source:
 def transformer_of(case: TransformerCase) -> Transformer:
     """Passes on what comes, or stops upstream. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         asked = 0
 
         async def pass_on(reply: Variable[Answer], answer: Variable[Answer]) -> None:
@@ -84,9 +84,9 @@ def transformer_of(case: TransformerCase) -> Transformer:
                 module.thread(pass_on(upstream.ask(), request.answer))
             elif case.indicates and asked == case.stops_at:
                 upstream.send(_indication(case.by))
-                module.thread(pass_on(_known(ending_of(case.by)), request.answer))
+                module.thread(pass_on(_known(from_callback_end(case.by)), request.answer))
             else:
-                module.thread(pass_on(upstream.stop(ending_of(case.by)), request.answer))
+                module.thread(pass_on(upstream.stop(from_callback_end(case.by)), request.answer))
 
     return Transformer.of("reference transformer", thread)
 
@@ -94,7 +94,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
     """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.neighbour_modules`."""
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         sees = seen or Seen()
         requests = _Requests(upstream, sees)
         most = case.stops_after
@@ -157,7 +157,7 @@ class _Requests:
             self._seen.values.append(answer.value)
             heard: tuple[End | None, Any] = (None, answer.value)
         else:
-            heard = (end_of(answer), None)
+            heard = (to_callback_end(answer), None)
             self._seen.end = self._seen.end or heard[0]
         self._seen.answers[index].append(heard)
         self._seen.order.append(index)
@@ -168,7 +168,7 @@ class _Requests:
             await self.next()
 
 
-async def _due(module: Module, sync: bool) -> None:
+async def _due(module: ModuleContext, sync: bool) -> None:
     if not sync:
         await module.after(1.0)
 

@@ -179,7 +179,7 @@ def test_a_bridge_in_the_other_direction_tells_it_too() -> None:
 
     seen: list[int] = []
 
-    async def notes(module: dataflow.Module, upstream: dataflow.Edge) -> None:
+    async def notes(module: dataflow.ModuleContext, upstream: dataflow.Edge) -> None:
         seen.append(upstream.window)
         module.done()
 
@@ -200,7 +200,7 @@ def test_what_hangs_beyond_a_bridge_is_named() -> None:
     def never(_abort: Any, _answer: Any) -> None:
         """Answers nothing."""
 
-    async def silent(_module: dataflow.Module, requests: dataflow.Requests) -> None:
+    async def silent(_module: dataflow.ModuleContext, requests: dataflow.Requests) -> None:
         await requests.next()
 
     above = as_callback(dataflow.pull(dataflow.Source.of("silent", silent), dataflow.map(str)))

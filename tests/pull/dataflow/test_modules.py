@@ -19,7 +19,7 @@ from penstock.pull.dataflow import (
     Fail,
     Failed,
     FailIndication,
-    Module,
+    ModuleContext,
     Requests,
     Sink,
     Source,
@@ -148,7 +148,7 @@ def test_an_abort_of_flatten_reaches_the_inner_source_first() -> None:
     told: list[str] = []
 
     def noting(name: str) -> Source:
-        async def thread(_module: Module, requests: Requests) -> None:
+        async def thread(_module: ModuleContext, requests: Requests) -> None:
             async for request in requests:
                 if isinstance(request, Ask):
                     request.answer.bind(Value(values_of[name]))
@@ -212,7 +212,7 @@ def test_an_abort_of_merge_is_confirmed_by_all_its_sources() -> None:
 def stopping(cause: Any) -> Sink:
     """A sink that stops the stream for this reason at once; its result is the answer."""
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         module.done(await upstream.stop(cause))
 
     return Sink.of("stopping", thread)
@@ -243,7 +243,7 @@ def test_a_stream_cannot_be_stopped_by_what_is_no_reason(cause: Any) -> None:
 def test_all_inputs_may_be_stopped_by_an_exception() -> None:
     recorder = Recorder()
 
-    def thread(module: Module, requests: Requests, upstream: Edge) -> Any:
+    def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> Any:
         async def work(asks: Any) -> None:
             ask = await asks.next()
             ask.answer.bind(await module.stop_inputs(ValueError("no more")))
@@ -257,7 +257,7 @@ def test_all_inputs_may_be_stopped_by_an_exception() -> None:
 
 @pytest.mark.parametrize("request_", [ValueError("no more"), True, None, Ask, Done, Value(1), "ask"])
 def test_what_is_no_request_cannot_be_sent(request_: Any) -> None:
-    async def thread(_module: Module, upstream: Edge) -> None:
+    async def thread(_module: ModuleContext, upstream: Edge) -> None:
         upstream.send(request_)
 
     with pytest.raises(WrongValue, match="'sending'"):
@@ -267,7 +267,7 @@ def test_what_is_no_request_cannot_be_sent(request_: Any) -> None:
 @pytest.mark.parametrize("answer", [7, None, True, ValueError("lost"), Value, Done, Ask()])
 def test_what_is_no_answer_ends_no_stream(answer: Any) -> None:
     def naughty(to: type[Any]) -> Source:
-        async def thread(_module: Module, requests: Requests) -> None:
+        async def thread(_module: ModuleContext, requests: Requests) -> None:
             async for request in requests:
                 request.answer.bind(answer if isinstance(request, to) else Value(0))
 
@@ -291,7 +291,7 @@ def test_only_exceptions_are_failures(kind: Any, odd: Any) -> None:
 
 
 def test_a_sink_may_fail_with_the_end_that_it_met() -> None:
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         end = await upstream.ask()
         module.fail(end, "nothing")  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from penstock.pull.dataflow import (
     Ask,
     Edge,
     Failed,
-    Module,
+    ModuleContext,
     Requests,
     Sink,
     Source,
@@ -26,7 +26,7 @@ from penstock.pull.dataflow import (
 from penstock.pull.rules.checker import check
 
 
-async def backwards(_module: Module, requests: Requests) -> None:
+async def backwards(_module: ModuleContext, requests: Requests) -> None:
     """Answers the second ask before the first."""
     first, second = await requests.next(), await requests.next()
     second.answer.bind(Value("second"))
@@ -35,24 +35,24 @@ async def backwards(_module: Module, requests: Requests) -> None:
         request.answer.bind(DONE)
 
 
-async def twice(_module: Module, requests: Requests) -> None:
+async def twice(_module: ModuleContext, requests: Requests) -> None:
     async for request in requests:
         request.answer.bind(Value(1))
         request.answer.bind(Value(2))
 
 
-async def after_the_end(_module: Module, requests: Requests) -> None:
+async def after_the_end(_module: ModuleContext, requests: Requests) -> None:
     first, second = await requests.next(), await requests.next()
     first.answer.bind(DONE)
     second.answer.bind(Value("late"))
 
 
-async def value_for_a_stop(_module: Module, requests: Requests) -> None:
+async def value_for_a_stop(_module: ModuleContext, requests: Requests) -> None:
     async for request in requests:
         request.answer.bind(Value(1))
 
 
-async def aborts(module: Module, upstream: Edge) -> None:
+async def aborts(module: ModuleContext, upstream: Edge) -> None:
     await upstream.ask()
     request = Abort()
     upstream.send(request)
@@ -102,11 +102,11 @@ def test_a_second_answer_is_an_error_where_nobody_watches() -> None:
 
 
 def test_both_ends_of_an_edge_can_be_recorded() -> None:
-    async def answers(_module: Module, requests: Requests) -> None:
+    async def answers(_module: ModuleContext, requests: Requests) -> None:
         async for request in requests:
             request.answer.bind(Value(1) if isinstance(request, Ask) else request.cause)
 
-    async def asks_and_aborts(module: Module, upstream: Edge) -> None:
+    async def asks_and_aborts(module: ModuleContext, upstream: Edge) -> None:
         upstream.ask()
         module.done(await upstream.stop())
 

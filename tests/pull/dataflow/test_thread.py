@@ -15,7 +15,7 @@ from penstock.pull.dataflow import (
     Ask,
     Edge,
     Failed,
-    Module,
+    ModuleContext,
     Requests,
     Sink,
     Source,
@@ -39,12 +39,12 @@ class _Foreign:
         yield self
 
 
-async def silent(_module: Module, requests: Requests) -> None:
+async def silent(_module: ModuleContext, requests: Requests) -> None:
     async for _request in requests:
         await FOR_EVER
 
 
-async def deaf(_module: Module, requests: Requests) -> None:
+async def deaf(_module: ModuleContext, requests: Requests) -> None:
     await requests.next()
 
 
@@ -64,7 +64,7 @@ def test_a_thread_that_does_not_confirm_is_named() -> None:
 
 
 def test_a_thread_awaits_nothing_but_variables() -> None:
-    async def thread(module: Module, requests: Requests) -> None:
+    async def thread(module: ModuleContext, requests: Requests) -> None:
         async for _request in requests:
             await _Foreign()
 
@@ -80,7 +80,7 @@ def test_a_thread_awaits_a_task_as_a_variable() -> None:
             raise ValueError("not found")
         return value * 10
 
-    async def fetching(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def fetching(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         async for request in requests:
             if isinstance(request, Ask):
                 answer: Any = await upstream.ask()
@@ -99,7 +99,7 @@ def test_a_thread_awaits_a_task_as_a_variable() -> None:
 def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
     told: list[str] = []
 
-    async def noting(_module: Module, requests: Requests, upstream: Edge) -> None:
+    async def noting(_module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         async for request in requests:
             if isinstance(request, Ask):
                 request.answer.bind(await upstream.ask())
@@ -107,7 +107,7 @@ def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
                 told.append(f"upstream {request.cause}")
                 request.answer.bind(await upstream.stop(request.cause))
 
-    async def breaking(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def breaking(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         async for request in requests:
             assert isinstance(request, Ask)
             answer = await upstream.ask()
@@ -123,7 +123,7 @@ def test_an_exception_in_a_thread_fails_upstream_and_then_downstream() -> None:
 
 
 def test_what_upstream_fails_with_while_it_closes_is_attached_to_the_first_cause() -> None:
-    async def closing_badly(_module: Module, requests: Requests) -> None:
+    async def closing_badly(_module: ModuleContext, requests: Requests) -> None:
         request = await requests.next()
         request.answer.bind(Value(1))
         request = await requests.next()
@@ -141,10 +141,10 @@ def test_a_function_that_raises_when_a_variable_is_bound_fails_its_module() -> N
     def refuse(_bound: object) -> None:
         raise ValueError("refused")
 
-    async def by_function(_module: Module, upstream: Edge) -> None:
+    async def by_function(_module: ModuleContext, upstream: Edge) -> None:
         upstream.ask().when_bound(refuse)
 
-    async def at_the_stream(_module: Module, requests: Requests) -> None:
+    async def at_the_stream(_module: ModuleContext, requests: Requests) -> None:
         requests.rest.when_bound(refuse)
 
     for pipeline in (
@@ -156,7 +156,7 @@ def test_a_function_that_raises_when_a_variable_is_bound_fails_its_module() -> N
 
 
 def test_a_module_that_binds_what_it_asked_for_fails() -> None:
-    async def guesses(module: Module, upstream: Edge) -> None:
+    async def guesses(module: ModuleContext, upstream: Edge) -> None:
         upstream.ask().bind(Value(8))
 
     with pytest.raises(AlreadyBound):
@@ -172,7 +172,7 @@ def test_threads_of_a_module_that_has_ended_are_closed() -> None:
         finally:
             closed.append("beside")
 
-    async def thread(module: Module, requests: Requests) -> None:
+    async def thread(module: ModuleContext, requests: Requests) -> None:
         module.thread(beside())
         try:
             async for request in requests:
@@ -205,7 +205,7 @@ def test_a_run_may_be_stopped_from_outside() -> None:
     assert run.finished
 
 
-async def _until_stopped(_module: Module, requests: Requests) -> None:
+async def _until_stopped(_module: ModuleContext, requests: Requests) -> None:
     async for request in requests:
         if not isinstance(request, Ask):
             request.answer.bind(request.cause)

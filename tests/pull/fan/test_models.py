@@ -42,7 +42,7 @@ def finished(pipeline: Pipeline, seed: int, window: int | None, *involved: Scrip
     """The run of a pipeline in a random order; every end was confirmed, everything opened has ended once."""
     runtime = RandomRuntime(seed)
     run = pipeline.start(runtime, window=window)
-    assert run.finished, run.stuck()
+    assert run.finished, run.unfinished_error()
     assert all(script.is_quiet() for script in involved), [vars(script) for script in involved]
     assert not runtime.left
     run.abandon()

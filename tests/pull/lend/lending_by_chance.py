@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.pull import Sink, Source, Transformer, lend, pull
 from penstock.pull.edge import Edge
-from penstock.pull.fans.lend import Lending
+from penstock.pull.fans.lend import LendingRun
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing import RandomRuntime
@@ -207,7 +207,7 @@ class ByChance:
         self.borrowers: list[Borrower] = []
         self.lender = lend(width=3)
         self.trace: list[str] = []
-        self.lending: Lending | None = None
+        self.lending: LendingRun | None = None
         self.runtime = RandomRuntime(seed, after_each=self.check)
         self.run = pull(self.input.source, self.lender, self.output.sink).start(self.runtime)
         self.lending = next(iter(self.lender.running))

@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.conversation import Conversation
-from penstock.compute.client.dataclass_codec import from_plain
+from penstock.compute.client.dataclass_json import from_plain
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, seconds_of
-from penstock.compute.client.peeks import Reading, check_number, peek_message, rows_of
-from penstock.compute.client.rows import Known
+from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, patience_seconds
+from penstock.compute.client.peeks import PeekArguments, check_number, decode_peek_answers, peek_message
+from penstock.compute.client.rows import CachedDescription
 from penstock.compute.client.subscription import AsyncSubscription
-from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security
@@ -47,8 +47,8 @@ class AsyncClient:
     ) -> None:
         security = Security.load() if security is None else security
         endpoint = Endpoint(address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, security)
-        self._conversation = Conversation(endpoint, seconds_of(patience))
-        self._known: dict[str, Known] = {}
+        self._conversation = Conversation(endpoint, patience_seconds(patience))
+        self._known: dict[str, CachedDescription] = {}
 
     # --- collections and views ----------------------------------------------------------
 
@@ -104,17 +104,17 @@ class AsyncClient:
         self._known.pop(name, None)
         await self._ask(pb.Request(drop=pb.Drop(name=name)), repeatable=False)
 
-    async def describe(self, name: str) -> Known:
+    async def describe(self, name: str) -> CachedDescription:
         """Describe a view or collection: its columns and key. Raises `UnknownName`, `ReadTimeout`."""
         return await self._describe(name, self._conversation.wait())
 
-    async def _describe(self, name: str, wait: Wait) -> Known:
+    async def _describe(self, name: str, wait: Wait) -> CachedDescription:
         request = pb.Request(describe=pb.Describe(name=name))
-        answer = (await self._conversation.read(request, f"the question what {name!r} is", wait))[0]
-        known = self._known[name] = Known.of(name, answer.description)
+        answer = (await self._conversation.send_read(request, f"the question what {name!r} is", wait))[0]
+        known = self._known[name] = CachedDescription.decode(name, answer.description)
         return known
 
-    async def _know(self, name: str, wait: Wait | None = None) -> Known:
+    async def _know(self, name: str, wait: Wait | None = None) -> CachedDescription:
         return self._known.get(name) or await self._describe(name, wait or self._conversation.wait())
 
     # --- writing ------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class AsyncClient:
         id = os.urandom(16)
         while True:
             known = [await self._know(name) for name in rows]
-            parts = [_part(each, each.counted(rows[each.name], sign)) for each in known]
+            parts = [_part(each, each.to_weighted_rows(rows[each.name], sign)) for each in known]
             answer = (await self._ask(pb.Request(write=pb.Write(parts=parts, id=id))))[0]
             if answer.WhichOneof("kind") != "description":
                 return answer.done.time
@@ -190,17 +190,21 @@ class AsyncClient:
         answer still lacked.
         """
         given = [key] if key is not None else (None if keys is None else list(keys))
-        reading = Reading(given, where, order_by, limit, offset, columns, at, _optional(staleness), replica)
+        reading = PeekArguments(
+            given, where, order_by, limit, offset, columns, at, _optional(staleness), replica
+        )
         return self._peek(view, reading, patience)
 
-    async def _peek(self, view: str, reading: Reading, patience: Patience) -> list[Any]:
+    async def _peek(self, view: str, reading: PeekArguments, patience: Patience) -> list[Any]:
         wait = self._conversation.wait(patience)
         while True:
             known = await self._know(view, wait)
             message, to_user = peek_message(known, reading)
-            answers = await self._conversation.read(pb.Request(peek=message), f"the peek of {view!r}", wait)
+            answers = await self._conversation.send_read(
+                pb.Request(peek=message), f"the peek of {view!r}", wait
+            )
             if answers[0].WhichOneof("kind") != "description":
-                return rows_of(answers, to_user)
+                return decode_peek_answers(answers, to_user)
             self._known.pop(view, None)
 
     def subscribe(
@@ -237,7 +241,7 @@ class AsyncClient:
         request = pb.Request(copy=pb.Copy(view=view, file=file))
         wait = self._conversation.wait(patience)
         what = f"the copy of {view!r}"
-        answers = await self._conversation.read(request, what, wait, again=False)
+        answers = await self._conversation.send_read(request, what, wait, again=False)
         return answers[-1].done.rows
 
     # --- operating ----------------------------------------------------------------------
@@ -260,7 +264,7 @@ class AsyncClient:
     async def status(self) -> ControllerStatus:
         """Fetch the status of all replicas, views, collections and reads."""
         request = pb.Request(status=pb.Status())
-        answers = await self._conversation.read(request, "the status", self._conversation.wait())
+        answers = await self._conversation.send_read(request, "the status", self._conversation.wait())
         return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))
 
     async def _ask(self, request: pb.Request, *, repeatable: bool = True) -> list[pb.Answer]:
@@ -277,7 +281,7 @@ class AsyncClient:
         await self.aclose()
 
 
-def _part(known: Known, changes: Sequence[tuple[tuple[Any, ...], int]]) -> pb.Write.Part:
+def _part(known: CachedDescription, changes: Sequence[tuple[tuple[Any, ...], int]]) -> pb.Write.Part:
     return pb.Write.Part(
         collection=known.name,
         id=known.id,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import Pairs, version
+from penstock.compute.transport.handshake import Pairs, version_metadata
 from penstock.compute.transport.limits import Limits
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"
@@ -35,4 +35,4 @@ class Endpoint:
 
     def metadata(self) -> Pairs:
         """Return the metadata to send with each call."""
-        return (*version(), *self.security.metadata())
+        return (*version_metadata(), *self.security.metadata())

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from penstock.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.patience import AS_CLIENT, OfClient, Patience, Wait, seconds_of
+from penstock.compute.client.patience import AS_CLIENT, Patience, UseClientPatience, Wait, patience_seconds
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from penstock.compute.problems import error_of
-from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
+from penstock.compute.protocol.serialization import problem_from_bytes
+from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -59,16 +59,16 @@ class Conversation:
 
     def wait(self, patience: Patience = AS_CLIENT) -> Wait:
         """Start the wait of a read, with its own patience or the client's."""
-        return Wait(self.patience if isinstance(patience, OfClient) else seconds_of(patience))
+        return Wait(self.patience if isinstance(patience, UseClientPatience) else patience_seconds(patience))
 
-    async def read(
+    async def send_read(
         self, request: pb.Request, what: str, wait: Wait, *, again: bool = True
     ) -> list[pb.Answer]:
         """Send a read-only request as `ask` does, within the patience of `wait`. what: a noun for the read.
 
         Raises `ReadTimeout` if there is no answer by then, `ConnectionBroken` if there is no controller.
         """
-        async with wait.time_limit(what, self.address):
+        async with wait.enforce_limit(what, self.address):
             return await self.ask(request, repeatable=again, wait=wait)
 
     async def ask(
@@ -103,7 +103,7 @@ class Conversation:
                     address=self.address,
                 ) from error
 
-        return await patiently(once, self, wait)
+        return await retry_with_patience(once, self, wait)
 
     async def _connected(self) -> _Line:
         async with self._connecting:
@@ -120,7 +120,9 @@ class Conversation:
             await self._channel.close()
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversation, wait: Wait) -> T:
+async def retry_with_patience(
+    attempt: Callable[[], Awaitable[T]], conversation: Conversation, wait: Wait
+) -> T:
     """Retry `attempt` while it raises `ConnectionBroken`, or `ResultGone` because a replica died with the
     rows, until the wait is over or the conversation is closed."""
     loop = asyncio.get_running_loop()
@@ -130,14 +132,14 @@ async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversat
             return await attempt()
         except (ConnectionBroken, ResultGone):
             wait.restart_after_failure()
-            if conversation.closed or (wait.until is not None and loop.time() + pause > wait.until):
+            if conversation.closed or (wait.deadline is not None and loop.time() + pause > wait.deadline):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _set_patience(request: pb.Request, wait: Wait) -> None:
-    kind, left = request.WhichOneof("kind"), wait.milliseconds()
+    kind, left = request.WhichOneof("kind"), wait.remaining_milliseconds()
     if left is not None and kind in ("peek", "copy"):
         getattr(request, kind).patience = left
 

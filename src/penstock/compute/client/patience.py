@@ -14,21 +14,21 @@ from penstock.compute.errors import Missing, ReadTimeout
 from penstock.expr.durations import duration
 
 
-class OfClient(Enum):
+class UseClientPatience(Enum):
     """Marker for a read that uses the patience of its client."""
 
     DEFAULT = "as the client"
 
 
-Patience: TypeAlias = timedelta | str | OfClient | None
+Patience: TypeAlias = timedelta | str | UseClientPatience | None
 """Time span such as "30s", or None to wait forever."""
-AS_CLIENT = OfClient.DEFAULT
+AS_CLIENT = UseClientPatience.DEFAULT
 
 _ROUND_TRIP = 10.0
 """Seconds allowed for an answer with a patience of zero: nothing is retried or waited for."""
 
 
-def seconds_of(patience: timedelta | str | None) -> float | None:
+def patience_seconds(patience: timedelta | str | None) -> float | None:
     """Convert a patience to seconds. Raises as `duration` does."""
     return None if patience is None else duration(patience).total_seconds()
 
@@ -51,11 +51,11 @@ class Wait:
         self._until = None if self.seconds is None else now + self.seconds
 
     @property
-    def until(self) -> float | None:
+    def deadline(self) -> float | None:
         """End of the wait in event-loop time, or None if the wait is unlimited."""
         return self._until
 
-    def milliseconds(self) -> int | None:
+    def remaining_milliseconds(self) -> int | None:
         """Return the controller's time limit: slightly less than is left, so that it can respond first."""
         if self._until is None:
             return None
@@ -79,7 +79,7 @@ class Wait:
             self._until = asyncio.get_running_loop().time() + self.seconds
 
     @asynccontextmanager
-    async def time_limit(self, what: str, address: str) -> AsyncGenerator[None]:
+    async def enforce_limit(self, what: str, address: str) -> AsyncGenerator[None]:
         """Raise `ReadTimeout` if the body takes longer. what: a noun for the read."""
         end = self._until if self.seconds else None
         if self.seconds == 0:

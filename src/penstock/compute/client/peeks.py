@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.rows import Known, Row
+from penstock.compute.client.rows import CachedDescription, Row
 from penstock.compute.protocol import rows
 from penstock.errors import BadInput
 from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PeekArguments:
     """Arguments of `peek`. staleness: milliseconds."""
 
     keys: Sequence[Any] | None
@@ -28,7 +28,7 @@ class Reading:
     replica: str | None
 
 
-def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row], Any]]:
+def peek_message(known: CachedDescription, asked: PeekArguments) -> tuple[pb.Peek, Callable[[Row], Any]]:
     """Return the message, and the conversion of its answers to users' rows.
 
     Raises the errors for invalid columns and values.
@@ -45,7 +45,7 @@ def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row],
         replica=asked.replica or "",
     )
     if asked.keys is not None:
-        message.keys = rows.encode(known.keys(asked.keys))
+        message.keys = rows.encode(known.to_internal_keys(asked.keys))
     if asked.where is not None:
         message.predicate = encode_expr(asked.where, known.schema)
     for field, value in (("limit", asked.limit), ("at", asked.at), ("staleness", asked.staleness)):
@@ -53,13 +53,13 @@ def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row],
             setattr(message, field, value)
     if asked.columns is None:
         return message, known.to_user
-    positions, to_user = known.projected(asked.columns)
+    positions, to_user = known.projection(asked.columns)
     message.project.extend(positions)
     message.projected = True
     return message, to_user
 
 
-def _check(asked: Reading) -> None:
+def _check(asked: PeekArguments) -> None:
     for name in ("limit", "offset", "at"):
         check_number(name, getattr(asked, name))
     if asked.where is not None and not isinstance(cast("object", asked.where), Expr):
@@ -77,7 +77,7 @@ def check_number(name: str, value: object) -> None:
         raise BadInput(f"{name}={value!r}: that is not a whole number from 0 to 2**63 - 1")
 
 
-def rows_of(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
+def decode_peek_answers(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
     """Decode the answers to a peek to users' rows, repeated by their multiplicity."""
     found: list[Any] = []
     for answer in answers:

@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Known:
+class CachedDescription:
     """Description of a view or collection, cached by a client.
 
     id:   distinguishes it from other views or collections that have had the same name.
@@ -33,7 +33,7 @@ class Known:
     key: tuple[str, ...] = ()
     append_only: bool = False
 
-    def counted(self, rows: Iterable[Any], sign: int) -> list[tuple[Row, int]]:
+    def to_weighted_rows(self, rows: Iterable[Any], sign: int) -> list[tuple[Row, int]]:
         """Convert users' rows, or `Change`s of them, to internal rows with weights multiplied by `sign`.
 
         Raises `BadRow`.
@@ -59,7 +59,7 @@ class Known:
         return self._readers[schema.row_class](rows)
 
     @classmethod
-    def of(cls, name: str, message: pb.Description) -> Known:
+    def decode(cls, name: str, message: pb.Description) -> CachedDescription:
         """Decode the controller's description of a name. Raises `BadMessage`."""
         from penstock.compute.plans import schema_from_bytes
 
@@ -76,7 +76,7 @@ class Known:
         """Conversion from internal rows to users' rows."""
         return to_user(self.schema)
 
-    def projected(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
+    def projection(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
         """Return the positions of columns, and the conversion of their values to users' rows.
 
         Raises `UnknownColumn`.
@@ -123,7 +123,7 @@ class Known:
         """Key columns of the view's or collection's index."""
         return self.key or self.schema.names
 
-    def keys(self, keys: Iterable[Any]) -> list[Row]:
+    def to_internal_keys(self, keys: Iterable[Any]) -> list[Row]:
         """Convert keys to internal rows: bare values for one key column, tuples or mappings for several.
 
         Raises `BadRow`.

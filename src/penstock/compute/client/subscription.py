@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from penstock.compute.client.conversation import Conversation, patiently
+from penstock.compute.client.conversation import Conversation, retry_with_patience
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait
-from penstock.compute.client.rows import Known
+from penstock.compute.client.rows import CachedDescription
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.rows import decode_updates
-from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.transport.statuses import END_OF_CALL, raising_compute_errors
+from penstock.compute.protocol.serialization import problem_from_bytes
+from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 
 T = TypeVar("T")
 
@@ -97,13 +97,15 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     async def _first(self) -> Batch[Any] | None:
         wait = self._conversation.wait(self._patience)
-        async with wait.time_limit(f"the subscription to {self._asked.view!r}", self._conversation.address):
-            return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
+        async with wait.enforce_limit(
+            f"the subscription to {self._asked.view!r}", self._conversation.address
+        ):
+            return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _following(self) -> Batch[Any] | None:
         wait = self._conversation.wait()
         wait.stood = self._call is not None
-        return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
+        return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _next_batch(self, wait: Wait) -> Batch[Any] | None:
         """Read the next batch; None for one already seen. The caller retries after `ConnectionBroken`."""
@@ -136,7 +138,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         if self._begun:
             assert self._upper.time is not None
             asked.as_of, asked.snapshot = self._upper.time - 1, False
-        elif (left := wait.milliseconds()) is not None:
+        elif (left := wait.remaining_milliseconds()) is not None:
             asked.patience = left
         self._part = []
         return self._conversation.subscribe(asked)
@@ -157,7 +159,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         return Batch(max(lower, self._upper).time or 0, upper.time, updates)
 
     def _describe(self, message: pb.Description) -> None:
-        self._to_user = Known.of(str(self._asked.view), message).to_user
+        self._to_user = CachedDescription.decode(str(self._asked.view), message).to_user
 
     def _hang_up(self) -> None:
         if self._call is not None:

@@ -16,22 +16,22 @@ from random import random
 from threading import RLock
 
 from penstock.compute.collections.delta_rows import (
-    Sums,
-    merged,
-    several,
-    table_of,
-    to_merge,
-    up_to,
-    with_hashes,
+    MultiplicitySums,
+    changes_to_table,
+    choose_files_to_merge,
+    merge_tables,
+    shared_hashes,
+    updates_up_to,
+    updates_with_hashes,
 )
-from penstock.compute.collections.delta_table import LAST_NUMBER, SCHEMA, File, Table
+from penstock.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, Table
 from penstock.compute.collections.refusals import (
     check_changes,
     check_expected,
     check_id,
     check_readable,
     check_same_collection,
-    unknown,
+    unknown_collection_error,
 )
 from penstock.compute.collections.rows import (
     Change,
@@ -39,10 +39,10 @@ from penstock.compute.collections.rows import (
     check_chunk,
     check_counts,
     check_positive,
-    chunks_of,
-    hash_of,
-    row_of,
-    rows_of,
+    decode_row,
+    decode_rows,
+    hash_row_key,
+    split_into_chunks,
 )
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.collections.untyped_pyarrow import ArrowTable, pa
@@ -77,7 +77,7 @@ class DeltaCollections(Collections):
     def __init__(self, path: str) -> None:
         self._lock = RLock()
         self._table = Table(path)
-        self._catalogue: tuple[list[File], dict[Id, tuple[int, bytes]]] = [], {}
+        self._catalogue: tuple[list[CollectionFile], dict[Id, tuple[int, bytes]]] = [], {}
         self._seen = self._table.version
         self._pause = _SHORTEST
         self._cleaned = time.monotonic()
@@ -88,7 +88,7 @@ class DeltaCollections(Collections):
         """Return each collection's number and description by id, at the current version."""
         files = self._table.files(_CATALOGUE)
         if files != self._catalogue[0]:
-            sums = Sums(RowCodec(), self._table.path)
+            sums = MultiplicitySums(RowCodec(), self._table.path)
             for file in files:
                 for batch in self._table.batches(file, ["weight", "row"], 1_000):
                     for weight, data in zip(
@@ -101,7 +101,7 @@ class DeltaCollections(Collections):
     def _get(self, id: Id) -> _Record:
         found = self._known().get(id)
         if found is None:
-            raise unknown(id)
+            raise unknown_collection_error(id)
         number, description = found
         bounds = Bounds(self._table.frontier("since", number), self._table.frontier("upper", number))
         return _Record(number, description, bounds)
@@ -114,7 +114,7 @@ class DeltaCollections(Collections):
             if id in known:
                 check_same_collection(id, description, known[id][1])
                 return True
-            number = self._table.last_number() + 1
+            number = self._table.last_collection_number() + 1
             frontiers = {_upper(number): upper, _since(number): START, LAST_NUMBER: Frontier(number)}
             return self._table.commit(self._catalogued((id, number, description), 1), frontiers)
 
@@ -133,12 +133,12 @@ class DeltaCollections(Collections):
 
     def _catalogued(self, row: Row, weight: int) -> ArrowTable:
         append = Append("catalogue", START, Frontier(1), [(row, 0, weight)])
-        return table_of(_CATALOGUE, RowCodec().changes(append))
+        return changes_to_table(_CATALOGUE, RowCodec().changes(append))
 
     def _sweep(self) -> bool:
         """Delete the files of dropped or unreadable collections."""
         there = {number: id for id, (number, _) in self._known().items()}
-        for number in self._table.numbers():
+        for number in self._table.collection_numbers():
             if number not in there and number != _CATALOGUE:
                 return self._table.commit(_NOTHING, instead_of=f"collection = {number}") and self._sweep()
         return True
@@ -163,7 +163,7 @@ class DeltaCollections(Collections):
                 if attempt():
                     return
             time.sleep(random() * 0.002 * min(tries + 1, 20))
-        raise self._table.unavailable(f"others were faster {_TRIES} times")
+        raise self._table.unavailable_error(f"others were faster {_TRIES} times")
 
     def append(self, appends: Sequence[Append]) -> None:
         codec = RowCodec()
@@ -186,15 +186,17 @@ class DeltaCollections(Collections):
         if not any(pending.values()) and all(append.upper == append.expected for append in appends):
             return True
         return self._table.commit(
-            pa.concat_tables([_NOTHING, *(table_of(*ours) for ours in pending.items())]), moved
+            pa.concat_tables([_NOTHING, *(changes_to_table(*ours) for ours in pending.items())]), moved
         )
 
     def _counts(self, number: int, before: Sequence[Change], keys: Collection[bytes]) -> Mapping[bytes, int]:
         """Return the multiplicity of each row by row key, including pending changes."""
         codec = RowCodec()
         counts: dict[bytes, int] = defaultdict(int)
-        for weight, row in with_hashes(self._table, self._table.files(number), map(hash_of, keys)):
-            counts[codec.key(row_of(row, self._table.path))] += weight
+        for weight, row in updates_with_hashes(
+            self._table, self._table.files(number), map(hash_row_key, keys)
+        ):
+            counts[codec.key(decode_row(row, self._table.path))] += weight
         for change in before:
             counts[change.key] += change.weight
         return counts
@@ -213,17 +215,17 @@ class DeltaCollections(Collections):
         self._try(self._sweep)
         if time.monotonic() - self._cleaned > _CLEANING:
             self._cleaned = time.monotonic()
-            self._table.clean()
+            self._table.delete_replaced_files()
 
     def _merge(self, number: int, since: Frontier) -> bool:
         files = self._table.files(number)
         if since.ended:
             return not files or self._table.commit(_NOTHING, instead_of=f"collection = {number}")
-        run = to_merge(files, since.time or 0)
+        run = choose_files_to_merge(files, since.time or 0)
         if not run:
             return True
         where = f"collection = {number} AND time >= {run[0].first} AND time <= {run[-1].last}"
-        return self._table.commit(merged(self._table, number, run, RowCodec()), instead_of=where)
+        return self._table.commit(merge_tables(self._table, number, run, RowCodec()), instead_of=where)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -235,17 +237,17 @@ class DeltaCollections(Collections):
             files = [file for file in self._table.files(there.number) if file.first <= at]
         return self._snapshot(id, files, at, check_chunk(chunk))
 
-    def _snapshot(self, id: Id, files: list[File], at: int, chunk: int) -> Iterator[list[Counted]]:
-        shared = several(self._table, files, at)
-        sums = Sums(RowCodec(), self._table.path)
+    def _snapshot(self, id: Id, files: list[CollectionFile], at: int, chunk: int) -> Iterator[list[Counted]]:
+        shared = shared_hashes(self._table, files, at)
+        sums = MultiplicitySums(RowCodec(), self._table.path)
         for file in files:
             for whole in self._table.batches(file, ["time", "weight", "hash", "row"], chunk):
-                batch = up_to(whole, file, at)
+                batch = updates_up_to(whole, file, at)
                 data = batch.column("row").to_pylist()
                 weights, hashes = (batch.column(name).to_pylist() for name in ("weight", "hash"))
                 rows: list[Counted] = []
                 for row, each, weight, hash in zip(
-                    rows_of(data, self._table.path), data, weights, hashes, strict=True
+                    decode_rows(data, self._table.path), data, weights, hashes, strict=True
                 ):
                     if hash in shared:
                         sums.add(each, weight)
@@ -253,7 +255,7 @@ class DeltaCollections(Collections):
                         rows.append((row, weight))
                 if rows:
                     yield check_positive(id, rows, self._table.path)
-        for rows in chunks_of(list(sums.rows()), chunk):
+        for rows in split_into_chunks(list(sums.rows()), chunk):
             yield check_positive(id, rows, self._table.path)
 
     def changes(
@@ -266,21 +268,21 @@ class DeltaCollections(Collections):
             files = [
                 file
                 for file in self._table.files(there.number)
-                if not lower.passed(file.last) and upper.passed(file.first)
+                if not lower.has_passed(file.last) and upper.has_passed(file.first)
             ]
         return self._changes(files, lower, upper, check_chunk(chunk))
 
     def _changes(
-        self, files: list[File], lower: Frontier, upper: Frontier, chunk: int
+        self, files: list[CollectionFile], lower: Frontier, upper: Frontier, chunk: int
     ) -> Iterator[list[Update]]:
         for file in files:
             for batch in self._table.batches(file, ["time", "weight", "row"], chunk):
                 times, weights = (batch.column(name).to_pylist() for name in ("time", "weight"))
-                rows = rows_of(batch.column("row").to_pylist(), self._table.path)
+                rows = decode_rows(batch.column("row").to_pylist(), self._table.path)
                 found = [
                     (row, time, weight)
                     for row, time, weight in zip(rows, times, weights, strict=True)
-                    if upper.passed(time) and not lower.passed(time)
+                    if upper.has_passed(time) and not lower.has_passed(time)
                 ]
                 if found:
                     yield found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.compute.collections.delta_table import SCHEMA, File, Table
-from penstock.compute.collections.rows import Change, RowCodec, hash_of, row_of
+from penstock.compute.collections.delta_table import SCHEMA, CollectionFile, Table
+from penstock.compute.collections.rows import Change, RowCodec, decode_row, hash_row_key
 from penstock.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, compute, pa
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.responses import Row
@@ -14,28 +14,28 @@ from penstock.compute.protocol.responses import Row
 _BATCH = 50_000
 
 
-def table_of(number: int, changes: Sequence[Change]) -> ArrowTable:
+def changes_to_table(number: int, changes: Sequence[Change]) -> ArrowTable:
     """Convert the changes that an append makes to one collection to an Arrow table."""
     return pa.table(
         [
             [number] * len(changes),
             [change.time for change in changes],
             [change.weight for change in changes],
-            [hash_of(change.key) for change in changes],
+            [hash_row_key(change.key) for change in changes],
             [change.row for change in changes],
         ],
         schema=SCHEMA,
     )
 
 
-def up_to(batch: ArrowBatch, file: File, time: int) -> ArrowBatch:
+def updates_up_to(batch: ArrowBatch, file: CollectionFile, time: int) -> ArrowBatch:
     return batch if file.last <= time else batch.filter(compute.less_equal(batch.column("time"), time))
 
 
-def several(table: Table, files: Iterable[File], time: int) -> set[int]:
+def shared_hashes(table: Table, files: Iterable[CollectionFile], time: int) -> set[int]:
     """Return the hashes shared by more than one update up to a time."""
     chunks = [
-        up_to(batch, file, time).column("hash")
+        updates_up_to(batch, file, time).column("hash")
         for file in files
         for batch in table.batches(file, ["time", "hash"], _BATCH)
     ]
@@ -43,7 +43,9 @@ def several(table: Table, files: Iterable[File], time: int) -> set[int]:
     return set(counts.filter(compute.greater(counts.field("counts"), 1)).field("values").to_pylist())
 
 
-def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+def updates_with_hashes(
+    table: Table, files: Iterable[CollectionFile], hashes: Iterable[int]
+) -> Iterator[tuple[int, bytes]]:
     """Yield the weights and rows of updates with any of these hashes."""
     wanted = pa.array(list(hashes), pa.int64())
     for file in files:
@@ -52,7 +54,7 @@ def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> I
             yield from zip(found.column("weight").to_pylist(), found.column("row").to_pylist())
 
 
-class Sums:
+class MultiplicitySums:
     """Multiplicities of rows, summed over updates by row key."""
 
     def __init__(self, codec: RowCodec, location: str) -> None:
@@ -62,7 +64,7 @@ class Sums:
         self._rows: dict[bytes, tuple[Row, bytes]] = {}
 
     def add(self, data: bytes, weight: int) -> None:
-        row = row_of(data, self._location)
+        row = decode_row(data, self._location)
         key = self._codec.key(row)
         self._counts[key] += weight
         self._rows.setdefault(key, (row, data))
@@ -86,11 +88,11 @@ def _parts(count: int) -> Iterator[int]:
         count -= part
 
 
-def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) -> ArrowTable:
+def merge_tables(table: Table, number: int, files: Sequence[CollectionFile], codec: RowCodec) -> ArrowTable:
     """Merge several files' updates into one table, with each row once, at the last time."""
     time = files[-1].last
-    shared = several(table, files, time)
-    sums = Sums(codec, table.path)
+    shared = shared_hashes(table, files, time)
+    sums = MultiplicitySums(codec, table.path)
     wanted = pa.array(list(shared), pa.int64())
     chunks: list[ArrowTable] = []
     for file in files:
@@ -109,21 +111,21 @@ def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) ->
             again = batch.filter(both)
             for weight, data in zip(again.column("weight").to_pylist(), again.column("row").to_pylist()):
                 sums.add(data, weight)
-    return pa.concat_tables([*chunks, table_of(number, sums.changes(time))])
+    return pa.concat_tables([*chunks, changes_to_table(number, sums.changes(time))])
 
 
 FEW = 8
 """Number of similar files at which they are merged into one."""
 
 
-def to_merge(files: Sequence[File], since: int) -> list[File]:
+def choose_files_to_merge(files: Sequence[CollectionFile], since: int) -> list[CollectionFile]:
     """Choose the files to merge now.
 
     These are the newest files up to the since, back to one that is much larger than their total, so that each
     update is merged only a few times, however long the history. Files that share a time stay together.
     """
     ready = [file for file in files if file.last <= since]
-    run: list[File] = []
+    run: list[CollectionFile] = []
     rows = 0
     for file in reversed(ready):
         if run and file.rows > 2 * rows and file.last < run[-1].first:

@@ -23,11 +23,11 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, file_systems, pa, parquet
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
-from penstock.paths import scheme_of
+from penstock.path_or_url import scheme_of
 
 LAYOUT = "collections of Penstock, layout 1"
 SCHEMA: Any = pa.schema(
@@ -55,7 +55,7 @@ _DAMAGE: tuple[type[Exception], ...] = (DeltaError, pa.ArrowException, ValueErro
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class CollectionFile:
     """File of a collection, with times from `first` to `last`."""
 
     path: str
@@ -77,8 +77,10 @@ class Table:
             there = self._table.metadata()
             self._files_of = file_systems.PyFileSystem(DeltaStorageHandler(path))
         if there.description != LAYOUT:
-            raise damaged(path, f"it is a Delta table that says {there.description!r}, not {LAYOUT!r}")
-        self._listed: tuple[int, dict[int, list[File]]] | None = None
+            raise damaged_store_error(
+                path, f"it is a Delta table that says {there.description!r}, not {LAYOUT!r}"
+            )
+        self._listed: tuple[int, dict[int, list[CollectionFile]]] | None = None
 
     def _create(self) -> None:
         try:
@@ -99,11 +101,11 @@ class Table:
         try:
             yield
         except _DAMAGE as error:
-            raise damaged(self.path, str(error)) from error
+            raise damaged_store_error(self.path, str(error)) from error
         except OSError as error:
-            raise self.unavailable(str(error)) from error
+            raise self.unavailable_error(str(error)) from error
 
-    def unavailable(self, why: str) -> StoreUnavailable:
+    def unavailable_error(self, why: str) -> StoreUnavailable:
         return StoreUnavailable(
             f"the collections in {self.path} cannot be used now",
             why=why,
@@ -124,33 +126,33 @@ class Table:
         with self.translated_errors():
             time = self._table.transaction_version(f"{kind} {number}")
         if time is None:
-            raise damaged(self.path, f"the {kind} of collection {number} is missing")
+            raise damaged_store_error(self.path, f"the {kind} of collection {number} is missing")
         return Frontier(None if time == _END else time)
 
-    def last_number(self) -> int:
+    def last_collection_number(self) -> int:
         """Return the highest number ever assigned to a collection."""
         with self.translated_errors():
             return self._table.transaction_version(LAST_NUMBER) or 0
 
-    def numbers(self) -> list[int]:
+    def collection_numbers(self) -> list[int]:
         """Return the numbers of the collections that have files."""
         return sorted(self._by_number())
 
-    def files(self, number: int) -> list[File]:
+    def files(self, number: int) -> list[CollectionFile]:
         """List a collection's files, ordered by time; consecutive files overlap in at most one time."""
         return self._by_number().get(number, [])
 
-    def _by_number(self) -> dict[int, list[File]]:
+    def _by_number(self) -> dict[int, list[CollectionFile]]:
         if self._listed is None or self._listed[0] != self.version:
             self._listed = self.version, self._list()
         return self._listed[1]
 
-    def _list(self) -> dict[int, list[File]]:
-        found: dict[int, list[File]] = {}
+    def _list(self) -> dict[int, list[CollectionFile]]:
+        found: dict[int, list[CollectionFile]] = {}
         with self.translated_errors():
             actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         for action in actions:
-            one = File(
+            one = CollectionFile(
                 action["path"],
                 action["min.time"],
                 action["max.time"],
@@ -162,7 +164,7 @@ class Table:
             files.sort(key=lambda one: (one.first, one.last, one.path))
         return found
 
-    def batches(self, file: File, columns: list[str], most: int) -> Iterator[ArrowBatch]:
+    def batches(self, file: CollectionFile, columns: list[str], most: int) -> Iterator[ArrowBatch]:
         """Read the rows of a file in the order of writing."""
         with self.translated_errors(), self._files_of.open_input_file(file.path) as source:
             reader = parquet.ParquetFile(source)
@@ -198,21 +200,21 @@ class Table:
             before = self.version
             self.refresh()
             if self.version == before:
-                raise self.unavailable(str(error)) from error
+                raise self.unavailable_error(str(error)) from error
             return False
         except (*_DAMAGE, OSError) as error:
             # What follows a commit may fail, too: a checkpoint of the log, say.
             before = self.version
             self.refresh()
             if not self._was_made(name, self.version - before):
-                raise self.unavailable(str(error)) from error
+                raise self.unavailable_error(str(error)) from error
         return True
 
     def _was_made(self, name: str, versions: int) -> bool:
         with self.translated_errors():
             return any(made.get(_COMMIT) == name for made in self._table.history(max(1, versions)))
 
-    def clean(self) -> None:
+    def delete_replaced_files(self) -> None:
         """Delete files that were replaced more than `KEPT_HOURS` ago."""
         with self.translated_errors():
             self._table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False)

@@ -14,9 +14,9 @@ from penstock.compute.collections.refusals import (
     check_id,
     check_readable,
     check_same_collection,
-    unknown,
+    unknown_collection_error,
 )
-from penstock.compute.collections.rows import Change, RowCodec, check_counts, chunks_of
+from penstock.compute.collections.rows import Change, RowCodec, check_counts, split_into_chunks
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
@@ -61,7 +61,7 @@ class _Contents:
 
 
 @dataclass(eq=False)
-class Shared:
+class SharedStore:
     """Store shared by all handles. version: increases with each change."""
 
     changed: Condition = field(default_factory=Condition)
@@ -70,7 +70,7 @@ class Shared:
 
     def get(self, id: Id) -> _Contents:
         if id not in self.contents:
-            raise unknown(id)
+            raise unknown_collection_error(id)
         return self.contents[id]
 
     def notify(self) -> None:
@@ -78,7 +78,7 @@ class Shared:
         self.changed.notify_all()
 
 
-_NAMED: dict[str, Shared] = {}
+_NAMED: dict[str, SharedStore] = {}
 
 
 class MemoryCollections(Collections):
@@ -91,15 +91,15 @@ class MemoryCollections(Collections):
     ([[(('a',), 2)]], [[(('a',), 1)]])
     """
 
-    def __init__(self, shared: Shared | None = None) -> None:
-        self._shared = shared or Shared()
+    def __init__(self, shared: SharedStore | None = None) -> None:
+        self._shared = shared or SharedStore()
         self._codec = RowCodec()
         self._seen = self._shared.version
 
     @classmethod
     def named(cls, name: str) -> MemoryCollections:
         """Open a handle on the store with this name in the process."""
-        return cls(_NAMED.setdefault(name, Shared()))
+        return cls(_NAMED.setdefault(name, SharedStore()))
 
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
         check_id(id)
@@ -149,7 +149,9 @@ class MemoryCollections(Collections):
             there = self._shared.get(id)
             check_readable(id, there.bounds, at)
             changes, end = there.changes, _first_after(there.changes, at)
-        return chunks_of([(decode(change.row), n) for change, n in _sums(changes[:end], at) if n], chunk)
+        return split_into_chunks(
+            [(decode(change.row), n) for change, n in _sums(changes[:end], at) if n], chunk
+        )
 
     def changes(
         self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
@@ -158,7 +160,9 @@ class MemoryCollections(Collections):
             there = self._shared.get(id)
             check_changes(id, there.bounds, lower, upper)
             found = there.changes[_first_from(there.changes, lower) : _first_from(there.changes, upper)]
-        return chunks_of([(decode(change.row), change.time, change.weight) for change in found], chunk)
+        return split_into_chunks(
+            [(decode(change.row), change.time, change.weight) for change in found], chunk
+        )
 
     def compact(self, id: Id, since: Frontier) -> None:
         with self._shared.changed:

@@ -17,7 +17,7 @@ from penstock.compute.collections.store import Collections
 from penstock.errors import BadInput, BadUri
 from penstock.io.delta import check_location, require_deltalake
 from penstock.io.postgres.server import without_password
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from penstock.compute.collections.postgres_connection import Connection, Location
-from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.postgres_connection import Connection, ServerLocation
+from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_collections import SqlCollections
 from penstock.compute.collections.sql_database import Database, Transaction
 from penstock.compute.errors import StoreUnavailable
@@ -47,13 +47,13 @@ class PostgresCollections(SqlCollections):
     """
 
     def __init__(self, url: str) -> None:
-        super().__init__(PostgresDatabase(Location.of(url)))
+        super().__init__(PostgresDatabase(ServerLocation.parse(url)))
 
 
 class PostgresDatabase(Database):
     """Connections: one for writing, one for short reads, one for notifications, and one per long read."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: ServerLocation) -> None:
         self.location = str(location)
         self._location = location
         self._write_lock, self._read_lock = Lock(), Lock()
@@ -67,13 +67,13 @@ class PostgresDatabase(Database):
             raise
 
     def _prepare(self) -> None:
-        with self.writing() as tx:
+        with self.write_transaction() as tx:
             ((there, layout),) = tx.run(
                 "SELECT to_regclass('penstock_collections') IS NOT NULL, "
                 "obj_description(to_regclass('penstock_collections'))"
             )
             if there and layout != _LAYOUT:
-                raise damaged(
+                raise damaged_store_error(
                     self.location, f"the table penstock_collections says {layout!r}, not {_LAYOUT!r}"
                 )
             if not there:
@@ -83,7 +83,7 @@ class PostgresDatabase(Database):
     # -- transactions ---------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Generator[Transaction]:
+    def write_transaction(self) -> Generator[Transaction]:
         with self._write_lock:
             tx = self._writer
             tx.begin("BEGIN")
@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
         try:
             tx.simple("COMMIT")
         except StoreUnavailable as error:
-            if not tx.lost:
+            if not tx.is_lost:
                 raise
             if number is None or not self._committed(number, error):
                 raise
@@ -129,12 +129,12 @@ class PostgresDatabase(Database):
         ) from lost
 
     @contextmanager
-    def reading(self) -> Generator[Transaction]:
+    def read_transaction(self) -> Generator[Transaction]:
         with self._read_lock, _reading(self._reader) as tx:
             yield tx
 
     @contextmanager
-    def moment(self) -> Generator[Transaction]:
+    def snapshot_transaction(self) -> Generator[Transaction]:
         connection = self._idle.pop() if self._idle else Connection(self._location, idle="0")
         try:
             with _reading(connection) as tx:
@@ -170,7 +170,7 @@ def _reading(connection: Connection) -> Generator[Transaction]:
 class Notifications:
     """Connection that receives commit notifications, opened at the first wait."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: ServerLocation) -> None:
         self._connection = Connection(location)
         self._asked = 0.0
 
@@ -187,7 +187,7 @@ class Notifications:
         return True
 
     def _happened(self, seconds: float) -> bool:
-        if self._connection.lost:
+        if self._connection.is_lost:
             self.listen()
             return True
         # What pg8000 has read from the socket already is only found by asking the server something.

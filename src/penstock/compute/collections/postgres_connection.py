@@ -16,24 +16,24 @@ import pg8000.converters as pg8000_converters  # pyright: ignore[reportMissingTy
 import pg8000.native as pg8000_native  # pyright: ignore[reportMissingTypeStubs]
 from pg8000.exceptions import DatabaseError, InterfaceError  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.errors import BadInput
-from penstock.io.postgres.server import Server, reason, sqlstate, ssl_context, without_password
+from penstock.io.postgres.server import Server, server_message, sqlstate, ssl_context, without_password
 
 _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class ServerLocation:
     """Server and schema of the tables. schema: None for the first one in the server's search path."""
 
     server: Server
     schema: str | None
 
     @classmethod
-    def of(cls, url: str) -> Location:
+    def parse(cls, url: str) -> ServerLocation:
         """Parse `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA&sslmode=...`, as `Server.of` does.
 
         A password that is in neither the URL nor PGPASSWORD is looked up in the file that PGPASSFILE names,
@@ -92,14 +92,14 @@ _SETTINGS = (
 class Connection(Transaction):
     """Connection to PostgreSQL. idle: limit on idle time within a transaction, which blocks others."""
 
-    def __init__(self, location: Location, idle: str = "30s") -> None:
+    def __init__(self, location: ServerLocation, idle: str = "30s") -> None:
         self._location = location
         self._idle = idle
         self._wire: Any = None
         self._prepared: dict[str, Any] = {}
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Return whether the connection is closed or was never opened."""
         return self._wire is None
 
@@ -124,7 +124,9 @@ class Connection(Transaction):
                 application_name="penstock collections",
             )
         except (DatabaseError, *_LOST) as error:
-            raise self._unavailable(without_password(reason(error))) from None  # frames with the password
+            raise self._unavailable(
+                without_password(server_message(error))
+            ) from None  # frames with the password
         try:
             if not server.socket:
                 # pg8000 sends small chunks; each would wait for the answer to the one before.
@@ -140,7 +142,7 @@ class Connection(Transaction):
         except (DatabaseError, *_LOST) as error:
             with suppress(Exception):
                 wire.close()
-            raise self._unavailable(reason(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except BaseException:
             with suppress(Exception):
                 wire.close()
@@ -157,16 +159,16 @@ class Connection(Transaction):
     # -- transactions ---------------------------------------------------------------------------
 
     def begin(self, statement: str) -> None:
-        had = not self.lost
+        had = not self.is_lost
         try:
             self.simple(statement)
         except StoreUnavailable:
-            if not had or not self.lost:
+            if not had or not self.is_lost:
                 raise
             self.simple(statement)  # it had been lost between two transactions
 
     def roll_back(self) -> None:
-        if not self.lost:
+        if not self.is_lost:
             with suppress(ComputeError):
                 self.simple("ROLLBACK")
 
@@ -201,7 +203,7 @@ class Connection(Transaction):
                 lambda: self.wire.execute_unnamed("COPY penstock_updates FROM STDIN", stream=stream)
             )
 
-    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+    def updates_with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
         return self.run(
             "SELECT weight, row FROM penstock_updates WHERE hash = ANY ($1::bigint[])", list(hashes)
         )
@@ -210,7 +212,7 @@ class Connection(Transaction):
         if places:
             self.run("DELETE FROM penstock_updates WHERE place = ANY ($1::bigint[])", list(places))
 
-    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+    def set_weights(self, weights: Sequence[tuple[int, int]]) -> None:
         if weights:
             self.run(
                 "UPDATE penstock_updates SET weight = new.weight "
@@ -230,11 +232,11 @@ class Connection(Transaction):
             if state.startswith(_LOST_STATES):
                 self.close()
             if state.startswith(_DAMAGE_STATES):
-                raise damaged(str(self._location), reason(error)) from error
-            raise self._unavailable(reason(error)) from error
+                raise damaged_store_error(str(self._location), server_message(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except _LOST as error:
             self.close()
-            raise self._unavailable(reason(error)) from error
+            raise self._unavailable(server_message(error)) from error
         except ComputeError:
             raise
         except BaseException:

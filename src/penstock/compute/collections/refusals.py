@@ -14,7 +14,7 @@ from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 
 
-def unknown(id: Id) -> UnknownName:
+def unknown_collection_error(id: Id) -> UnknownName:
     return UnknownName(
         f"there is no collection {id!r}", fix="create it first; it may have been dropped", name=id
     )
@@ -51,9 +51,9 @@ def check_expected(id: Id, expected: Frontier, upper: Frontier) -> None:
 
 
 def check_readable(id: Id, bounds: Bounds, at: int) -> None:
-    if bounds.since.passed(at):
+    if bounds.since.has_passed(at):
         raise _compacted(id, at, bounds.since)
-    if not bounds.upper.passed(at):
+    if not bounds.upper.has_passed(at):
         raise _not_yet(id, at, bounds.upper)
 
 

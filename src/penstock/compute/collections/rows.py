@@ -66,7 +66,7 @@ class RowCodec:
         weights: dict[tuple[int, bytes], int] = {}
         rows: dict[bytes, bytes] = {}
         for row, time, weight in append.updates:
-            if append.expected.passed(time) or not append.upper.passed(time):
+            if append.expected.has_passed(time) or not append.upper.has_passed(time):
                 raise ValueError(f"{append.id}: {time} is outside of {append.expected} to {append.upper}")
             key, row = self._with_key(row)
             weights[time, key] = weights.get((time, key), 0) + weight
@@ -98,25 +98,25 @@ def _canonical(value: Any) -> Any:
     return value
 
 
-def hash_of(key: bytes) -> int:
+def hash_row_key(key: bytes) -> int:
     """Hash a row key to `HASH_BITS` bits. Collisions are resolved by comparing keys."""
     return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
 
 
-def row_of(data: bytes, location: str) -> Row:
+def decode_row(data: bytes, location: str) -> Row:
     """Decode one row. Raises `StoreDamaged`."""
-    return rows_of([data], location)[0]
+    return decode_rows([data], location)[0]
 
 
-def rows_of(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
+def decode_rows(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
     """Decode several rows. Raises `StoreDamaged`."""
     try:
         rows = decode_each(encoded_rows)
     except CheckpointDamaged as error:
-        raise damaged(location, error.why) from error
+        raise damaged_store_error(location, error.why) from error
     for row in rows:
         if type(row) is not tuple:
-            raise damaged(location, f"a row is a {type(row).__name__}")
+            raise damaged_store_error(location, f"a row is a {type(row).__name__}")
     return rows
 
 
@@ -133,17 +133,17 @@ def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
     """
     for row, count in rows:
         if count <= 0:
-            raise damaged(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
+            raise damaged_store_error(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
     return rows
 
 
-def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
+def split_into_chunks(rows: list[T], most: int) -> Iterator[list[T]]:
     """Split rows into lists of at most `most`."""
     check_chunk(most)
     return (rows[start : start + most] for start in range(0, len(rows), most))
 
 
-def damaged(location: str, why: str) -> StoreDamaged:
+def damaged_store_error(location: str, why: str) -> StoreDamaged:
     return StoreDamaged(
         f"the collections in {location} cannot be read",
         why=why,

@@ -17,13 +17,21 @@ from penstock.compute.collections.rows import (
     RowCodec,
     check_counts,
     check_positive,
-    chunks_of,
-    hash_of,
-    row_of,
-    rows_of,
+    decode_row,
+    decode_rows,
+    hash_row_key,
+    split_into_chunks,
 )
 from penstock.compute.collections.sql_database import Database, Transaction
-from penstock.compute.collections.sql_tables import Pages, Record, find, frontier_after, get, pages, place_of
+from penstock.compute.collections.sql_tables import (
+    CollectionRecord,
+    PageSizer,
+    find_collection,
+    find_place,
+    frontier_after,
+    lookup_collection,
+    read_pages,
+)
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.frontier import LAST_TIME, START, Frontier
 from penstock.compute.protocol.dataflow import Id
@@ -33,11 +41,13 @@ SLICE = 2_000
 """Number of updates merged or removed at a time, which takes some ten milliseconds."""
 
 
-def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
+def advance_since(tx: Transaction, record: CollectionRecord, since: Frontier) -> None:
     tx.run("UPDATE penstock_collections SET since = $1 WHERE number = $2", since.time, record.number)
 
 
-def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes], bytes]) -> None:
+def merge_next_slice(
+    tx: Transaction, record: CollectionRecord, since: Frontier, key: Callable[[bytes], bytes]
+) -> None:
     """Merge the next slice of updates up to the since.
 
     Each row has at most one update before `merged`, so a new update is added to at most one other. The
@@ -45,7 +55,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
     key: returns the identity of an encoded row.
     """
     begin = record.first + record.merged
-    limit = place_of(tx, record, since if since.time is None else frontier_after(since.time))
+    limit = find_place(tx, record, since if since.time is None else frontier_after(since.time))
     if begin >= limit:
         return
     end = _after_slice(tx, begin, limit)
@@ -58,7 +68,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
             gone += places[1:]
             weights.append((weight, places[0]))
     tx.remove(gone)
-    tx.weigh(weights)
+    tx.set_weights(weights)
     tx.run("UPDATE penstock_collections SET merged = $1 WHERE number = $2", end - record.first, record.number)
 
 
@@ -108,7 +118,7 @@ def sweep(tx: Transaction) -> None:
     if not gone:
         return
     number, id, next, merged = gone[0]
-    record = Record(number, Frontier(None), Frontier(None), next, merged, b"")
+    record = CollectionRecord(number, Frontier(None), Frontier(None), next, merged, b"")
     last = _after_slice(tx, record.first, record.end)
     tx.run("DELETE FROM penstock_updates WHERE place >= $1 AND place < $2", record.first, last)
     if last < record.end:
@@ -130,8 +140,8 @@ class SqlCollections(Collections):
 
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
         check_id(id)
-        with self._database.writing() as tx:
-            there = find(tx, id)
+        with self._database.write_transaction() as tx:
+            there = lookup_collection(tx, id)
             if there is not None:
                 check_same_collection(id, description, there.description)
                 return
@@ -144,37 +154,37 @@ class SqlCollections(Collections):
             )
 
     def drop(self, id: Id) -> None:
-        with self._database.writing() as tx:
+        with self._database.write_transaction() as tx:
             tx.run("UPDATE penstock_collections SET id = NULL, since = NULL WHERE id = $1", id)
             sweep(tx)
 
     def all(self) -> dict[Id, bytes]:
-        with self._database.reading() as tx:
+        with self._database.read_transaction() as tx:
             found = tx.run(
                 "SELECT id, description FROM penstock_collections WHERE id IS NOT NULL ORDER BY number"
             )
         return {id: bytes(description) for id, description in found}
 
     def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
-        with self._database.reading() as tx:
-            return [get(tx, id).bounds for id in ids]
+        with self._database.read_transaction() as tx:
+            return [find_collection(tx, id).bounds for id in ids]
 
     # -- writing --------------------------------------------------------------------------------
 
     def append(self, appends: Sequence[Append]) -> None:
-        with self._database.writing() as tx:
+        with self._database.write_transaction() as tx:
             for append in appends:
                 self._append(tx, append, self._codec.changes(append))
 
     def _append(self, tx: Transaction, append: Append, changes: list[Change]) -> None:
-        there = get(tx, append.id)
+        there = find_collection(tx, append.id)
         check_expected(append.id, append.expected, there.upper)
         if there.since.ended:
             changes = []
         check_counts(append.id, changes, lambda keys: self._counts(tx, there, keys))
         first = there.first
         tx.insert(
-            (place, change.time, change.weight, first + hash_of(change.key), change.row)
+            (place, change.time, change.weight, first + hash_row_key(change.key), change.row)
             for place, change in enumerate(changes, there.end)
         )
         tx.run(
@@ -184,42 +194,44 @@ class SqlCollections(Collections):
             there.number,
         )
 
-    def _counts(self, tx: Transaction, there: Record, keys: Collection[bytes]) -> Mapping[bytes, int]:
+    def _counts(
+        self, tx: Transaction, there: CollectionRecord, keys: Collection[bytes]
+    ) -> Mapping[bytes, int]:
         """Return the multiplicity of each row by row key."""
         counts: dict[bytes, int] = defaultdict(int)
-        for weight, row in tx.with_hashes({there.first + hash_of(key) for key in keys}):
+        for weight, row in tx.updates_with_hashes({there.first + hash_row_key(key) for key in keys}):
             counts[self._key(row)] += weight
         return counts
 
     def compact(self, id: Id, since: Frontier) -> None:
-        with self._database.writing() as tx:
-            there = get(tx, id)
+        with self._database.write_transaction() as tx:
+            there = find_collection(tx, id)
             if since > there.since:
                 advance_since(tx, there, since)
             else:
                 since = there.since
             if not since.ended:
-                merge(tx, there, since, self._key)
+                merge_next_slice(tx, there, since, self._key)
             sweep(tx)
 
     # -- reading --------------------------------------------------------------------------------
 
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
-        with self._database.reading() as tx:
-            check_readable(id, get(tx, id).bounds, at)
-        return self._snapshot(id, at, Pages(chunk))
+        with self._database.read_transaction() as tx:
+            check_readable(id, find_collection(tx, id).bounds, at)
+        return self._snapshot(id, at, PageSizer(chunk))
 
-    def _snapshot(self, id: Id, at: int, reading: Pages) -> Iterator[list[Counted]]:
-        with self._database.moment() as tx:
-            there = get(tx, id)
+    def _snapshot(self, id: Id, at: int, reading: PageSizer) -> Iterator[list[Counted]]:
+        with self._database.snapshot_transaction() as tx:
+            there = find_collection(tx, id)
             check_readable(id, there.bounds, at)
-            end = place_of(tx, there, frontier_after(at))
+            end = find_place(tx, there, frontier_after(at))
             several = self._changed_more_than_once(tx, there, end)
             codec = RowCodec()
             sums: dict[bytes, tuple[Row, int]] = {}
-            for page in pages(tx, (there.first, end), reading):
+            for page in read_pages(tx, (there.first, end), reading):
                 rows: list[Counted] = []
-                found = rows_of([update[4] for update in page], self._database.location)
+                found = decode_rows([update[4] for update in page], self._database.location)
                 for row, (_, _, weight, hash, _) in zip(found, page):
                     if hash not in several:
                         rows.append((row, weight))
@@ -230,10 +242,10 @@ class SqlCollections(Collections):
                 if rows:
                     yield check_positive(id, rows, self._database.location)
         rest = [(row, count) for row, count in sums.values() if count]
-        for rows in chunks_of(rest, reading.chunk):
+        for rows in split_into_chunks(rest, reading.chunk):
             yield check_positive(id, rows, self._database.location)
 
-    def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
+    def _changed_more_than_once(self, tx: Transaction, there: CollectionRecord, end: int) -> set[int]:
         """Return the hashes shared by more than one update before a place."""
         if end <= there.first + there.merged:
             return set()
@@ -248,30 +260,30 @@ class SqlCollections(Collections):
     def changes(
         self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
     ) -> Iterator[list[Update]]:
-        with self._database.reading() as tx:
-            there = get(tx, id)
+        with self._database.read_transaction() as tx:
+            there = find_collection(tx, id)
             check_changes(id, there.bounds, lower, upper)
-            span = place_of(tx, there, lower), place_of(tx, there, upper)
-        return self._changes(id, lower, upper, span, Pages(chunk))
+            span = find_place(tx, there, lower), find_place(tx, there, upper)
+        return self._changes(id, lower, upper, span, PageSizer(chunk))
 
     def _changes(
-        self, id: Id, lower: Frontier, upper: Frontier, span: tuple[int, int], reading: Pages
+        self, id: Id, lower: Frontier, upper: Frontier, span: tuple[int, int], reading: PageSizer
     ) -> Iterator[list[Update]]:
         place, end = span
         while place < end:
-            with self._database.reading() as tx:
-                check_changes(id, get(tx, id).bounds, lower, upper)
+            with self._database.read_transaction() as tx:
+                check_changes(id, find_collection(tx, id).bounds, lower, upper)
                 page = reading.read(tx, (place, end))
             if not page:
                 return
-            rows = rows_of([update[4] for update in page], self._database.location)
+            rows = decode_rows([update[4] for update in page], self._database.location)
             yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
             place = page[-1][0] + 1
 
     # -- rows -----------------------------------------------------------------------------------
 
     def _key(self, data: bytes) -> bytes:
-        return self._codec.key(row_of(data, self._database.location))
+        return self._codec.key(decode_row(data, self._database.location))
 
     # -- the rest -------------------------------------------------------------------------------
 

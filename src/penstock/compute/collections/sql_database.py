@@ -24,7 +24,7 @@ class Transaction(ABC):
         """Insert rows into `penstock_updates`."""
 
     @abstractmethod
-    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+    def updates_with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
         """Return the weights and rows of updates with any of these hashes."""
 
     @abstractmethod
@@ -32,7 +32,7 @@ class Transaction(ABC):
         """Delete the updates at these places."""
 
     @abstractmethod
-    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+    def set_weights(self, weights: Sequence[tuple[int, int]]) -> None:
         """Set the weight of each update, identified by its place."""
 
 
@@ -45,15 +45,15 @@ class Database(ABC):
     location: str
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Transaction]:
+    def write_transaction(self) -> AbstractContextManager[Transaction]:
         """Begin the only write transaction: committed durably at the end, rolled back by an exception."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Transaction]:
+    def read_transaction(self) -> AbstractContextManager[Transaction]:
         """Begin a short read transaction on a consistent snapshot."""
 
     @abstractmethod
-    def moment(self) -> AbstractContextManager[Transaction]:
+    def snapshot_transaction(self) -> AbstractContextManager[Transaction]:
         """Begin a read transaction of any length on a consistent snapshot, concurrent with all others."""
 
     @abstractmethod

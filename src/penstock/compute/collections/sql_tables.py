@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from penstock.compute.collections.refusals import is_valid_collection_id, unknown
+from penstock.compute.collections.refusals import is_valid_collection_id, unknown_collection_error
 from penstock.compute.collections.rows import HASH_BITS, check_chunk
 from penstock.compute.collections.sql_database import Stored, Transaction
 from penstock.compute.collections.store import Bounds
@@ -30,7 +30,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CollectionRecord:
     """Record of `penstock_collections`. next, merged: positions."""
 
     number: int
@@ -59,7 +59,7 @@ class Record:
         return self.first, (self.number + 1) << HASH_BITS
 
 
-def find(tx: Transaction, id: Id) -> Record | None:
+def lookup_collection(tx: Transaction, id: Id) -> CollectionRecord | None:
     if not is_valid_collection_id(id):
         return None
     found = tx.run(
@@ -69,18 +69,18 @@ def find(tx: Transaction, id: Id) -> Record | None:
     if not found:
         return None
     number, since, upper, next, merged, description = found[0]
-    return Record(number, Frontier(since), Frontier(upper), next, merged, bytes(description))
+    return CollectionRecord(number, Frontier(since), Frontier(upper), next, merged, bytes(description))
 
 
-def get(tx: Transaction, id: Id) -> Record:
+def find_collection(tx: Transaction, id: Id) -> CollectionRecord:
     """Find the record of a collection, or raise `UnknownName`."""
-    found = find(tx, id)
+    found = lookup_collection(tx, id)
     if found is None:
-        raise unknown(id)
+        raise unknown_collection_error(id)
     return found
 
 
-def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
+def find_place(tx: Transaction, record: CollectionRecord, frontier: Frontier) -> int:
     """Find the first update whose time the frontier has not passed, and return its place.
 
     Searches from the end in doubling steps, because recent times are asked for most often.
@@ -93,7 +93,7 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
             record.first,
             place,
         )
-        return not before or frontier.passed(before[0][0])
+        return not before or frontier.has_passed(before[0][0])
 
     low = high = record.end
     step = 1
@@ -110,7 +110,7 @@ def frontier_after(time: int) -> Frontier:
     return Frontier(None if time == LAST_TIME else time + 1)
 
 
-def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
+def read_updates(tx: Transaction, span: Span, most: int) -> list[Stored]:
     """Read the first `most` updates in a span of places."""
     found = tx.run(
         "SELECT place, time, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 "
@@ -121,7 +121,7 @@ def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
     return cast("list[Stored]", found)
 
 
-class Pages:
+class PageSizer:
     """Page size for reading updates: small at first, then limited by bytes.
 
     chunk: limit on the page size.
@@ -132,14 +132,14 @@ class Pages:
         self.most = min(chunk, _FIRST_PAGE)
 
     def read(self, tx: Transaction, span: Span) -> list[Stored]:
-        page = updates_in(tx, span, self.most)
+        page = read_updates(tx, span, self.most)
         if page:
             size = 1 + sum(len(update[-1]) for update in page) // len(page)
             self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
         return page
 
 
-def pages(tx: Transaction, span: Span, reading: Pages) -> Iterator[list[Stored]]:
+def read_pages(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[Stored]]:
     """Read all updates in a span of places, page by page."""
     place, end = span
     while page := reading.read(tx, (place, end)):

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
-from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_collections import SqlCollections
 from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
@@ -88,7 +88,7 @@ class SqliteDatabase(Database):
             return
         # The mode of the log cannot be changed within a transaction; it stays with the file.
         self._writer.execute("PRAGMA journal_mode = WAL")
-        with self.writing():
+        with self.write_transaction():
             if not self._is_ours():
                 for statement in _TABLES.split(";"):
                     self._writer.execute(statement)
@@ -100,11 +100,11 @@ class SqliteDatabase(Database):
         if (application, version) == (_APPLICATION, _VERSION):
             return True
         if application == _APPLICATION:
-            raise damaged(
+            raise damaged_store_error(
                 self.location, f"it has version {version} of its layout; we know version {_VERSION}"
             )
         if application or version or self._writer.execute("SELECT 1 FROM sqlite_schema").fetchall():
-            raise damaged(self.location, "it is the database of another program")
+            raise damaged_store_error(self.location, "it is the database of another program")
         return False
 
     @contextmanager
@@ -117,7 +117,7 @@ class SqliteDatabase(Database):
     def _error(self, error: sqlite3.Error) -> ComputeError:
         code = getattr(error, "sqlite_errorcode", None)
         if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
-            return damaged(self.location, str(error))
+            return damaged_store_error(self.location, str(error))
         return StoreUnavailable(
             f"the collections in {self.location} cannot be used now",
             why=str(error),
@@ -127,17 +127,17 @@ class SqliteDatabase(Database):
     # -- transactions ---------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Generator[Transaction]:
+    def write_transaction(self) -> Generator[Transaction]:
         with self._write_lock, self._translated_errors(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
             yield tx
 
     @contextmanager
-    def reading(self) -> Generator[Transaction]:
+    def read_transaction(self) -> Generator[Transaction]:
         with self._read_lock, self._translated_errors(), _transaction(self._reader, "BEGIN") as tx:
             yield tx
 
     @contextmanager
-    def moment(self) -> Generator[Transaction]:
+    def snapshot_transaction(self) -> Generator[Transaction]:
         with self._translated_errors():
             connection = self._idle.pop() if self._idle else self._open()
             try:
@@ -195,12 +195,12 @@ class _SqliteTransaction(Transaction):
     def insert(self, updates: Iterable[Stored]) -> None:
         self._connection.executemany("INSERT INTO penstock_updates VALUES (?, ?, ?, ?, ?)", updates)
 
-    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+    def updates_with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
         for hash in hashes:
             yield from self.run("SELECT weight, row FROM penstock_updates WHERE hash = $1", hash)
 
     def remove(self, places: Sequence[int]) -> None:
         self._connection.executemany("DELETE FROM penstock_updates WHERE place = ?", [(p,) for p in places])
 
-    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+    def set_weights(self, weights: Sequence[tuple[int, int]]) -> None:
         self._connection.executemany("UPDATE penstock_updates SET weight = ? WHERE place = ?", weights)

@@ -9,18 +9,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.compute.controller.connection import ReplicaConnection
     from penstock.compute.controller.controller import Controller
     from penstock.compute.controller.durable import ControllerState
+    from penstock.compute.controller.replica_connection import ReplicaConnection
     from penstock.compute.controller.requests import (
+        ControllerSettings,
         Described,
         PeekAnswer,
         PeekRequest,
-        Settings,
-        StashedAt,
+        StashedOnReplica,
         Write,
     )
-    from penstock.compute.controller.status import (
+    from penstock.compute.controller.status_types import (
         CollectionStatus,
         ControllerStatus,
         PeekStatus,
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     )
 
 _LATER = {
-    "CollectionStatus": "penstock.compute.controller.status",
+    "CollectionStatus": "penstock.compute.controller.status_types",
     "Controller": "penstock.compute.controller.controller",
     "ControllerState": "penstock.compute.controller.durable",
-    "ControllerStatus": "penstock.compute.controller.status",
+    "ControllerStatus": "penstock.compute.controller.status_types",
     "Described": "penstock.compute.controller.requests",
-    "ViewReplicaStatus": "penstock.compute.controller.status",
+    "ViewReplicaStatus": "penstock.compute.controller.status_types",
     "PeekAnswer": "penstock.compute.controller.requests",
     "PeekRequest": "penstock.compute.controller.requests",
-    "PeekStatus": "penstock.compute.controller.status",
-    "ProblemNote": "penstock.compute.controller.status",
-    "ReplicaConnection": "penstock.compute.controller.connection",
-    "ReplicaState": "penstock.compute.controller.status",
-    "ReplicaStatus": "penstock.compute.controller.status",
-    "Settings": "penstock.compute.controller.requests",
-    "StashedAt": "penstock.compute.controller.requests",
-    "SubscriptionStatus": "penstock.compute.controller.status",
-    "ViewStatus": "penstock.compute.controller.status",
+    "PeekStatus": "penstock.compute.controller.status_types",
+    "ProblemNote": "penstock.compute.controller.status_types",
+    "ReplicaConnection": "penstock.compute.controller.replica_connection",
+    "ReplicaState": "penstock.compute.controller.status_types",
+    "ReplicaStatus": "penstock.compute.controller.status_types",
+    "ControllerSettings": "penstock.compute.controller.requests",
+    "StashedOnReplica": "penstock.compute.controller.requests",
+    "SubscriptionStatus": "penstock.compute.controller.status_types",
+    "ViewStatus": "penstock.compute.controller.status_types",
     "Write": "penstock.compute.controller.requests",
 }
 
@@ -64,6 +64,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CollectionStatus",
     "Controller",
+    "ControllerSettings",
     "ControllerState",
     "ControllerStatus",
     "Described",
@@ -74,8 +75,7 @@ __all__ = [
     "ReplicaConnection",
     "ReplicaState",
     "ReplicaStatus",
-    "Settings",
-    "StashedAt",
+    "StashedOnReplica",
     "SubscriptionStatus",
     "ViewReplicaStatus",
     "ViewStatus",

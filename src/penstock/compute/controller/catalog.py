@@ -173,7 +173,7 @@ class Catalog:
         """Return the view or collection with a name, or None."""
         return self._names.get(name)
 
-    def named(self, name: str) -> CollectionEntry | ViewEntry:
+    def find_or_raise(self, name: str) -> CollectionEntry | ViewEntry:
         """Return the view or collection with a name. Raises `UnknownName`."""
         found = self._names.get(name)
         if found is None:
@@ -209,7 +209,7 @@ class Catalog:
                 del self.views[entry.id]
         del self._names[entry.name]
 
-    def readers(self, id: Id) -> list[ViewEntry]:
+    def views_reading(self, id: Id) -> list[ViewEntry]:
         """List the views that read the view or collection `id`."""
         return [view for view in self.views.values() if any(read == id for _, read in view.imports)]
 
@@ -217,7 +217,7 @@ class Catalog:
         return (c for c in self.collections.values() if c.written_by is None)
 
 
-def taken(name: str, why: str) -> AlreadyThere:
+def name_taken_error(name: str, why: str) -> AlreadyThere:
     """Build the error for a name that is already in use."""
     return AlreadyThere(
         f"the name {name!r} is taken", why=why, fix="choose another name, or drop its owner", name=name

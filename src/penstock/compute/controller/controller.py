@@ -10,22 +10,22 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, check_name, taken
-from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter
-from penstock.compute.controller.ddl import Names, ViewRequest
+from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, check_name, name_taken_error
+from penstock.compute.controller.ddl import DdlExecutor, ViewRequest
 from penstock.compute.controller.durable import ControllerState, TransientIds
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.pending_reads import Copies, CopyAnswer, Peeks
-from penstock.compute.controller.reads import Reads, Unanswered
+from penstock.compute.controller.reads import Reads, UnansweredDiagnosis
+from penstock.compute.controller.replica_connection import ReplicaConnection, ResponseRouter
 from penstock.compute.controller.replicas import Replicas
-from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Settings, Write
+from penstock.compute.controller.requests import ControllerSettings, Described, PeekAnswer, PeekRequest, Write
 from penstock.compute.controller.restart import create_views, start
-from penstock.compute.controller.status import AnomalyLog, ControllerStatus
-from penstock.compute.controller.status_assembly import report
+from penstock.compute.controller.status_assembly import build_status
+from penstock.compute.controller.status_types import AnomalyLog, ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
-from penstock.compute.controller.timestamps import Oracle, Reading
+from penstock.compute.controller.timestamps import ReadTimestamps, TimestampOracle
 from penstock.compute.controller.writes import Writes
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.compute.frontier import Frontier, join
@@ -71,7 +71,7 @@ class Controller:
         random: random.Random,
         parameters: Parameters = Parameters(),
         instance: InstanceConfig = InstanceConfig(""),
-        settings: Settings = Settings(),
+        settings: ControllerSettings = ControllerSettings(),
         allow_callables: bool = False,
     ) -> None:
         self._clock = clock
@@ -80,9 +80,11 @@ class Controller:
         self.epoch = started.epoch
         self._catalog = started.catalog
         self._note = AnomalyLog(clock)
-        self._instance = asked = Instance(instance, _PARAMETERS.updated(parameters), settings.most_behind)
-        self._oracle = oracle = Oracle(clock, started.last)
-        self._names = Names(
+        self._instance = asked = Instance(
+            instance, _PARAMETERS.overridden_by(parameters), settings.most_behind
+        )
+        self._oracle = oracle = TimestampOracle(clock, started.last)
+        self._names = DdlExecutor(
             state, self.epoch, self._catalog, collections, asked, oracle, allow_callables=allow_callables
         )
         for entry in self._catalog.collections.values():
@@ -120,14 +122,14 @@ class Controller:
             self._replicas.add(entry)
         self._reads = Reads(
             self._catalog,
-            Reading(asked, oracle, self._fence, self._settled),
+            ReadTimestamps(asked, oracle, self._fence, self._settled),
             self._replicas,
             self._peeks,
             self._subscriptions,
             self._copies,
             self._leases,
             TransientIds(state, self.epoch),
-            Unanswered(self._catalog, asked, oracle, self._replicas),
+            UnansweredDiagnosis(self._catalog, asked, oracle, self._replicas),
             clock=clock,
             random=random,
             note=self._note,
@@ -184,7 +186,7 @@ class Controller:
 
     def describe(self, name: str) -> Described:
         """Describe the view or collection with a name. Raises `UnknownName`."""
-        entry = self._catalog.named(name)
+        entry = self._catalog.find_or_raise(name)
         key = entry.key if isinstance(entry, ViewEntry) else ()
         is_view = isinstance(entry, ViewEntry)
         return Described(name, entry.id, is_view, entry.schema, entry.append_only, key)
@@ -201,7 +203,7 @@ class Controller:
         self._fence()
         write = self._writes.begin(writes, ids)
         try:
-            self._positions.before_write(write.time)
+            self._positions.record_before_write(write.time)
         except StoreUnavailable as error:
             # Some readers may lose their position in a restart, which is no reason to refuse a write.
             self._note(None, error.what)
@@ -226,13 +228,13 @@ class Controller:
         self._fence()  # a later controller may have read the store before the write arrived
         return durable
 
-    def written(self, id: bytes) -> int | None:
+    def time_of_write(self, id: bytes) -> int | None:
         """Return the time of the write with an id; None for an unknown or long forgotten one.
 
         After a restart of the controller, it may be a later time at which the rows are readable. Raises
         `StaleEpoch`, and `StoreUnavailable` if the outcome is unknown for now.
         """
-        time = self._writes.written(id)
+        time = self._writes.time_of_write(id)
         self._fence()  # last, so that any later controller finds the write
         return time
 
@@ -312,9 +314,9 @@ class Controller:
         if found == entry:
             return
         if found is not None:
-            raise taken(name, f"A replica of that name is at {found.address}.")
+            raise name_taken_error(name, f"A replica of that name is at {found.address}.")
         check_name(name)
-        with self._state.change(self.epoch) as change:
+        with self._state.begin_change(self.epoch) as change:
             change.add_replica(entry)
         self._catalog.replicas[name] = entry
         self._replicas.add(entry)
@@ -322,36 +324,38 @@ class Controller:
     def drop_replica(self, name: str) -> None:
         """Remove a replica, and close its connection. Raises `UnknownName`."""
         self._catalog.replica(name)
-        with self._state.change(self.epoch) as change:
+        with self._state.begin_change(self.epoch) as change:
             change.remove_replica(name)
         del self._catalog.replicas[name]
         self._replicas.remove(name)
-        self._reads.lost(name)
+        self._reads.on_replica_lost(name)
 
     def release_replica(self, name: str) -> None:
         """End the quarantine of a replica, forget its crashes, and retry it now. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._replicas.release(name)
 
-    def due(self) -> list[tuple[str, str]]:
+    def replicas_to_connect(self) -> list[tuple[str, str]]:
         """List the names and addresses of the replicas to connect now."""
-        return [(r.name, r.entry.address) for r in self._replicas if self._replicas.retry_in(r.name) == 0]
+        return [
+            (r.name, r.entry.address) for r in self._replicas if self._replicas.retry_delay_of(r.name) == 0
+        ]
 
-    def retry_in(self, name: str) -> int | None:
+    def next_retry_delay(self, name: str) -> int | None:
         """Return the milliseconds until a replica is retried; None if connected, quarantined or dropped."""
-        return self._replicas.retry_in(name)
+        return self._replicas.retry_delay_of(name)
 
-    def connected(self, name: str) -> ReplicaConnection:
+    def accept_connection(self, name: str) -> ReplicaConnection:
         """Accept a new connection to a replica, closing any earlier one. Raises `UnknownName`."""
         self._catalog.replica(name)
         self._fence()
-        if self._replicas.connected(name) is not None:
-            self._reads.lost(name)
+        if self._replicas.connection_of(name) is not None:
+            self._reads.on_replica_lost(name)
         return self._replicas.connect(name)
 
-    def unreachable(self, name: str, error: ComputeError) -> None:
-        """Record a failed attempt to connect; the replica is retried after `retry_in`."""
-        self._replicas.unreachable(name, error)
+    def record_unreachable(self, name: str, error: ComputeError) -> None:
+        """Record a failed attempt to connect; the replica is retried after `next_retry_delay`."""
+        self._replicas.record_unreachable(name, error)
 
     def configure(self, parameters: Parameters) -> None:
         """Change the limits and intervals of all replicas, for the lifetime of this controller."""
@@ -371,7 +375,7 @@ class Controller:
 
     def status(self) -> ControllerStatus:
         """Return the status of all replicas, views, collections and reads."""
-        return report(
+        return build_status(
             self.epoch,
             self._clock(),
             self._catalog,
@@ -391,7 +395,7 @@ class Controller:
             assert running is None or Frontier(view.valid_from) <= self._instance.holds.since(view.id)
 
     def _forget(self, name: str, id: Id) -> None:
-        self._reads.end_reading(name, id)
+        self._reads.end_reads_of(name, id)
         self._positions.forget(id)
         self._writes.forget_collection(id)
 
@@ -408,7 +412,7 @@ class Controller:
         try:
             self._fence()
         except ComputeError:
-            self._writes.doubt(write)
+            self._writes.mark_in_doubt(write)
             raise
 
     def _settled(self, id: Id) -> Frontier:
@@ -419,5 +423,5 @@ class Controller:
         return join(tracked.write for tracked in exports if tracked is not None)
 
     def _lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
-        self._replicas.lost(connection, error)
-        self._reads.lost(connection.replica)
+        self._replicas.record_lost_connection(connection, error)
+        self._reads.on_replica_lost(connection.replica)

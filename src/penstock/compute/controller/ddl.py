@@ -17,15 +17,15 @@ from penstock.compute.controller.catalog import (
     MaterializationTarget,
     ViewEntry,
     check_name,
-    taken,
+    name_taken_error,
 )
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.timestamps import Oracle
+from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.errors import AlreadyThere, BadMessage, NotServable, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.plans import FlowSink, FlowSource, decode, servable, sinks_of, sources_of
+from penstock.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
     Id,
@@ -50,7 +50,7 @@ def decode_plan(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable`, also for more than one sink.
     """
     flow = decode(plan, allow_callables=allow_callables)
-    servable(flow)
+    check_servable(flow)
     sinks = sinks_of(flow)
     graph = flow.graph()
     if len(sinks) != 1:
@@ -65,7 +65,7 @@ def decode_plan(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     return PlanSchema(sources_of(flow), sinks[0], locations)
 
 
-def found_source(
+def find_source_entry(
     catalog: Catalog, source: FlowSource, location: SourceLocation
 ) -> CollectionEntry | ViewEntry | None:
     """Return the entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
@@ -129,7 +129,7 @@ class _Making:
     as_of: Frontier
 
 
-class Names:
+class DdlExecutor:
     """Catalog of one controller, with the operations that change it in state, store and replicas.
 
     policies: implied holds on collections.
@@ -142,7 +142,7 @@ class Names:
         catalog: Catalog,
         collections: Collections,
         instance: Instance,
-        oracle: Oracle,
+        oracle: TimestampOracle,
         *,
         allow_callables: bool,
     ) -> None:
@@ -164,7 +164,9 @@ class Names:
                 found, schema=schema, append_only=append_only, written_by=None
             ):
                 return found.id
-            raise taken(name, "Its owner is not a collection with these columns that clients write.")
+            raise name_taken_error(
+                name, "Its owner is not a collection with these columns that clients write."
+            )
         (id,) = self._new_ids(0, 1)[1]
         entry = CollectionEntry(id, name, schema, append_only)
         self._carry_out(_Making([entry], [], None, self._fresh_upper()))
@@ -179,10 +181,10 @@ class Names:
         if found is not None:
             if isinstance(found, ViewEntry) and self._as_asked(found) == asked:
                 return found.id
-            raise taken(asked.name, self._difference(found, asked))
+            raise name_taken_error(asked.name, self._difference(found, asked))
         shape = decode_plan(asked.plan, allow_callables=self._allow_callables)
         check_key(asked.key, shape.sink.schema)
-        reads = [(s, found_source(self.catalog, s, shape.locations[s.name])) for s in shape.sources]
+        reads = [(s, find_source_entry(self.catalog, s, shape.locations[s.name])) for s in shape.sources]
         self._check_new_names(asked, [source.name for source, found in reads if found is None])
         making = self._making(asked, shape, reads)
         self._carry_out(making)
@@ -191,13 +193,13 @@ class Names:
 
     def drop(self, name: str, forget: Callable[[str, Id], None]) -> None:
         """See `Controller.drop`. forget: called with the name and id of each dropped entry."""
-        found = self.catalog.named(name)
+        found = self.catalog.find_or_raise(name)
         gone = [found]
         if isinstance(found, ViewEntry) and found.into is not None:
             gone.append(self.catalog.collections[found.into.collection])
         self._check_unused(found, gone)
-        with self._state.change(self._epoch) as change:
-            change.reach(self._oracle.last)
+        with self._state.begin_change(self._epoch) as change:
+            change.record_used_times(self._oracle.last)
             for entry in gone:
                 match entry:
                     case ViewEntry():
@@ -215,7 +217,7 @@ class Names:
                     self.catalog.strays.add(entry.id)
                     self.policies.pop(entry.id).release()
 
-    def clear_strays(self, spared: set[Id]) -> None:
+    def drop_stray_collections(self, spared: set[Id]) -> None:
         """Drop collections from the store that are neither in the catalog nor in use, except `spared`."""
         # A dropped view runs until its peeks are answered, and a replica that rebuilds it needs its output.
         written = {
@@ -228,7 +230,7 @@ class Names:
             if id in self._instance.holds:
                 continue
             self._collections.drop(id)
-            with self._state.change(self._epoch) as change:
+            with self._state.begin_change(self._epoch) as change:
                 change.remove_stray(id)
             self.catalog.strays.discard(id)
             self._instance.forget_collection(id)
@@ -250,7 +252,7 @@ class Names:
 
     def _check_new_names(self, asked: ViewRequest, missing: Sequence[str]) -> None:
         if asked.into is not None and self.catalog.find(asked.into) is not None:
-            raise taken(asked.into, "A view is written into a collection of its own.")
+            raise name_taken_error(asked.into, "A view is written into a collection of its own.")
         names = [asked.name, *missing, *([asked.into] if asked.into is not None else [])]
         for name in names:
             check_name(name)
@@ -264,7 +266,7 @@ class Names:
     def _check_unused(
         self, found: CollectionEntry | ViewEntry, gone: Sequence[CollectionEntry | ViewEntry]
     ) -> None:
-        readers = [view.name for entry in gone for view in self.catalog.readers(entry.id)]
+        readers = [view.name for entry in gone for view in self.catalog.views_reading(entry.id)]
         if isinstance(found, CollectionEntry) and found.written_by is not None:
             writer = self.catalog.views.get(found.written_by)
             readers = [writer.name if writer else "penstock", *readers]
@@ -316,12 +318,12 @@ class Names:
 
     def _new_ids(self, views: int, collections: int) -> tuple[list[Id], list[Id]]:
         """Assign ids to exports of views and to collections, which are strays until added to the catalog."""
-        with self._state.change(self._epoch) as change:
-            change.reach(self._oracle.last)
-            ids = change.new_ids("s", collections)
+        with self._state.begin_change(self._epoch) as change:
+            change.record_used_times(self._oracle.last)
+            ids = change.assign_ids("s", collections)
             for id in ids:
                 change.add_stray(id)
-            view_ids = change.new_ids("u", views)
+            view_ids = change.assign_ids("u", views)
         self.catalog.strays.update(ids)
         return view_ids, ids
 
@@ -331,7 +333,7 @@ class Names:
         for entry in making.written:
             self._collections.create(entry.id, entry.description, making.as_of)
             self._collections.compact(entry.id, making.as_of)
-        with self._state.change(self._epoch) as change:
+        with self._state.begin_change(self._epoch) as change:
             for entry in (*making.made, *making.written):
                 change.add_collection(entry)
                 change.remove_stray(entry.id)

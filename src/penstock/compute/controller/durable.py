@@ -58,10 +58,10 @@ class ControllerState:
                 make_private_file(location)
         with _translated(location):
             connection = sqlite3.connect(location, timeout=_BUSY_SECONDS, isolation_level=None)
-        return cls.on(connection, location)
+        return cls.open_on_connection(connection, location)
 
     @classmethod
-    def on(cls, connection: sqlite3.Connection, location: str) -> ControllerState:
+    def open_on_connection(cls, connection: sqlite3.Connection, location: str) -> ControllerState:
         """Open the state in the database of a connection, which it takes over. Raises as `open` does."""
         with _translated(location):
             try:
@@ -97,14 +97,14 @@ class ControllerState:
         _check(epoch, self._epoch)
 
     @contextmanager
-    def change(self, epoch: int) -> Generator[Change]:
+    def begin_change(self, epoch: int) -> Generator[StateChange]:
         """Make one change in a `with` block: durable at its end, rolled back by an exception.
 
         Raises `StaleEpoch` if a later controller has started.
         """
         with _translated(self.location), self._transaction():
             _check(epoch, self._number("epoch"))
-            yield Change(self._connection)
+            yield StateChange(self._connection)
 
     def _prepare(self) -> None:
         connection = self._connection
@@ -175,20 +175,20 @@ class ControllerState:
         return [entry for (entry,) in self._connection.execute(f"SELECT entry FROM {table} ORDER BY place")]
 
 
-class Change:
-    """Operations of one change. Valid within `ControllerState.change`."""
+class StateChange:
+    """Operations of one change. Valid within `ControllerState.begin_change`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
 
-    def new_ids(self, kind: str, count: int = 1) -> list[Id]:
+    def assign_ids(self, kind: str, count: int = 1) -> list[Id]:
         """Assign unused ids: "s" for collections, "u" for exports of views, "t" for transient exports."""
         ((last,),) = self._run(
             "UPDATE numbers SET value = value + ? WHERE name = ? RETURNING value", (count, kind)
         ).fetchall()
         return [f"{kind}{number}" for number in range(last - count + 1, last + 1)]
 
-    def reach(self, time: int) -> None:
+    def record_used_times(self, time: int) -> None:
         """Record that times up to this one are used."""
         self._run("UPDATE numbers SET value = max(value, ?) WHERE name = 'time'", (time,))
 
@@ -289,6 +289,6 @@ class TransientIds:
     def next(self) -> Id:
         """Assign a new id. Raises `StaleEpoch`, `StoreUnavailable`."""
         if not self._left:
-            with self._state.change(self._epoch) as change:
-                self._left.extend(change.new_ids("t", _AT_ONCE))
+            with self._state.begin_change(self._epoch) as change:
+                self._left.extend(change.assign_ids("t", _AT_ONCE))
         return self._left.popleft()

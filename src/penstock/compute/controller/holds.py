@@ -64,7 +64,7 @@ class ReadHolds:
     def __contains__(self, id: Id) -> bool:
         return id in self._held
 
-    def add(self, id: Id, since: Frontier, inputs: Sequence[ReadHold] = ()) -> ReadHold:
+    def add_collection(self, id: Id, since: Frontier, inputs: Sequence[ReadHold] = ()) -> ReadHold:
         """Add a collection or export that is readable from `since` on. Returns the first hold on it.
 
         inputs: holds on its inputs, which follow its since from now on.
@@ -90,7 +90,7 @@ class ReadHolds:
         for held in self._held.values():
             held.check()
 
-    def rises(self, held: _Held) -> None:
+    def propagate_since(self, held: _Held) -> None:
         """Propagate a risen since; called by `_Held`."""
         for hold in held.inputs:
             hold.advance(held.since)
@@ -141,7 +141,7 @@ class _Held:
         while self._earliest and not self._counts[self._earliest[0]]:
             del self._counts[heappop(self._earliest)]
         self.since = Frontier(self._earliest[0]) if self._earliest else END
-        self._registry.rises(self)
+        self._registry.propagate_since(self)
 
     def check(self) -> None:
         held = [time for time, count in self._counts.items() if count]

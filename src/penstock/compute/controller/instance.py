@@ -88,7 +88,7 @@ class Instance:
     def add_collection(self, id: Id, since: Frontier, upper: Frontier) -> ReadHold:
         """Add a collection that exports may read. Returns its implied hold."""
         self.uppers[id] = upper
-        return self.holds.add(id, since)
+        return self.holds.add_collection(id, since)
 
     def is_collection(self, id: Id) -> bool:
         return id in self.uppers
@@ -108,7 +108,7 @@ class Instance:
         """Create a dataflow. Its imports must exist and be readable at its as-of, which must not be END."""
         for export in dataflow.exports:
             inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
-            implied = self.holds.add(export.id, dataflow.as_of, inputs)
+            implied = self.holds.add_collection(export.id, dataflow.as_of, inputs)
             warmup = self.holds.acquire(export.id)
             running = ExportState(export, dataflow, implied, warmup, dataflow.as_of, target)
             self.running[export.id] = self._unscheduled[export.id] = running
@@ -146,7 +146,7 @@ class Instance:
         """Return the last time at which all of `ids` are settled; START if none is yet, END without ids."""
         return meet(self.upper(id).step_back() for id in ids)
 
-    def available(self) -> dict[Id, Frontier]:
+    def availability_by_export(self) -> dict[Id, Frontier]:
         """Map each export to the upper of the collections that it reads, directly or through indexes."""
         found: dict[Id, Frontier] = {}
         for id, running in self.running.items():  # inputs come before their readers
@@ -155,11 +155,11 @@ class Instance:
             found[id] = meet((*collections, *indexes))
         return found
 
-    def depends(self, id: Id, on: Id) -> bool:
+    def depends_on(self, id: Id, on: Id) -> bool:
         """Whether `id` equals `on`, or reads it directly or through indexes."""
         running = self.running.get(id)
         return id == on or (
-            running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)
+            running is not None and any(self.depends_on(i, on) for i in running.dataflow.import_ids)
         )
 
     def record_progress(self, id: Id, write: Frontier) -> None:
@@ -198,9 +198,9 @@ class Instance:
             all(index is None or index.scheduled for index in indexes),
         )
 
-    def warm_up(self) -> None:
+    def advance_warm_up_holds(self) -> None:
         """Advance the warm-up holds to the uppers of the inputs, so that restarts are immediate."""
-        for id, available in self.available().items():
+        for id, available in self.availability_by_export().items():
             if not is_transient(id) and id in self.running:
                 self.running[id].warmup.advance(available.step_back())
 

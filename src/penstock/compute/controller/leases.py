@@ -67,17 +67,17 @@ class Leases:
     def __iter__(self) -> Iterator[Id]:
         return iter(self._readers)
 
-    def earliest(self, id: Id) -> Frontier:
+    def earliest_position(self, id: Id) -> Frontier:
         """Return the earliest position, of a connected reader or leased; END if there is none."""
         readers = self._readers.get(id)
         return readers.earliest if readers else END
 
-    def begin(self, id: Id, position: Frontier) -> None:
+    def add_reader(self, id: Id, position: Frontier) -> None:
         """Add a connected reader at a position, on which it has its own hold."""
         readers = self._readers.setdefault(id, _Readers())
         readers.standing = min(readers.standing, position)
 
-    def move(self, id: Id, position: Frontier) -> None:
+    def move_reader(self, id: Id, position: Frontier) -> None:
         """Move the earliest position of connected readers to `position`, and lease the one left behind.
 
         END means that there are no connected readers any more.
@@ -124,8 +124,8 @@ class Leases:
 class Positions:
     """Recorded positions of views' readers, for the next controller.
 
-    Invariant: if a view's `Leases.earliest` is before the since that `KeepPast` allows given the writes
-    begun, that position or an earlier one is recorded; no recorded position has been compacted.
+    Invariant: if a view's `Leases.earliest_position` is before the since that `KeepPast` allows given the
+    writes begun, that position or an earlier one is recorded; no recorded position has been compacted.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Positions:
             if id in holds:
                 self._hold(id, Frontier(time))
 
-    def before_write(self, time: int) -> None:
+    def record_before_write(self, time: int) -> None:
         """Record the positions that the read policies would give up after a write at a time.
 
         Raises `StaleEpoch`, `StoreUnavailable`.
@@ -149,7 +149,7 @@ class Positions:
         behind = {
             id: position
             for id in self._leases
-            if (position := self._leases.earliest(id)) < self._allowed(id, time)
+            if (position := self._leases.earliest_position(id)) < self._allowed(id, time)
             and (id not in self._recorded or position < self._recorded[id].frontier)
         }
         if behind:
@@ -158,14 +158,14 @@ class Positions:
                 self.forget(id)
                 self._hold(id, position)
 
-    def follow(self, time: int) -> None:
+    def advance_records(self, time: int) -> None:
         """Advance the records to the readers' positions. time: of the last write.
 
-        Raises as `before_write` does.
+        Raises as `record_before_write` does.
         """
         moved: dict[Id, Frontier] = {}
         for id, hold in self._recorded.items():
-            position = self._leases.earliest(id)
+            position = self._leases.earliest_position(id)
             if position >= self._allowed(id, time):
                 moved[id] = END
             elif position > hold.frontier:
@@ -195,7 +195,7 @@ class Positions:
         hold.advance(position)
 
     def _write(self, positions: dict[Id, Frontier]) -> None:
-        with self._state.change(self._epoch) as change:
+        with self._state.begin_change(self._epoch) as change:
             for id, position in positions.items():
                 change.record_position(id, position.time)
 

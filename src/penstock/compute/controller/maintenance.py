@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.catalog import Catalog, ViewEntry
-from penstock.compute.controller.ddl import Names
+from penstock.compute.controller.ddl import DdlExecutor
 from penstock.compute.controller.holds import KeepPast, ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.replicas import Replicas
-from penstock.compute.controller.requests import Settings
+from penstock.compute.controller.requests import ControllerSettings
 from penstock.compute.controller.subscriptions import Subscriptions
-from penstock.compute.controller.timestamps import Oracle
+from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id
@@ -27,9 +27,9 @@ class Maintenance:
 
     def __init__(
         self,
-        names: Names,
+        names: DdlExecutor,
         instance: Instance,
-        oracle: Oracle,
+        oracle: TimestampOracle,
         collections: Collections,
         replicas: Replicas,
         subscriptions: Subscriptions,
@@ -37,7 +37,7 @@ class Maintenance:
         positions: Positions,
         *,
         clock: Callable[[], int],
-        settings: Settings,
+        settings: ControllerSettings,
         note: Callable[[str | None, str], None],
     ) -> None:
         self._names = names
@@ -96,13 +96,13 @@ class Maintenance:
         self._leases.expire()
         # Without replicas, count a view as being as far as its inputs, so that a replica that connects later
         # need not read the whole past.
-        reached = {} if self._replicas.connections() else self._instance.available()
+        reached = {} if self._replicas.connections() else self._instance.availability_by_export()
         # In reverse order of creation, readers come before their inputs, which can then follow immediately.
         for view in reversed(self._catalog.views.values()):
             self._follow(view, reached)
         for id, hold in self._names.policies.items():
             hold.advance(KeepPast(self._settings.keep).since(self._seen(self._instance.uppers[id])))
-        self._instance.warm_up()
+        self._instance.advance_warm_up_holds()
 
     def _follow(self, view: ViewEntry, reached: Mapping[Id, Frontier]) -> None:
         """Advance a view's holds to its read policy. reached: uppers to use in place of lower `write`s."""
@@ -123,12 +123,12 @@ class Maintenance:
         return upper if upper == END else min(upper, Frontier(self._oracle.read + 1))
 
     def _compact_store(self, spared: set[Id]) -> None:
-        self._names.clear_strays(spared)
+        self._names.drop_stray_collections(spared)
         now = self._clock()
         if now - self._compacted < self._settings.compaction:
             return
         self._compacted = now
-        self._positions.follow(self._oracle.last)
+        self._positions.advance_records(self._oracle.last)
         compactions = self._instance.compactions
         for id, since in list(compactions.items()):
             if since != END:

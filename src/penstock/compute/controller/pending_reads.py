@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.requests import PeekAnswer, StashedAt
+from penstock.compute.controller.requests import PeekAnswer, StashedOnReplica
 from penstock.compute.errors import BadMessage, TargetReplicaLost, TooManyPeeks, UnknownName
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CancelPeek, Peek
@@ -73,13 +73,13 @@ class PendingRead:
         self.problems[replica] = problem
         return self._verdict()
 
-    def lost(self, replica: str) -> Problem | None:
+    def on_replica_lost(self, replica: str) -> Problem | None:
         """Handle the loss of a replica, which is asked again when it reconnects.
 
         Returns the problem to pass on, if any.
         """
         if self.target == replica:
-            return problem_of(target_lost(replica))
+            return problem_of(target_lost_error(replica))
         self.problems.pop(replica, None)
         return self._verdict()
 
@@ -90,7 +90,7 @@ class PendingRead:
         return next(iter(self.problems.values()))
 
 
-def target_lost(replica: str) -> TargetReplicaLost:
+def target_lost_error(replica: str) -> TargetReplicaLost:
     """Build the error for a read from a target replica that is not connected."""
     return TargetReplicaLost(
         f"replica {replica!r} is not connected",
@@ -123,7 +123,7 @@ class PendingReads(Generic[K, P]):
         """Return the read with a key, if it is pending."""
         return self._pending.get(key)
 
-    def give_up(self, key: K, problem: Problem) -> None:
+    def answer_problem(self, key: K, problem: Problem) -> None:
         """Answer a read with a problem, if it is pending."""
         pending = self._pending.get(key)
         if pending is not None:
@@ -142,10 +142,10 @@ class PendingReads(Generic[K, P]):
         for pending in [p for p in self if p.read.view == name]:
             self._cancel(pending)
 
-    def lost(self, replica: str) -> None:
+    def on_replica_lost(self, replica: str) -> None:
         """Fail the reads that only a lost replica could answer."""
         for pending in list(self):
-            problem = pending.read.lost(replica)
+            problem = pending.read.on_replica_lost(replica)
             if problem is not None:
                 self._fail(pending, problem)
 
@@ -191,20 +191,20 @@ class Peeks(PendingReads[bytes, PendingPeek]):
         if pending is None or not pending.read.accepts(replica) or isinstance(answer, Canceled):
             return
         if isinstance(answer, Stashed):
-            answer = StashedAt(answer.token, answer.rows, answer.size, answer.inline, replica)
+            answer = StashedOnReplica(answer.token, answer.rows, answer.size, answer.inline, replica)
         elif isinstance(answer, Problem):
             answer = pending.read.on_problem(replica, answer)
         if answer is not None:
             self._finish(pending, answer)
 
-    def dropped(self, id: Id) -> None:
+    def on_collection_dropped(self, id: Id) -> None:
         """Fail the peeks that wait for a later time of a dropped collection, or of dropped views over it."""
         if not self._instance.is_collection(id):
             return
         upper = self._instance.upper(id)
         for pending in list(self):
             peek, view = pending.peek, pending.read.view
-            if not upper.passed(peek.time) and self._instance.depends(peek.target.id, id):
+            if not upper.has_passed(peek.time) and self._instance.depends_on(peek.target.id, id):
                 gone = UnknownName(
                     f"{view!r} was dropped before time {peek.time}",
                     fix="create it again, or read a time at which it existed",

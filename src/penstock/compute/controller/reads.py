@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
-from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.durable import TransientIds
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases
@@ -23,16 +22,17 @@ from penstock.compute.controller.pending_reads import (
     PendingPeek,
     PendingRead,
     check_file,
-    target_lost,
+    target_lost_error,
 )
+from penstock.compute.controller.replica_connection import ReplicaConnection
 from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
 from penstock.compute.controller.timestamps import (
     Entry,
-    Oracle,
-    Reading,
+    ReadTimestamps,
+    TimestampOracle,
 )
 from penstock.compute.errors import BadMessage, Missing, ReadTimeout
 from penstock.compute.frontier import END, Frontier
@@ -60,13 +60,13 @@ class PassthroughDataflows:
     def __init__(self) -> None:
         self._plans: dict[Id, Plan] = {}
 
-    def subscription(
+    def build_subscription_dataflow(
         self, id: Id, entry: CollectionEntry | ViewEntry, as_of: int, snapshot: bool
     ) -> Dataflow:
         """Build the dataflow for a subscription to a view or collection."""
         return self._dataflow(entry, as_of, SubscribeExport(id, OUTPUT, snapshot))
 
-    def copy(self, id: Id, entry: CollectionEntry | ViewEntry, at: int, file: str) -> Dataflow:
+    def build_copy_dataflow(self, id: Id, entry: CollectionEntry | ViewEntry, at: int, file: str) -> Dataflow:
         """Build the dataflow for a copy of a view or collection to a file."""
         return self._dataflow(entry, at, CopyToExport(id, OUTPUT, file))
 
@@ -95,10 +95,12 @@ class PassthroughDataflows:
         return plan
 
 
-class Unanswered:
+class UnansweredDiagnosis:
     """Diagnosis of unanswered reads: the missing condition, and the state of each replica."""
 
-    def __init__(self, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas) -> None:
+    def __init__(
+        self, catalog: Catalog, instance: Instance, oracle: TimestampOracle, replicas: Replicas
+    ) -> None:
         self._catalog = catalog
         self._instance = instance
         self._oracle = oracle
@@ -144,11 +146,15 @@ class Unanswered:
         """Return the condition for an answer that a replica does not meet yet, if any."""
         entry = self._catalog.find(read.view)
         if not isinstance(entry, ViewEntry):
-            return None if entry is None or self._instance.upper(entry.id).passed(read.time) else Missing.TIME
+            return (
+                None
+                if entry is None or self._instance.upper(entry.id).has_passed(read.time)
+                else Missing.TIME
+            )
         tracked = connection.tracking.exports.get(entry.id)
         if tracked is None or not tracked.hydrated:
             return Missing.HYDRATION
-        return None if tracked.write.passed(read.time) else Missing.TIME
+        return None if tracked.write.has_passed(read.time) else Missing.TIME
 
     def _standing(self, read: PendingRead, replica: Replica, now: int) -> str:
         connection = replica.connection
@@ -193,14 +199,14 @@ class Reads:
     def __init__(
         self,
         catalog: Catalog,
-        reading: Reading,
+        reading: ReadTimestamps,
         replicas: Replicas,
         peeks: Peeks,
         subscriptions: Subscriptions,
         copies: Copies,
         leases: Leases,
         ids: TransientIds,
-        unanswered: Unanswered,
+        unanswered: UnansweredDiagnosis,
         *,
         clock: Callable[[], int],
         random: random.Random,
@@ -222,10 +228,10 @@ class Reads:
 
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
         """See `Controller.peek`."""
-        entry = self._catalog.named(request.view)
+        entry = self._catalog.find_or_raise(request.view)
         _check_request(request, entry)
         self._check_target(request.replica)
-        time = self._reading.time_of(request, entry)
+        time = self._reading.select_time(request, entry)
         uuid = self._random.randbytes(16)
         if request.keys is not None and not request.keys:
             answer(Rows(()))
@@ -234,7 +240,7 @@ class Reads:
         target = IndexTarget(entry.id) if isinstance(entry, ViewEntry) else CollectionTarget(entry.id)
         peek = Peek(uuid, target, time, keys, request.predicate, request.finishing)
         self._peeks.check_capacity()
-        hold = self._reading.hold(entry.id, time)
+        hold = self._reading.acquire_hold(entry.id, time)
         read = self._read("peek of", request.view, time, request.replica)
         self._peeks.send(PendingPeek(peek, read, hold, answer))
         return uuid
@@ -245,7 +251,7 @@ class Reads:
         """See `Controller.subscribe`."""
         entry, time = self._entry_at(view, as_of, replica)
         id = self._ids.next()
-        dataflow = self._passthrough.subscription(id, entry, time, snapshot)
+        dataflow = self._passthrough.build_subscription_dataflow(id, entry, time, snapshot)
         read = self._read("subscription to", view, time, replica)
         self._subscriptions.start(dataflow, Subscription(id, read, entry.id, dataflow.as_of, deliver))
         return id
@@ -263,20 +269,20 @@ class Reads:
         entry, time = self._entry_at(view, at, replica)
         id = self._ids.next()
         copy = PendingCopy(id, self._read("copy of", view, time, replica), answer)
-        self._copies.start(self._passthrough.copy(id, entry, time, file), copy)
+        self._copies.start(self._passthrough.build_copy_dataflow(id, entry, time, file), copy)
         return id
 
     def give_up_peek(self, uuid: bytes) -> None:
         """See `Controller.give_up_peek`."""
         pending = self._peeks.find(uuid)
         if pending is not None:
-            self._peeks.give_up(uuid, self._timeout(pending.read))
+            self._peeks.answer_problem(uuid, self._timeout(pending.read))
 
     def give_up_subscription(self, id: Id) -> None:
         """See `Controller.give_up_subscription`."""
         subscription = self._subscriptions.find(id)
         if subscription is not None:
-            self._subscriptions.give_up(id, self._timeout(subscription.read))
+            self._subscriptions.answer_problem(id, self._timeout(subscription.read))
 
     def give_up_copy(self, id: Id, heard_since: int) -> bool:
         """See `Controller.give_up_copy`."""
@@ -285,22 +291,22 @@ class Reads:
             return True
         if self._unanswered.could_answer(copy.read, heard_since):
             return False
-        self._copies.give_up(id, self._timeout(copy.read))
+        self._copies.answer_problem(id, self._timeout(copy.read))
         return True
 
-    def end_reading(self, name: str, id: Id) -> None:
+    def end_reads_of(self, name: str, id: Id) -> None:
         """End the reads of a dropped view or collection."""
         self._subscriptions.cancel_view(name)
         self._copies.cancel_view(name)
         self._passthrough.forget(id)
-        self._peeks.dropped(id)
+        self._peeks.on_collection_dropped(id)
         self._leases.forget(id)
 
-    def lost(self, replica: str) -> None:
+    def on_replica_lost(self, replica: str) -> None:
         """Fail the reads that only a lost replica could answer."""
-        self._peeks.lost(replica)
-        self._subscriptions.lost(replica)
-        self._copies.lost(replica)
+        self._peeks.on_replica_lost(replica)
+        self._subscriptions.on_replica_lost(replica)
+        self._copies.on_replica_lost(replica)
 
     def _read(self, kind: str, view: str, time: int, replica: str | None) -> PendingRead:
         what, connected = f"{kind} {view!r}", self._replicas.connected_names
@@ -310,16 +316,16 @@ class Reads:
         return problem_of(self._unanswered.error(read, self._clock()))
 
     def _entry_at(self, name: str, time: int | None, replica: str | None) -> tuple[Entry, int]:
-        entry = self._catalog.named(name)
+        entry = self._catalog.find_or_raise(name)
         self._check_target(replica)
-        at = self._reading.strict_time(entry) if time is None else time
+        at = self._reading.select_strict_time(entry) if time is None else time
         return entry, self._reading.check_readable(at, entry)
 
     def _check_target(self, replica: str | None) -> None:
         if replica is not None:
             self._catalog.replica(replica)
-            if self._replicas.connected(replica) is None:
-                raise target_lost(replica)
+            if self._replicas.connection_of(replica) is None:
+                raise target_lost_error(replica)
 
 
 def _check_request(request: PeekRequest, entry: Entry) -> None:

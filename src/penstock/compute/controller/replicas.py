@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from penstock.compute.controller.catalog import ReplicaEntry
-from penstock.compute.controller.connection import ReplicaConnection, ResponseRouter, Specifics
-from penstock.compute.controller.requests import Settings
-from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.replica_connection import (
+    ConnectionOverrides,
+    ReplicaConnection,
+    ResponseRouter,
+)
+from penstock.compute.controller.requests import ControllerSettings
+from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
 from penstock.compute.errors import (
     ComputeError,
@@ -23,10 +27,17 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.takeover import Progress, Readiness, Steady, Unhydrated, readiness, worst_readiness
+from penstock.compute.takeover_readiness import (
+    Readiness,
+    ReplicaProgress,
+    SteadyReplicas,
+    Unhydrated,
+    readiness,
+    worst_readiness,
+)
 
 
-def pause(random: random.Random, tries: int, first: int, longest: int) -> int:
+def retry_delay(random: random.Random, tries: int, first: int, longest: int) -> int:
     """Return the milliseconds to wait before the next try, after `tries` failures.
 
     The wait doubles from `first` up to `longest`; up to half of it is randomly removed, so that replicas that
@@ -51,22 +62,22 @@ class CrashRecord:
     until: int | None = None
     probation: bool = False
 
-    def record_crash(self, now: int, hydrating: Iterable[Id], settings: Settings) -> None:
+    def record_crash(self, now: int, hydrating: Iterable[Id], settings: ControllerSettings) -> None:
         """Record a crash, and begin a quarantine at the limit."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
 
-    def recent(self, now: int, settings: Settings) -> int:
+    def recent_crashes(self, now: int, settings: ControllerSettings) -> int:
         """Return the number of crashes in the window."""
         return sum(at > now - settings.window for at in self.deaths)
 
-    def careful(self, now: int, settings: Settings) -> bool:
+    def hydrates_sequentially(self, now: int, settings: ControllerSettings) -> bool:
         """Whether the replica should hydrate one dataflow at a time."""
-        return self.probation or self.recent(now, settings) >= settings.careful_after
+        return self.probation or self.recent_crashes(now, settings) >= settings.careful_after
 
-    def quarantined(self, now: int) -> bool:
+    def is_quarantined(self, now: int) -> bool:
         """Whether the replica is quarantined. After a quarantine it is on probation, with a single try."""
         if self.until is not None and now >= self.until:
             self.until, self.probation = None, True
@@ -110,7 +121,7 @@ class Replica:
     def state(self, now: int) -> ReplicaState:
         if self.connection is not None:
             return ReplicaState.CONNECTED
-        return ReplicaState.QUARANTINED if self.crashes.quarantined(now) else ReplicaState.WAITING
+        return ReplicaState.QUARANTINED if self.crashes.is_quarantined(now) else ReplicaState.WAITING
 
 
 class Replicas:
@@ -126,7 +137,7 @@ class Replicas:
         epoch: int,
         clock: Callable[[], int],
         random: random.Random,
-        settings: Settings,
+        settings: ControllerSettings,
     ) -> None:
         self._router = router
         self._epoch = epoch
@@ -134,7 +145,7 @@ class Replicas:
         self._random = random
         self._settings = settings
         self._replicas: dict[str, Replica] = {}
-        self._steady = Steady(settings.steady)
+        self._steady = SteadyReplicas(settings.steady)
         self.ready: frozenset[str] = frozenset()
         # Shared by all replicas, because a replica that is dropped and added again may be the same process.
         self._numbers = count(1)
@@ -162,7 +173,7 @@ class Replicas:
     def connected_names(self) -> list[str]:
         return [r.name for r in self._replicas.values() if r.connection is not None]
 
-    def connected(self, name: str) -> ReplicaConnection | None:
+    def connection_of(self, name: str) -> ReplicaConnection | None:
         """Return the connection of a replica, or None."""
         replica = self._replicas.get(name)
         return replica.connection if replica else None
@@ -173,7 +184,7 @@ class Replicas:
             if replica.connection is not None:
                 replica.connection.wake()
 
-    def retry_in(self, name: str) -> int | None:
+    def retry_delay_of(self, name: str) -> int | None:
         """Return the milliseconds until a replica is retried; None if connected, quarantined or unknown."""
         replica = self._replicas.get(name)
         now = self._clock()
@@ -187,9 +198,9 @@ class Replicas:
         if replica.connection is not None:
             replica.connection.close()
         now = self._clock()
-        careful = replica.crashes.careful(now, self._settings)
+        careful = replica.crashes.hydrates_sequentially(now, self._settings)
         replica.connections += 1
-        specifics = Specifics(
+        specifics = ConnectionOverrides(
             name,
             replica.entry.timely,
             Epoch(self._epoch, next(self._numbers)),
@@ -201,14 +212,14 @@ class Replicas:
         self._steady.restart(name)
         return replica.connection
 
-    def unreachable(self, name: str, error: ComputeError) -> None:
+    def record_unreachable(self, name: str, error: ComputeError) -> None:
         """Record a failed attempt to connect."""
         replica = self._replicas.get(name)
         if replica is not None and replica.connection is None:
             replica.problem = error.what
             self._wait_after_refusal(replica)
 
-    def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
+    def record_lost_connection(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
         """Record the end of a replica's current connection."""
         replica = self._replicas[connection.replica]
         assert replica.connection is connection, "a superseded connection is closed, and reports no end"
@@ -246,34 +257,34 @@ class Replicas:
         """Whether a replica is ready, and still connected."""
         return replica.connection is not None and replica.name in self.ready
 
-    def deaths(self, replica: Replica) -> int:
+    def recent_crashes(self, replica: Replica) -> int:
         """Return the number of a replica's crashes in the window."""
-        return replica.crashes.recent(self._clock(), self._settings)
+        return replica.crashes.recent_crashes(self._clock(), self._settings)
 
     def _readiness(self, connection: ReplicaConnection) -> Readiness:
         if not connection.initialized:
             return Unhydrated()
         return worst_readiness(
             readiness(
-                join(c.tracking.output(tracked.id) for c in self.connections()),
-                {connection.replica: Progress(tracked.as_of, tracked.output)},
+                join(c.tracking.output_frontier(tracked.id) for c in self.connections()),
+                {connection.replica: ReplicaProgress(tracked.as_of, tracked.output)},
                 self._settings.lag,
             )
-            for tracked in connection.tracking.lasting()
+            for tracked in connection.tracking.lasting_exports()
         )
 
     def next_retry(self) -> int | None:
         """Return the milliseconds until the next retry of any replica, or None."""
-        waits = [wait for name in self._replicas if (wait := self.retry_in(name)) is not None]
+        waits = [wait for name in self._replicas if (wait := self.retry_delay_of(name)) is not None]
         return min(waits, default=None)
 
     def _wait_after_refusal(self, replica: Replica) -> None:
         replica.tries += 1
         settings = self._settings
-        wait = pause(self._random, replica.tries, settings.first_retry, settings.longest_retry)
+        wait = retry_delay(self._random, replica.tries, settings.first_retry, settings.longest_retry)
         replica.retry_at = self._clock() + wait
 
     def _rest(self, replica: Replica) -> None:
         deaths, settings = len(replica.crashes.deaths), self._settings
-        wait = pause(self._random, deaths, settings.first_rest, settings.longest_rest)
+        wait = retry_delay(self._random, deaths, settings.first_rest, settings.longest_rest)
         replica.retry_at = self._clock() + wait

@@ -14,7 +14,7 @@ from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """Settings of a controller: times in milliseconds, and counts.
 
     interval:         longest time between calls of `maintain`.
@@ -81,13 +81,13 @@ class PeekRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StashedAt(Stashed):
+class StashedOnReplica(Stashed):
     """`Stashed` response with the name of the replica that holds the rows."""
 
     replica: str = ""
 
 
-PeekAnswer: TypeAlias = Rows | StashedAt | Problem | Canceled
+PeekAnswer: TypeAlias = Rows | StashedOnReplica | Problem | Canceled
 
 
 @dataclass(frozen=True, slots=True)

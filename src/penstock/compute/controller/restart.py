@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from penstock.compute.as_of import select
+from penstock.compute.as_of import select_as_ofs
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
 from penstock.compute.controller.durable import ControllerState
@@ -35,7 +35,7 @@ class InitialState:
     @property
     def write_ids(self) -> Id:
         """Id of the collection of write ids."""
-        entry = self.catalog.named(WRITTEN)
+        entry = self.catalog.find_or_raise(WRITTEN)
         return entry.id
 
 
@@ -64,7 +64,7 @@ def create_views(started: InitialState, instance: Instance, now: int) -> list[st
         view.id: KeepPast(view.keep, view.valid_from, catalog.positions.get(view.id))
         for view in catalog.views.values()
     }
-    selected = select(list(dataflows.values()), started.bounds, policies, now)
+    selected = select_as_ofs(list(dataflows.values()), started.bounds, policies, now)
     complete: set[Id] = set()
     for id, dataflow in dataflows.items():
         as_of = join([selected.as_of[id], *(END for i in dataflow.indexes if i.id in complete)])
@@ -98,19 +98,19 @@ def _forget_strays(state: ControllerState, epoch: int, catalog: Catalog, collect
     for id in strays:
         collections.drop(id)
     if strays:
-        with state.change(epoch) as change:
+        with state.begin_change(epoch) as change:
             for id in strays:
                 change.remove_stray(id)
         catalog.strays.clear()
 
 
 def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
-    with state.change(epoch) as change:
-        (id,) = change.new_ids("s")
+    with state.begin_change(epoch) as change:
+        (id,) = change.assign_ids("s")
         change.add_stray(id)
     entry = CollectionEntry(id, WRITTEN, WRITTEN_SCHEMA, append_only=False, written_by="")
     collections.create(id, entry.description, START)
-    with state.change(epoch) as change:
+    with state.begin_change(epoch) as change:
         change.add_collection(entry)
         change.remove_stray(id)
     catalog.add(entry)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
-from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.pending_reads import Peeks
+from penstock.compute.controller.replica_connection import ReplicaConnection
 from penstock.compute.controller.replicas import Replica, Replicas
-from penstock.compute.controller.status import (
+from penstock.compute.controller.status_types import (
     CollectionStatus,
     ControllerStatus,
     PeekStatus,
@@ -20,18 +20,18 @@ from penstock.compute.controller.status import (
     ViewStatus,
 )
 from penstock.compute.controller.subscriptions import Subscriptions
-from penstock.compute.controller.timestamps import Oracle
+from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.frontier import END
 from penstock.compute.hydration import is_hydrated_somewhere
 from penstock.compute.protocol.dataflow import Id
 
 
-def report(
+def build_status(
     epoch: int,
     now: int,
     catalog: Catalog,
     instance: Instance,
-    oracle: Oracle,
+    oracle: TimestampOracle,
     replicas: Replicas,
     peeks: Peeks,
     subscriptions: Subscriptions,
@@ -67,7 +67,7 @@ def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
         since=replica.since,
         connections=replica.connections,
         ready=replicas.is_ready(replica),
-        deaths=replicas.deaths(replica),
+        deaths=replicas.recent_crashes(replica),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,
         says=tuple(connection.says.items()) if connection else (),
@@ -75,7 +75,7 @@ def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
 
 
 def _view(
-    view: ViewEntry, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas
+    view: ViewEntry, catalog: Catalog, instance: Instance, oracle: TimestampOracle, replicas: Replicas
 ) -> ViewStatus:
     running = instance.running.get(view.id)
     connections = replicas.connections()
@@ -96,7 +96,7 @@ def _view(
     )
 
 
-def _on_replica(connection: ReplicaConnection, view: Id, oracle: Oracle) -> ViewReplicaStatus:
+def _on_replica(connection: ReplicaConnection, view: Id, oracle: TimestampOracle) -> ViewReplicaStatus:
     tracked, status = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
     lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)

@@ -34,7 +34,7 @@ def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
         return None
     updates = batch.updates
     if not isinstance(updates, Problem):
-        updates = tuple(update for update in updates if not tracked.passed(update[1]))
+        updates = tuple(update for update in updates if not tracked.has_passed(update[1]))
     return Batch(tracked, batch.upper, updates)
 
 
@@ -74,7 +74,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
         """Send the subscription's dataflow to the replicas."""
         self._pending[subscription.id] = subscription
         self._instance.create(dataflow, subscription.read.target)
-        self._leases.begin(subscription.reads, subscription.position)
+        self._leases.add_reader(subscription.reads, subscription.position)
 
     def on_response(self, replica: str, response: SubscribeResponse) -> None:
         """Deliver a replica's changes, except for those delivered before."""
@@ -109,7 +109,7 @@ class Subscriptions(PendingReads[Id, Subscription]):
         for subscription in self._pending.values():
             positions[subscription.reads] = min(positions[subscription.reads], subscription.position)
         for id, position in positions.items():
-            self._leases.move(id, position)
+            self._leases.move_reader(id, position)
         for subscription in self._pending.values():
             running = self._instance.running.get(subscription.id)
             if running is not None:

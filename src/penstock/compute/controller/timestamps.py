@@ -23,7 +23,7 @@ from penstock.compute.protocol.dataflow import Id
 _REMEMBERED = 4096
 
 
-class Oracle:
+class TimestampOracle:
     """Timestamp oracle of one controller.
 
     last: greatest time of a write, acknowledged or not.
@@ -36,12 +36,12 @@ class Oracle:
         self._clock = clock
         self._acknowledged: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
-    def next(self) -> int:
+    def assign_write_time(self) -> int:
         """Assign a time to a group of writes, above all earlier ones."""
         self.last = min(max(self.last + 1, self._clock()), LAST_TIME - 1)
         return self.last
 
-    def skip(self, upper: Frontier) -> None:
+    def skip_to(self, upper: Frontier) -> None:
         """Skip the times before `upper`, which are already used."""
         if upper.time is not None:
             self.last = max(self.last, upper.time - 1)
@@ -74,7 +74,7 @@ def _time(acknowledged: tuple[int, int]) -> int:
 Entry: TypeAlias = CollectionEntry | ViewEntry
 
 
-class Reading:
+class ReadTimestamps:
     """Timestamp selection for reads.
 
     fence: raises `StaleEpoch` if another controller may have acknowledged writes unknown to this one.
@@ -84,7 +84,7 @@ class Reading:
     def __init__(
         self,
         instance: Instance,
-        oracle: Oracle,
+        oracle: TimestampOracle,
         fence: Callable[[], None],
         settled: Callable[[Id], Frontier],
     ) -> None:
@@ -93,7 +93,7 @@ class Reading:
         self._fence = fence
         self._settled = settled
 
-    def time_of(self, request: PeekRequest, entry: Entry) -> int:
+    def select_time(self, request: PeekRequest, entry: Entry) -> int:
         """Select the time of a peek. Raises `SinceViolation`, `BadMessage`, `StaleEpoch`."""
         if request.at is not None:
             if request.staleness is not None:
@@ -106,14 +106,14 @@ class Reading:
             settled = self._fresh_enough(entry.id, request.staleness)
             if settled is not None:
                 return settled
-        return self.strict_time(entry)
+        return self.select_strict_time(entry)
 
     def check_readable(self, time: int, entry: Entry) -> int:
         """Check a time given by a client. Raises `SinceViolation` if it is compacted, and `BadMessage`."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is not a valid time", field="at")
         since = self._instance.holds.since(entry.id)
-        if since.passed(time):
+        if since.has_passed(time):
             raise SinceViolation(
                 f"time {time} of {entry.name!r} can no longer be read",
                 why=f"It can be read from time {since.time} on."
@@ -126,7 +126,7 @@ class Reading:
             )
         return time
 
-    def strict_time(self, entry: Entry) -> int:
+    def select_strict_time(self, entry: Entry) -> int:
         """Select the time of a strict read: that of the last acknowledged write, or the since if later.
 
         Raises `StaleEpoch`, `SinceViolation`.
@@ -142,7 +142,7 @@ class Reading:
             )
         return max(self._oracle.read, since)
 
-    def hold(self, id: Id, time: int) -> ReadHold:
+    def acquire_hold(self, id: Id, time: int) -> ReadHold:
         """Acquire a hold that keeps `id` readable from a time on."""
         hold = self._instance.holds.acquire(id)
         hold.downgrade(Frontier(time))

@@ -14,7 +14,7 @@ Kept = dict[Id, list[ReadHold]]
 """Holds on the collections that a replica reads for an export, by export id."""
 
 
-class Tracked:
+class ExportProgress:
     """Progress of one export on one connection.
 
     as_of:             the as-of it was created with.
@@ -39,11 +39,11 @@ class Tracked:
         return is_hydrated(self.as_of, self.output)
 
     @property
-    def building(self) -> bool:
+    def is_building(self) -> bool:
         """Whether it is scheduled, but neither hydrated nor failed (a failed one has input frontier END)."""
         return self.scheduled and not self.hydrated and self.input != END and not is_transient(self.id)
 
-    def absorb(self, report: Frontiers) -> list[str]:
+    def update_frontiers(self, report: Frontiers) -> list[str]:
         """Update the frontiers from a report. Returns complaints about regressing ones, which are ignored."""
         wrong: list[str] = []
         for kind in ("write", "input", "output"):
@@ -65,7 +65,7 @@ class Tracking:
     """
 
     def __init__(self, holds: ReadHolds, kept: Kept, note: Callable[[str], None]) -> None:
-        self.exports: dict[Id, Tracked] = {}
+        self.exports: dict[Id, ExportProgress] = {}
         self._holds = holds
         self._kept = kept
         self._note = note
@@ -75,7 +75,7 @@ class Tracking:
         """Track a dataflow whose `CreateDataflow` is being sent."""
         for export in dataflow.exports:
             reports = isinstance(export, IndexExport | CollectionExport)
-            self.exports[export.id] = Tracked(export.id, dataflow.as_of, reports)
+            self.exports[export.id] = ExportProgress(export.id, dataflow.as_of, reports)
             self._keep_inputs(export.id, dataflow)
 
     def finish_initialization(self) -> None:
@@ -84,7 +84,7 @@ class Tracking:
         for id in [id for id in self._kept if id not in self.exports]:
             self.forget(id)
 
-    def scheduled(self, id: Id) -> None:
+    def record_scheduled(self, id: Id) -> None:
         self.exports[id].scheduled = True
 
     def record_compaction(self, id: Id, frontier: Frontier) -> bool:
@@ -98,22 +98,22 @@ class Tracking:
         self._remove_if_over(tracked)
         return True
 
-    def absorb(self, report: Frontiers) -> bool:
+    def handle_report(self, report: Frontiers) -> bool:
         """Handle a report. Returns whether it is about an export of this connection."""
         tracked = self.exports.get(report.id)
         if tracked is None or not tracked.reports:
             self._note(f"unexpected frontiers of {report.id}")
             return False
-        for wrong in tracked.absorb(report):
+        for wrong in tracked.update_frontiers(report):
             self._note(wrong)
         # Changes from `input` on are read next; reading them needs the time before it to be readable.
         for hold in self._kept.get(report.id, ()):
             hold.advance(tracked.input.step_back())
         if tracked.write == tracked.input == tracked.output == END:
-            self.done(report.id)
+            self.record_complete(report.id)
         return True
 
-    def done(self, id: Id) -> None:
+    def record_complete(self, id: Id) -> None:
         """Record that no more responses are expected for an export."""
         tracked = self.exports[id]
         tracked.done = True
@@ -126,19 +126,19 @@ class Tracking:
 
     def building(self) -> tuple[Id, ...]:
         """List the scheduled exports that are not hydrated yet."""
-        return tuple(id for id, tracked in self.exports.items() if tracked.building)
+        return tuple(id for id, tracked in self.exports.items() if tracked.is_building)
 
-    def lasting(self) -> Iterator[Tracked]:
+    def lasting_exports(self) -> Iterator[ExportProgress]:
         """Iterate over the exports that are not dropped, and did not fail before being hydrated."""
         exports = (t for t in self.exports.values() if t.reports and t.compacted != END)
         return (t for t in exports if t.hydrated or t.input != END)
 
-    def output(self, id: Id) -> Frontier:
+    def output_frontier(self, id: Id) -> Frontier:
         """Return the output frontier of an export; START for an unknown id."""
         tracked = self.exports.get(id)
         return tracked.output if tracked else START
 
-    def _remove_if_over(self, tracked: Tracked) -> None:
+    def _remove_if_over(self, tracked: ExportProgress) -> None:
         if tracked.done and tracked.compacted == END:
             self.forget(tracked.id)
             del self.exports[tracked.id]

@@ -18,7 +18,7 @@ from penstock.compute.collections.store import Append, Collections
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.requests import Write
-from penstock.compute.controller.timestamps import Oracle
+from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.errors import NotWritable
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.dataflow import Id
@@ -44,7 +44,7 @@ class Writes:
         catalog: Catalog,
         instance: Instance,
         collections: Collections,
-        oracle: Oracle,
+        oracle: TimestampOracle,
         *,
         ids: Id,
         remembered: int,
@@ -69,7 +69,7 @@ class Writes:
                 for (id,), _ in rows:
                     self._remember(id, upper - 1)
 
-    def written(self, id: bytes) -> int | None:
+    def time_of_write(self, id: bytes) -> int | None:
         """Return the time of the write with an id; None if it is unknown or forgotten.
 
         Raises `StoreUnavailable` if that is unknown for now.
@@ -83,7 +83,7 @@ class Writes:
             raise RuntimeError("a write is under way: end it first, and group later ones")
         self._settle_doubt()
         rows = {(entry := self._writable(name)).id: self._checked(entry, writes[name]) for name in writes}
-        time = self._oracle.next()
+        time = self._oracle.assign_write_time()
         after = Frontier(time + 1)
         appends = [
             Append(id, upper, after, tuple((row, time, w) for row, w in rows.get(id, ()) if w))
@@ -104,10 +104,10 @@ class Writes:
 
         Raises `StoreUnavailable` if the uppers cannot be read; the write stays in doubt until they can.
         """
-        self.doubt(write)
+        self.mark_in_doubt(write)
         return self._settle_doubt()
 
-    def doubt(self, write: Write) -> None:
+    def mark_in_doubt(self, write: Write) -> None:
         """Mark a write as in doubt, to be settled before the next one."""
         self._take_back(write)
         self._in_doubt = write
@@ -147,7 +147,7 @@ class Writes:
         self._in_doubt = None
         for id, upper in found.items():
             self._instance.advance_upper(id, upper)
-            self._oracle.skip(upper)
+            self._oracle.skip_to(upper)
         if durable:
             self._complete(write)
         elif settled := meet(found[id] for id in self._uppers()).time:
@@ -171,7 +171,7 @@ class Writes:
         self._oldest = deque(id for id in self._oldest if id not in gone)
 
     def _writable(self, name: str) -> CollectionEntry:
-        entry = self._catalog.named(name)
+        entry = self._catalog.find_or_raise(name)
         if isinstance(entry, CollectionEntry) and entry.written_by is None:
             return entry
         raise NotWritable(

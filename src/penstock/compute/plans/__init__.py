@@ -6,13 +6,6 @@ makes. `servable` refuses flows whose results are not a function of the input ro
 
 from penstock.compute.plans.decoding import decode
 from penstock.compute.plans.encoding import encode
-from penstock.compute.plans.expressions import (
-    decode_expr,
-    encode_expr,
-    predicate_of,
-    schema_from_bytes,
-    schema_to_bytes,
-)
 from penstock.compute.plans.flow_endpoints import (
     INPUT,
     OUTPUT,
@@ -23,7 +16,14 @@ from penstock.compute.plans.flow_endpoints import (
     sources_of,
 )
 from penstock.compute.plans.limits import LIMITS, PlanLimits
-from penstock.compute.plans.servable import servable
+from penstock.compute.plans.servable import check_servable
+from penstock.compute.plans.standalone_expressions import (
+    decode_expr,
+    encode_expr,
+    predicate_of,
+    schema_from_bytes,
+    schema_to_bytes,
+)
 
 __all__ = [
     "INPUT",
@@ -32,6 +32,7 @@ __all__ = [
     "FlowSink",
     "FlowSource",
     "PlanLimits",
+    "check_servable",
     "decode",
     "decode_expr",
     "encode",
@@ -40,7 +41,6 @@ __all__ = [
     "predicate_of",
     "schema_from_bytes",
     "schema_to_bytes",
-    "servable",
     "sinks_of",
     "sources_of",
 ]

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, cast
 
-from penstock.analysis.node_labels import called
+from penstock.analysis.node_labels import label_in_sentence
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.errors import Step
 from penstock.graph.node import FlowGraph, Node
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> CallableRefused:
     """Create the error for operators that hold Python objects, naming the objects."""
-    listed = [called(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
+    listed = [label_in_sentence(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
     return CallableRefused(
         f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
         where=[Step(node.location, what) for node, what in nodes[:_SHOWN]],
@@ -27,7 +27,7 @@ def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> Cal
     )
 
 
-def dumped(objects: Sequence[object]) -> bytes:
+def pickle_callables(objects: Sequence[object]) -> bytes:
     """Pickle Python objects, by value if they are defined in the user's own modules.
 
     Raises `CallableRefused` if the pickler is not installed, or fails.
@@ -49,7 +49,7 @@ def dumped(objects: Sequence[object]) -> bytes:
         ) from None
 
 
-def loaded(data: bytes) -> list[object]:
+def unpickle_callables(data: bytes) -> list[object]:
     """Unpickle a plan's objects. This runs the sender's code, so it requires that callables are allowed.
 
     Raises `BadPlan` for invalid bytes.

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.compute.plans.callables import loaded
+from penstock.compute.plans.callables import unpickle_callables
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
+from penstock.compute.plans.operator_decoder import ValueDecoder, parse_message
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.plans.registry import RECORD_NAMES
 from penstock.compute.plans.source_locations import SourceLocations
-from penstock.compute.plans.value_decoder import Reader, parse
-from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
@@ -33,7 +33,7 @@ from penstock.flow.stream_context import FlowContext
 from penstock.graph.node import Node, Operator
 
 if TYPE_CHECKING:
-    from penstock.compute.plans.plan_errors import Position
+    from penstock.compute.plans.plan_errors import PlanPosition
     from penstock.errors import SourceLocation
     from penstock.graph.node import Columns
 
@@ -41,18 +41,18 @@ VERSION = 1
 """Version of the encoding of plans."""
 
 
-def encode_body(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
+def encode_body(nodes: tuple[Node, ...], writer: ValueEncoder, *, given_ticks: bool) -> pb.Body:
     """Encode operators as the body of a plan; `writer` collects their Python objects."""
     return pb.Body(
         version=VERSION, given_ticks=given_ticks, nodes=[encode_node(node, writer) for node in nodes]
     )
 
 
-def encode_node(node: Node, writer: Writer) -> pb.Node:
+def encode_node(node: Node, writer: ValueEncoder) -> pb.Node:
     """Encode one operator. Raises `BadPlan` for one that no plan can have."""
     if type(node.operator) not in RECORD_NAMES:
         raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
-    with writer.position.at(node.name):
+    with writer.position.enter(node.name):
         operator = writer.record(node.operator)
         return pb.Node(operator=operator, inputs=node.inputs, schema=writer.schema(node.schema))
 
@@ -65,7 +65,7 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
     arbitrary code of the sender.
     """
     body = pb.Body()
-    parse(body, plan.body, "the plan", limits)
+    parse_message(body, plan.body, "the plan", limits)
     if body.version != VERSION:
         raise BadPlan(
             f"the plan is of version {body.version}, and version {VERSION} is understood here",
@@ -80,15 +80,15 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
             "allow_callables=True or --allow-callables",
             operators=(),
         )
-    functions = loaded(body.functions)
-    flow = _Building(body, SourceLocations(plan.places), Reader(limits, functions), limits).flow()
+    functions = unpickle_callables(body.functions)
+    flow = _Building(body, SourceLocations(plan.places), ValueDecoder(limits, functions), limits).flow()
     _check_form(body, plan.body, flow, functions)
     return flow
 
 
 def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[object]) -> None:
     """Raise `BadPlan` for a non-canonical plan: a flow has exactly one encoding, and one hash."""
-    writer = Writer(row_classes=bool(functions))
+    writer = ValueEncoder(row_classes=bool(functions))
     again = encode_body(flow.nodes, writer, given_ticks=body.given_ticks)
     again.functions = body.functions
     same_objects = all(a is b for a, b in zip(writer.functions, functions, strict=False))
@@ -110,16 +110,16 @@ class _PlanContext(FlowContext):
         streams: Sequence[Stream[Any, Any, Any, Any]],
         output: Schema,
         location: SourceLocation,
-        position: Position,
+        position: PlanPosition,
     ) -> None:
         super().__init__(streams, output, location)
         self._position = position
 
-    def refused(self, what: str) -> BadPlan:
-        return self._position.refuse(what)
+    def unbuildable_error(self, what: str) -> BadPlan:
+        return self._position.build_error(what)
 
     def check_name(self, name: str) -> None:
-        self._position.name(name)
+        self._position.check_name(name)
 
     def agree(self, columns: Columns) -> None:
         """Raise `BadPlan` if the plan declares other columns than the operator's output has.
@@ -146,7 +146,9 @@ class _PlanContext(FlowContext):
 class _Building:
     """Flow under construction from a plan."""
 
-    def __init__(self, body: pb.Body, locations: SourceLocations, reader: Reader, limits: PlanLimits) -> None:
+    def __init__(
+        self, body: pb.Body, locations: SourceLocations, reader: ValueDecoder, limits: PlanLimits
+    ) -> None:
         if len(body.nodes) > limits.nodes:
             raise BadPlan(f"the plan has more than {limits.nodes} operators", part="nodes")
         if sum(len(node.inputs) for node in body.nodes) > limits.inputs:
@@ -162,10 +164,10 @@ class _Building:
         """Build and analyse the whole flow. Raises `BadPlan`."""
         try:
             for at, node in enumerate(self._body.nodes):
-                with self._position.at(f"operator {at}"):
+                with self._position.enter(f"operator {at}"):
                     self._add(at, node)
             for at, node in enumerate(self._body.nodes):
-                with self._position.at(f"operator {at}"):
+                with self._position.enter(f"operator {at}"):
                     self._close(at, node)
             self._compile()
         except BadPlan:
@@ -179,7 +181,7 @@ class _Building:
                 part=str(self._position),
             ) from error
         except RecursionError:
-            raise self._position.refuse("something is nested too deeply") from None
+            raise self._position.build_error("something is nested too deeply") from None
         return self._flow
 
     def _compile(self) -> None:
@@ -188,17 +190,19 @@ class _Building:
             compile_program(self._flow.graph())
         except (SyntaxError, MemoryError, ValueError) as error:
             # Python's own bounds on what it compiles.
-            raise self._position.refuse("the flow is too deeply nested to be compiled", str(error)) from None
+            raise self._position.build_error(
+                "the flow is too deeply nested to be compiled", str(error)
+            ) from None
 
     def _add(self, at: int, node: pb.Node) -> None:
         operator = self._operator(node)
         loops = isinstance(operator, Feedback | BagFeedback)
         if len(node.inputs) != _number_of_ports(operator):
-            raise self._position.refuse(f"{operator.kind} has not the inputs that it needs")
+            raise self._position.build_error(f"{operator.kind} has not the inputs that it needs")
         if any(source >= (len(self._body.nodes) if loops else at) for source in node.inputs):
-            raise self._position.refuse("an input is none of the operators before")
+            raise self._position.build_error("an input is none of the operators before")
         streams = () if loops else tuple(self._streams[source] for source in node.inputs)
-        with self._position.at("columns"):
+        with self._position.enter("columns"):
             schema = self._reader.schema(node.schema)
         context = _PlanContext(streams, schema, self._locations.location(at), self._position)
         _check_ports(operator, context)
@@ -210,7 +214,7 @@ class _Building:
     def _operator(self, node: pb.Node) -> Operator:
         operator = self._reader.record(node.operator)
         if not isinstance(operator, Operator):
-            raise self._position.refuse(f"{node.operator.name!r} is no operator")
+            raise self._position.build_error(f"{node.operator.name!r} is no operator")
         return operator
 
     def _added(self, at: int, operator: Operator, context: _PlanContext) -> Stream[object]:

@@ -6,11 +6,11 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.analysis import analyse
 from penstock.compute.errors import BadPlan
-from penstock.compute.plans.callables import dumped, refuse_callables
+from penstock.compute.plans.callables import pickle_callables, refuse_callables
 from penstock.compute.plans.decoding import decode, encode_body, encode_node
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
+from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.compute.plans.source_locations import encode_locations
-from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
 from penstock.graph.node import Node
@@ -43,16 +43,16 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
 
 
 def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
-    graph, writer = flow.graph(), Writer()
+    graph, writer = flow.graph(), ValueEncoder()
     # The graph's own operators may be others, in loops; they are found again.
     nodes = flow.nodes
     body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
     if writer.functions and not allow_callables:
         raise refuse_callables(graph, _holders(nodes))
     if writer.functions:
-        writer = Writer(row_classes=True)
+        writer = ValueEncoder(row_classes=True)
         body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
-        body.functions = dumped(writer.functions)
+        body.functions = pickle_callables(writer.functions)
     return body.SerializeToString(deterministic=True)
 
 
@@ -60,7 +60,7 @@ def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
     """List the operators that hold Python objects, each with a description of its objects."""
     found: list[tuple[Node, str]] = []
     for node in nodes:
-        writer = Writer()
+        writer = ValueEncoder()
         encode_node(node, writer)
         if writer.functions:
             names = (getattr(f, "__name__", f"a {type(f).__name__}") for f in writer.functions)

@@ -10,7 +10,7 @@ from penstock.compute.errors import BadPlan
 _LONGEST_NAME = 1_000
 
 
-class Position:
+class PlanPosition:
     """Current position in a plan, for errors: its parts, outermost first.
 
     >>> position = Position()
@@ -23,7 +23,7 @@ class Position:
         self._parts: list[str] = []
 
     @contextmanager
-    def at(self, part: str) -> Generator[None]:
+    def enter(self, part: str) -> Generator[None]:
         """Enter `part` of the current position."""
         self._parts.append(part)
         yield
@@ -33,13 +33,13 @@ class Position:
     def __str__(self) -> str:
         return ", ".join(self._parts)
 
-    def name(self, text: str) -> str:
+    def check_name(self, text: str) -> str:
         """Check the name of a column, source or sink. Raises `BadPlan` for text that cannot be one."""
         if not text or len(text) > _LONGEST_NAME or any(c < " " for c in text):
-            raise self.refuse(f"{text[:40]!r} is no name")
+            raise self.build_error(f"{text[:40]!r} is no name")
         return text
 
-    def refuse(self, what: str, why: str = "") -> BadPlan:
+    def build_error(self, what: str, why: str = "") -> BadPlan:
         """Create the error for a mistake at this position."""
         part = str(self)
         return BadPlan(

@@ -40,6 +40,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
@@ -52,7 +53,6 @@ from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_reduce import LatticeReduce
@@ -280,13 +280,13 @@ FUNCTION_NAMES: Mapping[Callable[..., object], str] = _names(FUNCTIONS)
 
 
 @cache
-def fields_of(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+def record_fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
     """Return a record's fields, in order."""
     return dataclasses.fields(cls)
 
 
 @cache
-def hints_of(cls: type[Any]) -> Mapping[str, Any]:
+def record_type_hints(cls: type[Any]) -> Mapping[str, Any]:
     """Return the type hints of a record's fields."""
     return typing.get_type_hints(cls, localns=_HINTED)
 

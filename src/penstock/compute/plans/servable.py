@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
-from penstock.analysis.node_labels import called
+from penstock.analysis.node_labels import label_in_sentence
 from penstock.compute.errors import NotServable
 from penstock.errors import Step
 from penstock.expr.types import Schema, holds_any
 from penstock.flow.unservable import OF_A_TICK
-from penstock.graph.facts import Unservable
+from penstock.graph.operator_declarations import Unservable
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph, Node, Operator
 
 
-def servable(flow: Flow) -> None:
+def check_servable(flow: Flow) -> None:
     """Raise `NotServable` for a flow that cannot be served, naming the first offending operator.
 
     Raises what `Flow.graph` and `analyse` raise, too.
@@ -32,20 +32,20 @@ def servable(flow: Flow) -> None:
             operator="",
         )
     for node in graph.nodes:
-        reason = why_not(node.operator)
+        reason = unservable_reason(node.operator)
         if reason is not None:
             raise _refused(graph, node, reason)
     _check_columns(graph)
 
 
-def why_not(operator: Operator) -> Unservable | None:
+def unservable_reason(operator: Operator) -> Unservable | None:
     """Return why a flow with this operator cannot be served, or None if the operator is servable."""
     return operator.unservable() or (OF_A_TICK if operator.depends_on_cut() else None)
 
 
 def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:
     return NotServable(
-        f"flow {graph.name!r} cannot be served because of {called(graph, node)}",
+        f"flow {graph.name!r} cannot be served because of {label_in_sentence(graph, node)}",
         where=[Step(node.location, node.operator.kind)],
         why=reason.why,
         fix=reason.fix,

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.analysis.node_labels import is_named
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.problems import elsewhere, file_name
+from penstock.compute.problems import file_name, mark_remote_file
 from penstock.errors import SourceLocation
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
@@ -81,7 +81,7 @@ class SourceLocations:
         found = self._message.places[node]
         files = self._message.files
         file = _printable(files[found.file]) if found.file < len(files) else "plan"
-        return SourceLocation(elsewhere(file), found.line, _printable(found.function))
+        return SourceLocation(mark_remote_file(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
         """Return an operator's user-given name, if there is one."""

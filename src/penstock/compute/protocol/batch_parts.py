@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol import rows
+from penstock.compute.protocol.codec_derivation import bad_message, check_size
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.message_codec import bad, check_size
-from penstock.compute.protocol.messages import DROPPED_AT, PROBLEM, frontier_decoder
+from penstock.compute.protocol.message_codecs import DROPPED_AT, PROBLEM, frontier_decoder
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse, Update
 
 
-def divided(response: SubscribeResponse, most: int | None = None) -> Iterator[pb.Response]:
+def split_response(response: SubscribeResponse, most: int | None = None) -> Iterator[pb.Response]:
     """Divide a response into messages with at most `most` bytes of updates, or one larger update.
 
     None: one message. Raises `BadMessage` if a value does not fit its field.
@@ -37,7 +37,7 @@ def divided(response: SubscribeResponse, most: int | None = None) -> Iterator[pb
             for number, data in enumerate(chunks, 1):
                 yield _part(response.id, event, number, len(chunks), updates=data)
     except (ValueError, TypeError) as error:
-        raise bad("SubscribeResponse", str(error)) from error
+        raise bad_message("SubscribeResponse", str(error)) from error
 
 
 def _part(id: Id, batch: Batch, part: int, parts: int, **changes: Any) -> pb.Response:
@@ -87,7 +87,7 @@ class BatchAssembler:
         """
         id = message.id
         if not id:
-            raise bad("SubscribeResponse.id", "It is empty.")
+            raise bad_message("SubscribeResponse.id", "It is empty.")
         match message.WhichOneof("event"):
             case "batch":
                 event = self._batch(id, message.batch)
@@ -95,14 +95,14 @@ class BatchAssembler:
                 self._check_finished(id)
                 event = DROPPED_AT.from_message(message.dropped_at)
             case _:
-                raise bad("SubscribeResponse.event", "Nothing of it is set.")
+                raise bad_message("SubscribeResponse.event", "Nothing of it is set.")
         return None if event is None else SubscribeResponse(id, event)
 
     def _batch(self, id: Id, message: pb.Batch) -> Batch | None:
         lower, upper = _bound(message, "lower"), _bound(message, "upper")
         changes = message.WhichOneof("changes")
         if changes is None:
-            raise bad("Batch.changes", "Nothing of it is set.")
+            raise bad_message("Batch.changes", "Nothing of it is set.")
         if changes == "problem":
             self._check_finished(id)
             return Batch(lower, upper, PROBLEM.from_message(message.problem))
@@ -113,9 +113,9 @@ class BatchAssembler:
         unfinished.seen += 1
         part, parts = message.part, message.parts
         if (part, parts) != (unfinished.seen, unfinished.parts) or part > parts:
-            raise bad("Batch.part", f"Part {part} of {parts} is not what follows.")
+            raise bad_message("Batch.part", f"Part {part} of {parts} is not what follows.")
         if (lower, upper) != (unfinished.lower, unfinished.upper):
-            raise bad("Batch.part", "It has other bounds than the part before it.")
+            raise bad_message("Batch.part", "It has other bounds than the part before it.")
         unfinished.size += len(message.updates)
         check_size(unfinished.size, self._limit, "batch")
         unfinished.updates += rows.decode_updates(message.updates, "Batch.updates")
@@ -126,12 +126,12 @@ class BatchAssembler:
 
     def _check_finished(self, id: Id) -> None:
         if id in self._unfinished:
-            raise bad("Batch.part", f"A batch of {id} is not whole and another event begins.")
+            raise bad_message("Batch.part", f"A batch of {id} is not whole and another event begins.")
 
 
 def _bound(batch: pb.Batch, name: Literal["lower", "upper"]) -> Frontier:
     if not batch.HasField(name):
-        raise bad(f"Batch.{name}", "It is not set.")
+        raise bad_message(f"Batch.{name}", "It is not set.")
     return _BOUNDS[name](getattr(batch, name))
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias
 
 from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.constrained_fields import Constraint, Key, Time
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.field_types import Constraint, Key, Time
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,7 +110,7 @@ class Parameters:
     maintenance_interval: int | None = None
     hydration_concurrency: int | None = None
 
-    def updated(self, later: Parameters) -> Parameters:
+    def overridden_by(self, later: Parameters) -> Parameters:
         """Return these parameters overridden by `later`."""
         return Parameters(
             *(b if b is not None else a for a, b in zip(self._all(), later._all(), strict=True))

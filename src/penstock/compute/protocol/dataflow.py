@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.field_types import Name
+from penstock.compute.protocol.constrained_fields import Name
 
 Id: TypeAlias = Name
 """Id of an object with frontiers: "s1" for a collection, "u1" for a view's index or materialization, "t1" for

@@ -139,8 +139,8 @@ class SubscriptionState(ExportProtocolState):
     def _allows(self, batch: Batch, update: Update) -> bool:
         time = update[1]
         assert isinstance(self.export, SubscribeExport)
-        first = self.as_of.passed(time) or (not self.export.snapshot and time == self.as_of.time)
-        return not first and not batch.lower.passed(time) and batch.upper.passed(time)
+        first = self.as_of.has_passed(time) or (not self.export.snapshot and time == self.as_of.time)
+        return not first and not batch.lower.has_passed(time) and batch.upper.has_passed(time)
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class CopyState(ExportProtocolState):
 _UNKNOWN = "It was not created, or is dropped."
 
 
-class Exports:
+class ExportStates:
     """Exports of a connection for which messages are still allowed."""
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.constrained_fields import Key, Name, Time
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.field_types import Key, Name, Time
 from penstock.errors import Origin, Step
 
 Row: TypeAlias = tuple[Any, ...]

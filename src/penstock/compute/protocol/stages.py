@@ -24,14 +24,14 @@ from penstock.compute.protocol.commands import (
     Peek,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.export_state import Exports
+from penstock.compute.protocol.export_state import ExportStates
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Response, Status
 
 MOST_ANSWERED = 100_000
 """Limit on remembered answered peeks, which may still be cancelled; the oldest are forgotten."""
 
 
-class Peeks:
+class PeekStages:
     """Pending peeks, and answered ones whose `CancelPeek` may still arrive."""
 
     def __init__(self) -> None:
@@ -88,8 +88,8 @@ class _Stages:
     def __init__(self) -> None:
         self.stage = Stage.CREATION
         self._begun = False
-        self._peeks = Peeks()
-        self._exports = Exports()
+        self._peeks = PeekStages()
+        self._exports = ExportStates()
 
     @property
     def remembered(self) -> int:
@@ -152,7 +152,7 @@ class _Stages:
 class ControllerStages(_Stages):
     """Protocol state on the controller's side."""
 
-    def sent(self, command: Command) -> None:
+    def check_sent(self, command: Command) -> None:
         """Check a command to be sent. Raises `ProtocolViolation`."""
         self._command(command)
 
@@ -168,6 +168,6 @@ class ReplicaStages(_Stages):
         """Check a received command. Raises `ProtocolViolation`."""
         self._command(command)
 
-    def sent(self, response: Response) -> None:
+    def check_sent(self, response: Response) -> None:
         """Check a response to be sent. Raises `ProtocolViolation`."""
         self._response(response)

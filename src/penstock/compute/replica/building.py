@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.compute.errors import BadMessage, BadPlan, SinceViolation, UnknownName
 from penstock.compute.frontier import Frontier
-from penstock.compute.plans import decode, predicate_of, servable, sinks_of, sources_of
+from penstock.compute.plans import check_servable, decode, predicate_of, sinks_of, sources_of
 from penstock.compute.protocol.commands import Parameters, Peek
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
@@ -30,13 +30,13 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Status
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.copy_files import CopyWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, Index, IndexWriter, MissingCollection
 from penstock.compute.replica.feeds import Feed
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.subscriptions import SubscribeWriter
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -44,7 +44,7 @@ from penstock.flow.flow import Flow
 Predicate = Callable[[tuple[Any, ...]], bool | None]
 
 
-class Plans:
+class PlanDecoder:
     """Decoder of plans. allow_callables: whether this replica runs Python functions from clients."""
 
     def __init__(self, allow_callables: bool = False) -> None:
@@ -56,7 +56,7 @@ class Plans:
         Raises `BadPlan`, `CallableRefused`, `NotServable`, `MessageTooLarge`.
         """
         flow = decode(plan, allow_callables=self._allow_callables)
-        servable(flow)
+        check_servable(flow)
         return flow
 
     def predicate(self, data: bytes, schema: Schema) -> Predicate:
@@ -153,13 +153,13 @@ _NO_SCHEMA = Schema(())
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings(Generic[IndexT]):
+class RuntimeContext(Generic[IndexT]):
     """State of a runtime that its dataflows share.
 
     copies: folder for copies. respond: sends responses to the controller. timer: seconds.
     """
 
-    plans: Plans
+    plans: PlanDecoder
     indexes: Mapping[Id, IndexT]
     copies: Path
     settings: Callable[[], Parameters]
@@ -174,7 +174,7 @@ class Surroundings(Generic[IndexT]):
 class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
     """Construction of one dataflow. imports: those built so far."""
 
-    def __init__(self, around: Surroundings[IndexT], dataflow: Dataflow) -> None:
+    def __init__(self, around: RuntimeContext[IndexT], dataflow: Dataflow) -> None:
         assert dataflow.as_of.time is not None
         self.around = around
         self.dataflow = dataflow

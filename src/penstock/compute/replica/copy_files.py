@@ -79,7 +79,7 @@ class CopyWriter(ExportWriter):
         return True
 
     def _write(self) -> Iterator[None]:
-        file = self._file = copy_file(self._folder, self._name, self._schema)
+        file = self._file = create_copy_target(self._folder, self._name, self._schema)
         part: list[Row] = []
         total = 0
         for row, count in self._rows.items():
@@ -152,7 +152,7 @@ class CopyFile(ABC):
         """Close the file."""
 
 
-def copy_file(folder: Path, name: str, schema: Schema) -> CopyFile:
+def create_copy_target(folder: Path, name: str, schema: Schema) -> CopyFile:
     """Create a file for rows.
 
     Raises `BadPlan` for a name with folders or another suffix, and `BadInput` if pyarrow is required but

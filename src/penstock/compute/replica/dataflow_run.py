@@ -10,7 +10,7 @@ from typing import Any
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.exports import ExportWriter, Failed, failed
+from penstock.compute.replica.exports import ExportWriter, Failed, failure_of
 from penstock.errors import BadInput
 
 RETRY = 0.1
@@ -66,7 +66,7 @@ class DataflowRun(ABC):
         self._fail(max(failure.time, self.as_of), failure.error)
 
     def _fail(self, time: int, cause: Exception) -> None:
-        self.failed = failed(min(self.dataflow.export_ids), self.dataflow.name, time, cause)
+        self.failed = failure_of(min(self.dataflow.export_ids), self.dataflow.name, time, cause)
         with self.exporting:
             for export in self.exports:
                 export.fail(self.failed)

@@ -12,7 +12,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.problems import origin_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.errors import Origin, PenstockError
 from penstock.expr.types import Schema
 
@@ -33,7 +33,7 @@ class Failed:
         return self.error.origin is Origin.DATA
 
 
-def failed(id: Id, name: str, time: int, cause: Exception) -> Failed:
+def failure_of(id: Id, name: str, time: int, cause: Exception) -> Failed:
     """Create the failure of a dataflow from `cause`, which may be the failure of one it reads."""
     known = cause if isinstance(cause, PenstockError) else None
     what = known.what if known is not None else f"{type(cause).__name__}: {cause}"
@@ -106,7 +106,7 @@ class ExportWriter(ABC):
     def drop(self) -> None:
         """End the export because it was dropped."""
 
-    def reached(self, computed: Frontier, read: Frontier) -> Reached | None:
+    def reached_frontiers(self, computed: Frontier, read: Frontier) -> ReachedFrontiers | None:
         """Return the export's frontiers, if it reports any. computed, read: progress of its dataflow."""
         return None
 
@@ -121,7 +121,7 @@ class IndexHold(Protocol):
 class Index(Protocol):
     """Index as served by a replica.
 
-    upper:  frontier before which times are settled; just after the failure if it `failed`.
+    upper:  frontier before which times are settled; just after the failure if it `failure_of`.
     since:  frontier from which it may be read, whatever is still stored. END: dropped.
     key_width: number of key columns.
     """
@@ -174,9 +174,9 @@ class IndexWriter(ExportWriter):
     def allow_compaction(self, since: Frontier) -> None:
         self.index.allow_compaction(since)
 
-    def reached(self, computed: Frontier, read: Frontier) -> Reached:
+    def reached_frontiers(self, computed: Frontier, read: Frontier) -> ReachedFrontiers:
         upper = self.index.upper
-        return Reached(upper, read, upper, self.index.since)
+        return ReachedFrontiers(upper, read, upper, self.index.since)
 
 
 class MissingCollection(ExportWriter):
@@ -205,8 +205,8 @@ class MissingCollection(ExportWriter):
     def drop(self) -> None:
         return
 
-    def reached(self, computed: Frontier, read: Frontier) -> Reached:
-        return Reached(self._as_of, read, self._as_of, self._as_of)
+    def reached_frontiers(self, computed: Frontier, read: Frontier) -> ReachedFrontiers:
+        return ReachedFrontiers(self._as_of, read, self._as_of, self._as_of)
 
 
 class PendingChanges:

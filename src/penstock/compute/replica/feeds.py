@@ -97,7 +97,7 @@ class Feed:
             raise UnknownName(f"there is no collection {self.id}", name=self.id)
         return schema_from_bytes(description)
 
-    def look(self, bounds: Bounds) -> bool:
+    def update_bounds(self, bounds: Bounds) -> bool:
         """Take the collection's current bounds; return whether the upper has risen since the last call."""
         self.since, self.upper = bounds.since, bounds.upper
         risen = bounds.upper > self._looked
@@ -149,7 +149,7 @@ class Feed:
         """Return the buffered versions from a time on, which must not be before `start`."""
         found: list[Version] = []
         for version in reversed(self._buffer):
-            if lower.passed(version.time):
+            if lower.has_passed(version.time):
                 break
             found.append(version)
         found.reverse()
@@ -169,7 +169,7 @@ class Cursor:
         self._alone: VersionAssembler | None = None
 
     @property
-    def gone(self) -> bool:
+    def is_compacted(self) -> bool:
         """Return whether the changes from `known` on have been compacted and are not buffered either."""
         feed = self._feed
         merged = feed.since > START and self.known <= feed.since
@@ -223,11 +223,11 @@ class Feeds:
             feed = self._feeds[id] = Feed(self.store, id, bounds)
         return feed
 
-    def keep(self, ids: set[Id]) -> None:
+    def forget_other_feeds(self, ids: set[Id]) -> None:
         """Forget the feeds of all other collections."""
         self._feeds = {id: feed for id, feed in self._feeds.items() if id in ids}
 
-    def look(self) -> list[Id]:
+    def update_uppers(self) -> list[Id]:
         """Read the uppers of the collections.
 
         Returns the ids of collections whose upper has risen, or that are lost. Raises what the store raises.
@@ -239,8 +239,8 @@ class Feeds:
             bounds = self.store.bounds(ids)
         except UnknownName:
             lost = self._find_lost()
-            return [*lost, *self.look()]
-        return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].look(found)]
+            return [*lost, *self.update_uppers()]
+        return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].update_bounds(found)]
 
     def _find_lost(self) -> list[Id]:
         """Remove the feeds of collections that no longer exist, and return their ids."""
@@ -254,7 +254,7 @@ class Feeds:
         return lost
 
 
-class Watcher:
+class StoreWatcher:
     """Thread that calls `noticed` whenever a collection of a store may have changed, until stopped.
 
     It has its own connection to the store, and also calls once after opening it, since it cannot know of

@@ -19,7 +19,7 @@ RUN = 4096
 """Number of rows sorted at a time, which takes a few milliseconds."""
 
 
-class Finish(ABC):
+class PeekFinisher(ABC):
     """Finishing of one peek: takes candidate rows and returns those to send.
 
     held: maximum number of rows held at a time.
@@ -28,7 +28,7 @@ class Finish(ABC):
     held = 0
 
     @abstractmethod
-    def take(self, rows: Iterable[Counted]) -> bool:
+    def add_candidates(self, rows: Iterable[Counted]) -> bool:
         """Take some rows. Returns whether more can make a difference."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Finish(ABC):
         """Yield the rows to send in parts, each a short piece of work."""
 
 
-def finish_of(finishing: Finishing, schema: Schema) -> Finish:
+def peek_finisher(finishing: Finishing, schema: Schema) -> PeekFinisher:
     """Create the finishing of a peek over rows of a schema.
 
     Raises `BadMessage` for a missing column.
@@ -63,7 +63,7 @@ _Key = Callable[[Row], Any]
 _Project = Callable[[Row], Row] | None
 
 
-class _Unordered(Finish):
+class _Unordered(PeekFinisher):
     """Finishing without an order, which stops as soon as it has enough rows."""
 
     def __init__(self, finishing: Finishing, project: _Project) -> None:
@@ -72,7 +72,7 @@ class _Unordered(Finish):
         self._project = project
         self._taken: list[Counted] = []
 
-    def take(self, rows: Iterable[Counted]) -> bool:
+    def add_candidates(self, rows: Iterable[Counted]) -> bool:
         if self._skip or self._left is not None:
             rows = self._cut(rows)
         if self._project is None:
@@ -106,7 +106,7 @@ class _Unordered(Finish):
             yield self._taken[at : at + RUN]
 
 
-class _Best(Finish):
+class _Best(PeekFinisher):
     """Finishing by order with a limit: keeps at most twice the wanted rows, pruning when there are more."""
 
     def __init__(self, finishing: Finishing, key: _Key, project: _Project, wanted: int) -> None:
@@ -118,7 +118,7 @@ class _Best(Finish):
         self._enough = False
         self._worst: Any = None
 
-    def take(self, rows: Iterable[Counted]) -> bool:
+    def add_candidates(self, rows: Iterable[Counted]) -> bool:
         if not self._wanted:
             return False
         key_of, kept = self._key, self._kept
@@ -148,7 +148,7 @@ class _Best(Finish):
         yield from _finished(self._finishing, self._project, self._kept)
 
 
-class _Sorted(Finish):
+class _Sorted(PeekFinisher):
     """Finishing by order without a limit: rows are sorted in runs on arrival and merged when sent."""
 
     def __init__(self, finishing: Finishing, key: _Key, project: _Project) -> None:
@@ -158,7 +158,7 @@ class _Sorted(Finish):
         self._runs: list[list[tuple[Any, Row, int]]] = []
         self._run: list[tuple[Any, Row, int]] = []
 
-    def take(self, rows: Iterable[Counted]) -> bool:
+    def add_candidates(self, rows: Iterable[Counted]) -> bool:
         key, run = self._key, self._run
         for row, count in rows:
             run.append((key(row), row, count))
@@ -185,7 +185,7 @@ def _finished(
     rows = iter(ordered)
     wants_more = True
     while wants_more and (part := list(islice(rows, RUN))):
-        wants_more = ending.take((row, count) for _, row, count in part)
+        wants_more = ending.add_candidates((row, count) for _, row, count in part)
         yield ending.give()
 
 

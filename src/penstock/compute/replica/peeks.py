@@ -19,10 +19,10 @@ from penstock.compute.protocol.commands import CollectionTarget, Parameters, Pee
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.building import Predicate, Surroundings, check_keys, check_since
+from penstock.compute.replica.building import Predicate, RuntimeContext, check_keys, check_since
 from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
-from penstock.compute.replica.peek_finishing import finish_of
+from penstock.compute.replica.peek_finishing import peek_finisher
 from penstock.compute.replica.peek_stash import PeekStash, StashWriter
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
@@ -52,10 +52,10 @@ IndexT = TypeVar("IndexT", bound=Index)
 PendingT = TypeVar("PendingT", bound=PendingPeek)
 
 
-class Peeks(ABC, Generic[IndexT, PendingT]):
+class PendingPeeks(ABC, Generic[IndexT, PendingT]):
     """Pending peeks of a replica. Several threads may end them."""
 
-    def __init__(self, around: Surroundings[IndexT], stash: PeekStash) -> None:
+    def __init__(self, around: RuntimeContext[IndexT], stash: PeekStash) -> None:
         self._around = around
         self._stash = stash
         self._pending: dict[bytes, PendingT] = {}
@@ -90,7 +90,7 @@ class Peeks(ABC, Generic[IndexT, PendingT]):
             if pending is not None:
                 self._stop(pending)
 
-    def dropped(self, id: Id) -> None:
+    def refuse_dropped(self, id: Id) -> None:
         """Refuse the peeks that wait for a dropped index. Peeks already reading the index continue."""
         with self._lock:
             found = [p for p in self._pending.values() if p.waiting and p.peek.target.id == id]
@@ -179,12 +179,12 @@ class PeekRun:
         self._predicate = predicate
         self._settings = settings
         self._stash = stash
-        self._finish = finish_of(peek.finishing, schema)
+        self._finish = peek_finisher(peek.finishing, schema)
         self._writer: StashWriter | None = None
 
     def slices(self) -> Iterator[None]:
         for part in self._parts:
-            if not self._finish.take(shown(self._predicate, part)):
+            if not self._finish.add_candidates(filter_rows(self._predicate, part)):
                 break
             yield
         yield from self._send()
@@ -215,7 +215,7 @@ class PeekRun:
         self._writer = None
 
 
-def shown(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
+def filter_rows(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
     """Filter rows by a peek's predicate, dropping negative counts, whose insertions may yet arrive."""
     if predicate is None:
         return [counted for counted in rows if counted[1] > 0]

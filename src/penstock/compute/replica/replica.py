@@ -81,16 +81,16 @@ class Replica:
 
     # -- connections ----------------------------------------------------------------------------
 
-    def connected(self, nonce: bytes) -> None:
+    def begin_connection(self, nonce: bytes) -> None:
         """Begin a connection, replacing an earlier one. Its first command is `CreateTimely`.
 
         nonce: nonce of the connection. Responses created for another connection are discarded.
         """
-        self.disconnected()
+        self.end_connection()
         self._nonce = nonce
         self._stages = ReplicaStages()
 
-    def disconnected(self) -> None:
+    def end_connection(self) -> None:
         """End the connection. Dataflows continue, and the replica waits for the next connection."""
         self._stages = None
         self._initial = []
@@ -166,7 +166,7 @@ class Replica:
 
     def _drop_broken(self, runtime: Runtime, history: History) -> None:
         """Drop dataflows that cannot continue here but could on a fresh replica."""
-        for id in runtime.broken():
+        for id in runtime.broken_exports():
             runtime.allow_compaction(id, END)
             runtime.forget(id)
             history.push(AllowCompaction(id, END))
@@ -197,7 +197,7 @@ class Replica:
             case CancelPeek(uuid):
                 runtime.cancel_peek(uuid)
             case UpdateConfiguration(parameters):
-                self._parameters = self._parameters.updated(parameters)
+                self._parameters = self._parameters.overridden_by(parameters)
                 runtime.configure(self._parameters)
             case CreateDataflow(dataflow):
                 self._reporter.add_exports(dataflow)
@@ -229,7 +229,7 @@ class Replica:
             self._end(error)
             return False
         self._reporter.queue_answers(runtime.take_answers())
-        if self._reporter.due(runtime.moved(), busy, self._parameters.maintenance_interval):
+        if self._reporter.is_due(runtime.frontiers_moved(), busy, self._parameters.maintenance_interval):
             for id in self._reporter.report(runtime.frontiers()):
                 runtime.forget(id)
         return busy
@@ -239,10 +239,10 @@ class Replica:
 
         Raises `ProtocolViolation` for a response that is not allowed, which is a bug in the replica.
         """
-        found = self._reporter.take()
+        found = self._reporter.take_responses()
         if self._stages is not None:
             for response in found:
-                self._stages.sent(response)
+                self._stages.check_sent(response)
         return found
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:

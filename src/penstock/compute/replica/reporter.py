@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Response
-from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime import ReachedFrontiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ Guard: TypeAlias = NotReported | Reported
 
 
 class HasReached(Protocol):
-    """Object with an export's frontiers, such as `replica.runtime.Reached`."""
+    """Object with an export's frontiers, such as `replica.runtime.ReachedFrontiers`."""
 
     @property
     def write(self) -> Frontier: ...
@@ -163,7 +163,7 @@ class Reporter:
         if not self.silent:
             self._out.extend(answers)
 
-    def due(self, moved: bool, busy: bool, interval: int | None) -> bool:
+    def is_due(self, moved: bool, busy: bool, interval: int | None) -> bool:
         """Return whether frontiers are due: always when idle, periodically while there is other work.
 
         moved: whether some frontiers may have risen. A new connection gets all of them.
@@ -172,7 +172,7 @@ class Reporter:
         idle = not busy or self._clock() - self._reported_at >= wait
         return not self.silent and (moved or self._anew) and idle
 
-    def report(self, reached: Mapping[Id, Reached]) -> list[Id]:
+    def report(self, reached: Mapping[Id, ReachedFrontiers]) -> list[Id]:
         """Report advanced frontiers. Returns the dropped exports whose end is reported, to be forgotten."""
         self._reported_at = self._clock()
         self._anew = False
@@ -186,7 +186,7 @@ class Reporter:
             del self._dropped[id], self._guards[id]
         return ended
 
-    def take(self) -> list[Response]:
+    def take_responses(self) -> list[Response]:
         """Take the queued responses."""
         out, self._out = self._out, []
         return out

@@ -25,7 +25,7 @@ from penstock.compute.protocol.responses import (
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedFrontiers:
     """Frontiers of an export (see `Frontiers`), and its since."""
 
     write: Frontier
@@ -101,18 +101,18 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def frontiers(self) -> Mapping[Id, Reached]:
+    def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
         """Return the frontiers of all index and collection exports."""
 
     @abstractmethod
     def take_answers(self) -> list[Answer]:
         """Take the answers since the last call, in order."""
 
-    def moved(self) -> bool:
+    def frontiers_moved(self) -> bool:
         """Return whether `frontiers` may have changed since the last call."""
         return True
 
-    def broken(self) -> Sequence[Id]:
+    def broken_exports(self) -> Sequence[Id]:
         """Return the exports that have failed or will fail, though a fresh replica may succeed.
 
         The cause is outside the dataflow, such as a collection written by another process.

@@ -16,17 +16,17 @@ from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
-from penstock.compute.replica.building import Plans, Surroundings
+from penstock.compute.replica.building import PlanDecoder, RuntimeContext
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter
 from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.replica.peeks import Peeks
-from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.writing import CollectionWriter
+from penstock.compute.replica.peeks import PendingPeeks
+from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
 
 IndexT = TypeVar("IndexT", bound=Index)
 RunT = TypeVar("RunT", bound=DataflowRun)
-_DROPPED = Reached(END, END, END, END)
+_DROPPED = ReachedFrontiers(END, END, END, END)
 
 
 def wall_clock_milliseconds() -> int:
@@ -40,7 +40,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
     folder: for copies (`copies/`) and large results (`stash/`). clock: milliseconds. timer: seconds.
     """
 
-    _peeks: Peeks[IndexT, Any]
+    _peeks: PendingPeeks[IndexT, Any]
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         wake: Callable[[], None],
         folder: Path,
         copies: Path | None,
-        plans: Plans,
+        plans: PlanDecoder,
         clock: Callable[[], int],
         timer: Callable[[], float],
     ) -> None:
@@ -59,7 +59,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         self._exports: dict[Id, tuple[RunT, ExportWriter]] = {}
         self._unscheduled: dict[Id, RunT] = {}
         self._stash = PeekStash(folder / "stash", clock)
-        self._around = Surroundings(
+        self._around = RuntimeContext(
             plans, self._indexes, copies or folder / "copies", lambda: self._parameters, self._respond, timer
         )
 
@@ -107,7 +107,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
     def allow_writes(self, id: Id) -> None:
         running, export = self._exports[id]
         if isinstance(export, CollectionWriter):
-            export.allow()
+            export.allow_writes()
             self._advance_soon(running)
 
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
@@ -123,7 +123,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         was_waited_for = self._unscheduled.pop(id, None) is not None
         running.drop(export)
         if self._indexes.pop(id, None) is not None:
-            self._peeks.dropped(id)
+            self._peeks.refuse_dropped(id)
         if not running.wanted:
             self._end(running)
         elif was_waited_for:
@@ -146,10 +146,10 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
 
     # -- reports --------------------------------------------------------------------------------
 
-    def frontiers(self) -> Mapping[Id, Reached]:
-        found: dict[Id, Reached] = {}
+    def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
+        found: dict[Id, ReachedFrontiers] = {}
         for id, (running, export) in self._exports.items():
-            reached = export.reached(running.upper, running.read_upper)
+            reached = export.reached_frontiers(running.upper, running.read_upper)
             if reached is not None:
                 found[id] = reached if id in running.wanted else _DROPPED
         return found
@@ -158,7 +158,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         # Popped one by one: other threads may add to it meanwhile.
         return [self._responses.popleft() for _ in range(len(self._responses))]
 
-    def broken(self) -> Sequence[Id]:
+    def broken_exports(self) -> Sequence[Id]:
         return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
-from penstock.compute.replica.building import Plans
-from penstock.compute.replica.feeds import Watcher
+from penstock.compute.replica.building import PlanDecoder
+from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
-from penstock.compute.replica.in_process.introspection import memory_of_process
+from penstock.compute.replica.in_process.periodic_status import memory_of_process
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
 
@@ -64,12 +64,12 @@ def _here(
         wake,
         collections=open_collections(instance.collections),
         folder=options.state,
-        plans=Plans(options.allow_callables),
+        plans=PlanDecoder(options.allow_callables),
         watched=True,
         memory=memory_of_process,
     )
     here.collect(GcPolicy())
-    here.watch(Watcher(instance.collections, here.noticed))
+    here.watch(StoreWatcher(instance.collections, here.noticed))
     return here
 
 

@@ -11,7 +11,7 @@ MOST_ROWS = 2_000
 MOST_BYTES = 1024 * 1024
 
 
-def chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
+def encode_chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
     """Encode rows, in order, in chunks of at most `MOST_BYTES` (or one row), each with whether more follow.
 
     No rows make one empty chunk.

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.compute.client.dataclass_codec import to_plain
+from penstock.compute.client.dataclass_json import to_plain
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica
 from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
 from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.problems import problem_of, problem_of_any
@@ -23,8 +23,8 @@ from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import Finishing, TimelyConfig
 from penstock.compute.protocol.dataflow import Id, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
-from penstock.compute.protocol.wire import problem_to_bytes
-from penstock.compute.serve.chunks import chunks
+from penstock.compute.protocol.serialization import problem_to_bytes
+from penstock.compute.serve.chunks import encode_chunks
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport.local_addresses import host_of
 from penstock.errors import PenstockError
@@ -35,13 +35,13 @@ MOST_WAITING = 1_000
 """Limit on answers buffered for a client that does not read them; above it, its requests are not read."""
 
 
-class Surroundings(Protocol):
+class SessionHost(Protocol):
     """Interface of the controller process for its client sessions."""
 
     controller: Controller
     writing: GroupCommit
 
-    def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
         """Fetch stashed rows from a replica. Raises `ResultGone`."""
         ...
 
@@ -49,7 +49,7 @@ class Surroundings(Protocol):
         """Check for due work, such as replicas to connect or timers."""
         ...
 
-    def fenced(self, error: StaleEpoch) -> None:
+    def end_fenced(self, error: StaleEpoch) -> None:
         """End the process: a later controller has started."""
         ...
 
@@ -57,7 +57,7 @@ class Surroundings(Protocol):
 class ClientSession:
     """Requests and answers of one stream, until it ends."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: SessionHost) -> None:
         self._around = around
         self._controller = around.controller
         self._answers: deque[pb.Answer] = deque()
@@ -75,7 +75,7 @@ class ClientSession:
     async def read(self, call: Any, end: object) -> None:
         """Handle the requests of a call until it ends."""
         while (request := await call.read()) is not end:
-            self.take(request)
+            self.handle_request(request)
             if not self._room.is_set():
                 await self._room.wait()
 
@@ -121,7 +121,7 @@ class ClientSession:
 
     # --- requests -----------------------------------------------------------------------
 
-    def take(self, request: pb.Request) -> None:
+    def handle_request(self, request: pb.Request) -> None:
         """Handle a request. Every request gets an answer, a problem if it fails."""
         kind = request.WhichOneof("kind")
         number = request.number
@@ -134,14 +134,14 @@ class ClientSession:
 
     def _refuse(self, number: int, error: Exception) -> None:
         if isinstance(error, StaleEpoch):
-            self._around.fenced(error)
+            self._around.end_fenced(error)
         if not isinstance(error, PenstockError):
             log.error("a mistake in Penstock", exc_info=error)
         self._answer(number, problem=problem_to_bytes(problem_of_any(error)))
 
     def describe(self, number: int, asked: pb.Describe) -> None:
         described = self._controller.describe(asked.name)
-        self._answer(number, description=description_of(described))
+        self._answer(number, description=encode_description(described))
 
     def create_collection(self, number: int, asked: pb.CreateCollection) -> None:
         schema = schema_from_bytes(asked.schema)
@@ -168,7 +168,7 @@ class ClientSession:
         for part in asked.parts:
             described = self._controller.describe(part.collection)
             if described.id != part.id:
-                self._answer(number, description=description_of(described))
+                self._answer(number, description=encode_description(described))
                 return
             changes.setdefault(part.collection, []).extend(_changes(part))
         if len(asked.id) != 16:
@@ -189,7 +189,7 @@ class ClientSession:
     def peek(self, number: int, asked: pb.Peek) -> None:
         described = self._controller.describe(asked.view)
         if described.id != asked.id:
-            self._answer(number, description=description_of(described))
+            self._answer(number, description=encode_description(described))
             return
         request = PeekRequest(
             view=asked.view,
@@ -218,9 +218,9 @@ class ClientSession:
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
             case Rows():
-                for chunk, more in chunks(found.rows):
+                for chunk, more in encode_chunks(found.rows):
                     self._answer(number, rows=pb.Rows(rows=chunk, more=more))
-            case StashedAt():
+            case StashedOnReplica():
                 if not self._ended:
                     self._start(self._pass_on(number, found))
             case Problem():
@@ -229,11 +229,11 @@ class ClientSession:
                 error = PeekCanceled("the peek was cancelled")
                 self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
-    async def _pass_on(self, number: int, stash: StashedAt) -> None:
+    async def _pass_on(self, number: int, stash: StashedOnReplica) -> None:
         """Pass on all rows stashed at a replica, as fast as the client reads them."""
         try:
             async for some in self._around.fetch(stash):
-                for chunk, _ in chunks(some):
+                for chunk, _ in encode_chunks(some):
                     self._answer(number, rows=pb.Rows(rows=chunk, more=True))
                 await self._room.wait()
             self._answer(number, rows=pb.Rows(rows=encoding.encode(())))
@@ -346,7 +346,7 @@ def _finishing(asked: pb.Peek) -> Finishing:
     )
 
 
-def description_of(described: Described) -> pb.Description:
+def encode_description(described: Described) -> pb.Description:
     """Encode the description of a view or collection for clients."""
     return pb.Description(
         id=described.id,

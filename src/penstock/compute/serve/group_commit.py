@@ -131,7 +131,7 @@ class GroupCommit:
 
     def _was_done(self, asked: _Asked) -> bool:
         """Whether the write was already durable; if so, set its time."""
-        time = self._controller.written(asked.id)
+        time = self._controller.time_of_write(asked.id)
         if time is not None and not asked.time.done():
             asked.time.set_result(time)
         return time is not None

@@ -12,9 +12,9 @@ from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_server import serve
+from penstock.compute.transport.replica_server import serve_replica
 from penstock.compute.transport.wakeup import Wakeup
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.private_files import make_private_folder
 
 
@@ -55,8 +55,10 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
         collections=options.collections,
         allow_callables=options.allow_callables,
     )
-    replica = Replica(runtime, clock=lambda: time.time_ns() // 1_000_000, wake=bell.ring, halt=bell.halt)
-    await serve(
+    replica = Replica(
+        runtime, clock=lambda: time.time_ns() // 1_000_000, wake=bell.ring, halt=bell.end_process
+    )
+    await serve_replica(
         replica,
         options.listen,
         options.security,

@@ -72,7 +72,7 @@ class SubscriptionBuffer:
         if isinstance(event, DroppedAt):
             self._ended = True
         else:
-            if self._upper.passed(0):
+            if self._upper.has_passed(0):
                 event = Batch(max(event.lower, self._upper), event.upper, event.updates)
             if event.lower >= event.upper and not isinstance(event.updates, Problem):
                 return

@@ -32,7 +32,7 @@ class Validity:
     end: datetime
 
 
-def validities(pem: bytes) -> list[Validity]:
+def read_validities(pem: bytes) -> list[Validity]:
     """Read the validity of each certificate in a file. Raises `BadOption` if that fails."""
     try:
         return [_of(ssl.PEM_cert_to_DER_cert(block.decode("ascii"))) for block in _PEM.findall(pem)]
@@ -50,7 +50,7 @@ def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> da
 
     Raises `BadOption` if any certificate of the chain has expired or is not valid yet.
     """
-    found = validities(pem)
+    found = read_validities(pem)
     named = "the certificate" if path is None else f"the certificate {path}"
     for number, each in enumerate(found):
         _check(each, now, named if not number else f"an issuer in {named} (number {number})", "certificate")
@@ -59,7 +59,7 @@ def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> da
 
 def check_authorities(pem: bytes, now: datetime, path: str | Path) -> None:
     """Raise `BadOption` if none of the authorities is valid. Individual ones in a bundle may have expired."""
-    found = validities(pem)
+    found = read_validities(pem)
     if found and not any(each.start <= now <= each.end for each in found):
         _check(max(found, key=lambda each: each.end), now, f"the CA {path}", "ca")
 
@@ -68,12 +68,12 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
     if validity.start <= now <= validity.end:
         return
     if now > validity.end:
-        what = f"{named} expired on {shown(validity.end)}"
+        what = f"{named} expired on {format_utc(validity.end)}"
     else:
-        what = f"{named} is not valid before {shown(validity.start)}"
+        what = f"{named} is not valid before {format_utc(validity.start)}"
     raise BadOption(
         what,
-        why=f"It is {shown(now)} by the clock of this machine. No other side would trust it.",
+        why=f"It is {format_utc(now)} by the clock of this machine. No other side would trust it.",
         fix="have a new one issued, or set the clock right",
         option=option,
         start=validity.start,
@@ -81,7 +81,7 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
     )
 
 
-def shown(moment: datetime) -> str:
+def format_utc(moment: datetime) -> str:
     """Format a time in UTC for people."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from penstock.compute.errors import InsecureAddress, NotAuthorized
-from penstock.compute.transport.certificate_validity import SOON, check_authorities, check_chain, shown
+from penstock.compute.transport.certificate_validity import SOON, check_authorities, check_chain, format_utc
 from penstock.compute.transport.local_addresses import host_of, is_loopback, loopback_target
 from penstock.errors import BadOption
 from penstock.private_files import is_private
@@ -107,7 +107,7 @@ class Security:
         if left < SOON:
             log.warning(
                 "warning: the certificate expires on %s, in %s; a new one is read at the next start",
-                shown(end),
+                format_utc(end),
                 f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours",
             )
 

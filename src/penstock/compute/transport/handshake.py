@@ -28,7 +28,7 @@ class Greeting:
 
     def metadata(self) -> Pairs:
         named = () if self.replica is None else ((_REPLICA, self.replica.encode().hex()),)
-        return (*version(), (_EPOCH, _epoch_text(self.epoch)), (_NONCE, self.nonce), *named)
+        return (*version_metadata(), (_EPOCH, _epoch_text(self.epoch)), (_NONCE, self.nonce), *named)
 
     @classmethod
     def read(cls, metadata: Metadata) -> Greeting:
@@ -75,7 +75,7 @@ class Welcome:
 
     def metadata(self) -> Pairs:
         epoch = () if self.epoch is None else ((_EPOCH, _epoch_text(self.epoch)),)
-        return (*version(), (_BOOT, self.boot), (_RUNTIME, self.runtime), *epoch)
+        return (*version_metadata(), (_BOOT, self.boot), (_RUNTIME, self.runtime), *epoch)
 
     @classmethod
     def read(cls, metadata: Metadata) -> Welcome:
@@ -84,7 +84,7 @@ class Welcome:
         return cls(str(metadata.get(_BOOT, "")), str(metadata.get(_RUNTIME, "")), _epoch(metadata))
 
 
-def version() -> Pairs:
+def version_metadata() -> Pairs:
     return ((_VERSION, VERSION),)
 
 
@@ -104,7 +104,7 @@ def check_version(metadata: Metadata) -> None:
     )
 
 
-def pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str | bytes]:
+def metadata_mapping(metadata: Iterable[tuple[str, str | bytes]] | None) -> dict[str, str | bytes]:
     """Convert metadata as given by `grpc` to a mapping."""
     return dict(metadata or ())
 

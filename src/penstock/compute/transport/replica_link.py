@@ -9,17 +9,17 @@ from typing import Any, Protocol
 import grpc
 
 from penstock.compute.errors import ComputeError, ConnectionBroken
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import CancelPeek, Command, Epoch
-from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
 from penstock.compute.protocol.responses import Counted, Response, StashToken
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import Greeting, Welcome, pairs, version
+from penstock.compute.transport.grpc_errors import error_from_rpc, to_compute_error
+from penstock.compute.transport.handshake import Greeting, Welcome, metadata_mapping, version_metadata
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.local_addresses import needs_lookup
-from penstock.compute.transport.statuses import compute_error, error_from
 from penstock.compute.transport.wakeup import Wakeup
 
 _grpc: Any = grpc
@@ -29,7 +29,7 @@ _PATIENCE = 0.005
 
 
 class Connection(Protocol):
-    """Controller's side of a connection (`penstock.compute.controller.connection`)."""
+    """Controller's side of a connection (`penstock.compute.controller.replica_connection`)."""
 
     wake: Callable[[], None]
 
@@ -38,20 +38,20 @@ class Connection(Protocol):
     @property
     def nonce(self) -> bytes: ...
     @property
-    def over(self) -> bool: ...
-    def take(self, most: int = 100) -> Sequence[Command]: ...
-    def absorb(self, response: Response) -> None: ...
-    def failed(self, error: ComputeError | None) -> None: ...
+    def is_over(self) -> bool: ...
+    def take_commands(self, most: int = 100) -> Sequence[Command]: ...
+    def handle_response(self, response: Response) -> None: ...
+    def record_stream_end(self, error: ComputeError | None) -> None: ...
 
 
-class Connecting(Protocol):
+class LinkController(Protocol):
     """Interface of the controller for links (`penstock.compute.controller.controller`)."""
 
-    def connected(self, name: str) -> Connection: ...
-    def unreachable(self, name: str, error: ComputeError) -> None: ...
+    def accept_connection(self, name: str) -> Connection: ...
+    def record_unreachable(self, name: str, error: ComputeError) -> None: ...
 
 
-class Link:
+class ReplicaLink:
     """Single connection to one replica. The controller decides about the next one.
 
     error:   the first error, with which the connection ended; None if it ended normally, or has not ended.
@@ -60,7 +60,7 @@ class Link:
 
     def __init__(
         self,
-        controller: Connecting,
+        controller: LinkController,
         name: str,
         address: str,
         security: Security = Security(),
@@ -84,17 +84,17 @@ class Link:
         """
         try:
             self._channel = await self._reached()
-            connection = self._controller.connected(self.name)
+            connection = self._controller.accept_connection(self.name)
         except Exception as error:
             await self._close()
-            self.error = compute_error(error)
-            self._controller.unreachable(self.name, self.error)
+            self.error = to_compute_error(error)
+            self._controller.record_unreachable(self.name, self.error)
             return self.error
         try:
             await self._converse(connection)
         finally:
             connection.wake = _nothing
-            connection.failed(self.error)
+            connection.record_stream_end(self.error)
             await self._close()
         return self.error
 
@@ -103,13 +103,14 @@ class Link:
         if self._channel is None:
             raise ConnectionBroken(f"there is no connection to {self.address}", address=self.address)
         call = self._channel.unary_stream(channels.FETCH)(
-            STASH_TOKEN.to_bytes(StashToken(token)), metadata=(*version(), *self._security.metadata())
+            STASH_TOKEN.to_bytes(StashToken(token)),
+            metadata=(*version_metadata(), *self._security.metadata()),
         )
         try:
             while (data := await call.read()) is not _aio.EOF:
                 yield ROWS_CHUNK.from_bytes(data).rows
         except _aio.AioRpcError as error:
-            raise error_from(error, self.address) from error
+            raise error_from_rpc(error, self.address) from error
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -155,7 +156,7 @@ class Link:
             await channel.unary_unary(channels.FETCH)(b"")
         except _aio.AioRpcError as error:
             if error.code() == _grpc.StatusCode.UNAVAILABLE:
-                raise error_from(error, self.address) from error
+                raise error_from_rpc(error, self.address) from error
 
     # --- the stream ------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class Link:
                 self.welcome = await self._welcomed(call)
             await self._receive(call, connection)
         except _aio.AioRpcError as error:
-            self._first(error_from(error, self.address))
+            self._first(error_from_rpc(error, self.address))
         except TimeoutError:
             self._first(ConnectionBroken(f"{self.address} does not answer", address=self.address))
         except asyncio.CancelledError:
@@ -186,18 +187,18 @@ class Link:
             await asyncio.gather(sending, return_exceptions=True)
 
     async def _welcomed(self, call: Any) -> Welcome:
-        metadata = pairs(await call.initial_metadata())
+        metadata = metadata_mapping(await call.initial_metadata())
         if not metadata:
             await call.read()  # a refused call has no metadata, and raises the reason here
         return Welcome.read(metadata)
 
     async def _receive(self, call: Any, connection: Connection) -> None:
-        reader = wire.ResponseReader(self._limits.message, self._limits.batch)
+        reader = serialization.ResponseReader(self._limits.message, self._limits.batch)
         while (data := await call.read()) is not _aio.EOF:
             for response in reader.read(data):
                 self._stages.check_response(response)
-                connection.absorb(response)
-        if connection.over:
+                connection.handle_response(response)
+        if connection.is_over:
             return
         raise ConnectionBroken(
             f"replica {self.name!r} unexpectedly ended the connection", address=self.address
@@ -205,18 +206,18 @@ class Link:
 
     async def _send(self, call: Any, connection: Connection) -> None:
         try:
-            while not connection.over:
-                commands = connection.take()
+            while not connection.is_over:
+                commands = connection.take_commands()
                 if commands and all(isinstance(command, CancelPeek) for command in commands):
                     # Usually for answered peeks, and another peek to send along with them follows soon.
-                    await self._bell.heard(_PATIENCE)
-                    commands = [*commands, *connection.take()]
+                    await self._bell.wait_for_ring(_PATIENCE)
+                    commands = [*commands, *connection.take_commands()]
                 for command in commands:
-                    self._stages.sent(command)
-                for message in wire.commands_to_messages(commands, self._limits.message):
+                    self._stages.check_sent(command)
+                for message in serialization.commands_to_messages(commands, self._limits.message):
                     await call.write(message)
                 if not commands:
-                    await self._bell.heard()
+                    await self._bell.wait_for_ring()
             await call.done_writing()
         except (_aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the receiving task gets the status and reports it
@@ -226,7 +227,7 @@ class Link:
 
     def _first(self, error: Exception) -> None:
         if self.error is None:
-            self.error = compute_error(error)
+            self.error = to_compute_error(error)
 
     async def _close(self) -> None:
         channel, self._channel = self._channel, None

@@ -16,14 +16,14 @@ import grpc
 
 from penstock.compute.errors import ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
-from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
 from penstock.compute.protocol.responses import Counted, Response, Rows
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import Greeting, Welcome, check_version, pairs
+from penstock.compute.transport.grpc_errors import abort_call
+from penstock.compute.transport.handshake import Greeting, Welcome, check_version, metadata_mapping
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_session import Session
-from penstock.compute.transport.statuses import refuse
+from penstock.compute.transport.replica_session import ReplicaSession
 from penstock.compute.transport.wakeup import Wakeup
 from penstock.errors import PenstockError
 
@@ -34,22 +34,22 @@ IDLE = 0.05
 """Seconds after which an idle replica is stepped without a wakeup, for work that is due by its clock."""
 
 
-class Served(Protocol):
+class ServedReplica(Protocol):
     """Interface of the replica for the server, implemented by `penstock.compute.replica.replica.Replica`."""
 
     @property
     def greatest_epoch(self) -> Epoch | None: ...
-    def connected(self, nonce: bytes, /) -> None: ...
+    def begin_connection(self, nonce: bytes, /) -> None: ...
     def receive(self, command: Command, /) -> None: ...
     def step(self, seconds: float, /) -> bool: ...
     def responses(self) -> list[Response]: ...
-    def disconnected(self) -> None: ...
+    def end_connection(self) -> None: ...
     def fetch(self, token: bytes, /) -> Iterator[list[Counted]]: ...
     def close(self) -> None: ...
 
 
-async def serve(
-    replica: Served,
+async def serve_replica(
+    replica: ServedReplica,
     address: str,
     security: Security = Security(),
     limits: Limits = Limits(),
@@ -86,7 +86,7 @@ class _Serving(_grpc.GenericRpcHandler):
     """Replica with its working task, and the stream of its current controller, if any."""
 
     def __init__(
-        self, replica: Served, security: Security, limits: Limits, bell: Wakeup, name: str | None
+        self, replica: ServedReplica, security: Security, limits: Limits, bell: Wakeup, name: str | None
     ) -> None:
         self._replica = replica
         self._security = security
@@ -96,7 +96,7 @@ class _Serving(_grpc.GenericRpcHandler):
         self._boot = uuid.uuid4().hex
         self._runtime = ""
         self._epoch: Epoch | None = None
-        self._session: Session | None = None
+        self._session: ReplicaSession | None = None
         self._busy = False
 
     def service(self, handler_call_details: Any) -> Any:
@@ -114,7 +114,7 @@ class _Serving(_grpc.GenericRpcHandler):
         """Step the replica whenever it has work. Raises the error that it halts with."""
         self._bell.listen()
         while True:
-            await self._bell.heard(IDLE)
+            await self._bell.wait_for_ring(IDLE)
             self._busy = True
             while self._step():
                 await self._send()
@@ -136,7 +136,7 @@ class _Serving(_grpc.GenericRpcHandler):
             raise
         except Exception as error:
             # A bug in the middle of a command leaves a state that cannot be relied on.
-            self._bell.halt(error)
+            self._bell.end_process(error)
             raise
 
     def _step(self) -> bool:
@@ -162,7 +162,7 @@ class _Serving(_grpc.GenericRpcHandler):
             more = self._step()
         except Exception as error:
             # The replica has failed, not the stream that woke it.
-            self._bell.halt(error)
+            self._bell.end_process(error)
             raise
         await self._send()
         if more:
@@ -174,7 +174,7 @@ class _Serving(_grpc.GenericRpcHandler):
         try:
             greeting = self._greeted(context)
         except Exception as error:
-            await refuse(context, error)
+            await abort_call(context, error)
         welcome = Welcome(self._boot, self._runtime, self._greatest_epoch())
         session = self._take_over(context, greeting)
         try:
@@ -182,7 +182,7 @@ class _Serving(_grpc.GenericRpcHandler):
         finally:
             if self._session is session:
                 self._session = None
-                self._replica.disconnected()
+                self._replica.end_connection()
 
     def _greeted(self, context: Any) -> Greeting:
         """Read and check the greeting of a call. Raises the error to refuse it with."""
@@ -195,7 +195,7 @@ class _Serving(_grpc.GenericRpcHandler):
         return greeting
 
     def _admitted(self, context: Any) -> dict[str, str | bytes]:
-        metadata = pairs(context.invocation_metadata())
+        metadata = metadata_mapping(context.invocation_metadata())
         self._security.admit(metadata, channels.names_of_peer(context))
         check_version(metadata)
         return metadata
@@ -204,12 +204,12 @@ class _Serving(_grpc.GenericRpcHandler):
         known = [epoch for epoch in (self._epoch, self._replica.greatest_epoch) if epoch is not None]
         return max(known, default=None)
 
-    def _take_over(self, context: Any, greeting: Greeting) -> Session:
-        session = Session(context, greeting, self._limits)
+    def _take_over(self, context: Any, greeting: Greeting) -> ReplicaSession:
+        session = ReplicaSession(context, greeting, self._limits)
         if self._session is not None:
             self._session.end(_stale(self._session.greeting.epoch, greeting.epoch))
         self._session, self._epoch = session, greeting.epoch
-        self._replica.connected(greeting.nonce)
+        self._replica.begin_connection(greeting.nonce)
         return session
 
     async def _fetch(self, _requests: Any, context: Any) -> None:
@@ -223,7 +223,7 @@ class _Serving(_grpc.GenericRpcHandler):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            await refuse(context, error)
+            await abort_call(context, error)
 
 
 def _stale(epoch: Epoch, current: Epoch) -> StaleEpoch:

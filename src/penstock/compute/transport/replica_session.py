@@ -10,12 +10,12 @@ import grpc
 
 from penstock.compute.errors import ConnectionBroken, ProtocolViolation, TooManyPeeks
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response
+from penstock.compute.transport.grpc_errors import abort_call
 from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.statuses import refuse
 
 _grpc: Any = grpc
 MOST_REFUSED = 100_000
@@ -28,7 +28,7 @@ class Receiver(Protocol):
     def receive(self, command: Command, /) -> None: ...
 
 
-class Session:
+class ReplicaSession:
     """Stream of one controller. Used by one event loop.
 
     Writing blocks until gRPC accepts the message, and so until the other side reads. The replica is not
@@ -47,7 +47,7 @@ class Session:
         self._own: list[Response] = []
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the stream has ended."""
         return self._error is not None
 
@@ -66,7 +66,7 @@ class Session:
         try:
             await self._context.send_initial_metadata(welcome.metadata())
             while (data := await self._context.read()) is not _grpc.aio.EOF:
-                for command in wire.commands_from_message(data, self._limits.message):
+                for command in serialization.commands_from_message(data, self._limits.message):
                     self._receive(receiver, command)
                 await received()
         except asyncio.CancelledError:
@@ -78,20 +78,20 @@ class Session:
         except Exception as error:
             self._error = self._error or error
         if self._error is not None:
-            await refuse(self._context, self._error)
+            await abort_call(self._context, self._error)
 
     async def send(self, responses: Iterable[Response]) -> None:
         """Send responses after those of earlier calls. Does nothing once the stream is over."""
         if self._own:
             responses, self._own = [*self._own, *responses], []
-        if not responses or self.over:
+        if not responses or self.is_over:
             return
         try:
             for response in responses:
                 if isinstance(response, PeekResponse):
                     self._pending.discard(response.uuid)
             async with self._writing:
-                for message in wire.responses_to_messages(responses, self._limits.message):
+                for message in serialization.responses_to_messages(responses, self._limits.message):
                     await self._context.write(message)
         except asyncio.CancelledError:
             raise

@@ -10,7 +10,7 @@ import threading
 class Wakeup:
     """Wakeup of an event loop from any thread, also before the loop listens; several rings count as one.
 
-    error: the error to end the process with, once `halt` was called.
+    error: the error to end the process with, once `end_process` was called.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Wakeup:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._rung.set)
 
-    def halt(self, error: Exception) -> None:
+    def end_process(self, error: Exception) -> None:
         """End the process with an error; only the first one counts."""
         if self.error is None:
             self.error = error
@@ -39,7 +39,7 @@ class Wakeup:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    async def heard(self, seconds: float | None = None) -> None:
+    async def wait_for_ring(self, seconds: float | None = None) -> None:
         """Wait for a ring, for at most `seconds`, or without limit if None."""
         if not self._rung.is_set():
             if seconds is None:

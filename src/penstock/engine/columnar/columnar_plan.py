@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.join import JoinPlan, plan_join
-from penstock.engine.columnar.pre_reduction import PreReduction, reduction_of
-from penstock.engine.columnar.stream import Stream, apply, unknown_stream
+from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
+from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
 from penstock.flow.operators.join import Join
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class PartInput:
     """Input to a part's row-wise operators: the rows of `source`, reduced if there is a `reduction`."""
 
     source: int
@@ -45,18 +45,18 @@ class ColumnarPlan:
     columnar: tuple[int, ...]
     rest: tuple[int, ...]
     joins: Mapping[int, JoinPlan]
-    feeds: tuple[Feed, ...]
+    feeds: tuple[PartInput, ...]
     reasons: Mapping[int, str]
 
     @property
-    def pays(self) -> bool:
+    def pays_off(self) -> bool:
         """Return whether columns pay off: rows are reduced or joined before they become rows again."""
         return bool(self.joins) or any(feed.reduction is not None for feed in self.feeds)
 
     @property
-    def does_something(self) -> bool:
+    def uses_frames(self) -> bool:
         """Return whether any operator runs on frames."""
-        return bool(self.columnar) or self.pays
+        return bool(self.columnar) or self.pays_off
 
 
 def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
@@ -71,7 +71,7 @@ def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, pa
 
     for source in part.inputs if not part.signals else ():
         try:
-            streams[source] = unknown_stream(graph.nodes[source].schema, append(source))
+            streams[source] = empty_stream(graph.nodes[source].schema, append(source))
         except NotLowered as reason:
             reasons.update({e.target: str(reason) for e in consumers[source]})
     for node_id in part.nodes:
@@ -82,10 +82,10 @@ def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, pa
             if isinstance(node.operator, Join):
                 left, right = map(append, node.inputs)
                 joins[node_id] = plan_join(graph, node, (left, right), append(node_id))
-                streams[node_id] = unknown_stream(node.schema, append(node_id))
+                streams[node_id] = empty_stream(node.schema, append(node_id))
             else:
                 inputs = [streams[source] for source in node.inputs]
-                streams[node_id] = apply(node.operator, node.schema, append(node_id), inputs)
+                streams[node_id] = apply_operator(node.operator, node.schema, append(node_id), inputs)
         except NotLowered as reason:
             reasons[node_id] = str(reason)
     columnar = tuple(n for n in part.nodes if n in streams)
@@ -100,13 +100,13 @@ def _feeds(
     streams: Mapping[int, Stream],
     rest: tuple[int, ...],
     reasons: dict[int, str],
-) -> tuple[Feed, ...]:
+) -> tuple[PartInput, ...]:
     readers: dict[int, list[Node]] = {}
     for node_id in rest:
         for source in dict.fromkeys(graph.nodes[node_id].inputs):
             if source not in rest:
                 readers.setdefault(source, []).append(graph.nodes[node_id])
-    feeds: list[Feed] = []
+    feeds: list[PartInput] = []
     in_loop = {n for loop in analysis.loops for n in loop}
     for source, reading in readers.items():
         reduction = None
@@ -114,12 +114,12 @@ def _feeds(
         if source in streams and len(reading) == 1 and reading[0].id not in in_loop:
             (reader,) = reading
             try:
-                reduction = reduction_of(reader.operator, streams[source].schema, streams[source].append)
-                reduction.lazily(streams[source])
+                reduction = choose_reduction(reader.operator, streams[source].schema, streams[source].append)
+                reduction.reduce_lazily(streams[source])
                 reasons.pop(reader.id, None)
             except NotLowered as reason:
                 reduction = None
                 if str(reason):
                     reasons[reader.id] = str(reason)
-        feeds.append(Feed(source, reduction))
+        feeds.append(PartInput(source, reduction))
     return tuple(feeds)

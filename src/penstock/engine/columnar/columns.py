@@ -52,7 +52,7 @@ class Columns:
             self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
         return self._rows
 
-    def for_user(self) -> pl.DataFrame:
+    def user_frame(self) -> pl.DataFrame:
         """Return the rows under their column names, with a weight column unless append-only."""
         taken: dict[str, pl.Series] = {}
         for at, field in enumerate(self.schema.fields):
@@ -72,18 +72,18 @@ class Columns:
         return list(zip(*columns, strict=True))
 
 
-class Declined(Exception):
+class ColumnarDeclined(Exception):
     """Exception for a tick that must run row by row, because a row fails or Polars cannot decide."""
 
 
-def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
-    """Convert internal rows to columns. Raises `Declined` for a value that Polars cannot hold."""
+def rows_to_columns(schema: Schema, append: bool, rows: Rows) -> Columns:
+    """Convert internal rows to columns. Raises `ColumnarDeclined` for a value that Polars cannot hold."""
     try:
         taken = {str(at): to_series(f.type, [row[at] for row in rows]) for at, f in enumerate(schema.fields)}
         if not append:
             taken[WEIGHT] = to_series(INT64, [row[-1] for row in rows])
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        raise Declined from error
+        raise ColumnarDeclined from error
     return Columns(schema, append, pl.DataFrame(taken), lambda: rows)
 
 
@@ -92,7 +92,7 @@ def can_hold(schema: Schema) -> bool:
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 
-def known_columns(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
+def columns_with_bounds(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
     """Return the columns of a frame of `schema`, with bounds for integers."""
     columns: list[LoweredExpression] = []
     for at, field in enumerate(schema.fields):

@@ -21,12 +21,12 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
-from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either
-from penstock.expr.check import elaborate
-from penstock.expr.function_kinds import StrictFunction
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
+from penstock.expr.check import checked_tree
+from penstock.expr.function_bases import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Column, Expr
-from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -41,9 +41,9 @@ LOWERINGS: Mapping[str, Lowering] = {
 """Lowerings of the catalogue functions that have a columnar form."""
 
 
-def lower(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
+def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
-    return _lowered(elaborate(expr, schema), columns)
+    return _lowered(checked_tree(expr, schema), columns)
 
 
 def reads_columns(expr: Expr) -> bool:
@@ -51,7 +51,7 @@ def reads_columns(expr: Expr) -> bool:
     return any(isinstance(part, Column) for part in expr.walk())
 
 
-def unknown_columns(schema: Schema) -> list[LoweredExpression]:
+def columns_without_bounds(schema: Schema) -> list[LoweredExpression]:
     """Return the columns without known bounds, for testing whether an expression can be lowered."""
     return [LoweredExpression(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
 
@@ -91,5 +91,7 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
     arguments = [_lowered(a, columns) for a in term.arguments]
     made = lowering(term, arguments)
     if isinstance(function, StrictFunction):
-        return LoweredExpression(made.value, made.bounds, either(*(a.fails for a in arguments), made.fails))
+        return LoweredExpression(
+            made.value, made.bounds, either_condition(*(a.fails for a in arguments), made.fails)
+        )
     return made

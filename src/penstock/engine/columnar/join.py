@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, from_series
-from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.columnar.stream import (
     Stream,
+    build_stream,
     decline_weight_overflow,
-    heaviest,
-    stream_of,
-    unknown_stream,
+    empty_stream,
+    greatest_weight,
 )
-from penstock.engine.retraction_order import pair_schema
+from penstock.engine.retractions_first import pair_schema
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
@@ -79,7 +79,7 @@ class JoinPlan:
     def key_types(self, port: int) -> tuple[DataType, ...]:
         return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
 
-    def pair(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
+    def pair_rows(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
         """Pair the rows of two sides. driver: the side that determines the order."""
         width = len(self.schemas[0].fields)
         moved = {str(at): str(width + at) for at in range(len(self.schemas[1].fields))}
@@ -135,12 +135,12 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
             raise NotLowered("a join on floats works on rows")
         if not all(map(reads_columns, plan.keys[port])):
             raise NotLowered("a join on a constant works on rows")
-        plan.add_keys(port, unknown_stream(plan.schemas[port], appends[port]))
-    plan.output(unknown_stream(plan.pairs, append))
+        plan.add_keys(port, empty_stream(plan.schemas[port], appends[port]))
+    plan.output(empty_stream(plan.pairs, append))
     return plan
 
 
-class HeldJoin:
+class ColumnarJoinState:
     """State of a join during large ticks: both sides in frames, with their keys.
 
     slot: returns the current mapping of a side's slot.
@@ -156,7 +156,7 @@ class HeldJoin:
         """Return whether the state is in frames rather than in slots."""
         return self._held is not None
 
-    def take(self, rows: int, *, lazily: bool) -> bool:
+    def move_to_frames(self, rows: int, *, lazily: bool) -> bool:
         """Move the state into frames, for a tick with this many rows; return False if that does not pay.
 
         lazily: the state may stay in frames; else none is brought there that is in the slots.
@@ -185,8 +185,8 @@ class HeldJoin:
             rows = [row for own in slot.values() for row in own]
         else:
             rows = [(*row, weight) for own in slot.values() for row, weight in own.items()]
-        columns = of_rows(schema, append, rows)
-        return [self.plan.add_keys(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
+        columns = rows_to_columns(schema, append, rows)
+        return [self.plan.add_keys(port, build_stream(columns)).frame.drop(FAILS, strict=False).collect()]
 
     def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
         """Return the output caused by new rows on either side. Must be called before `add`.
@@ -199,24 +199,24 @@ class HeldJoin:
         pairs: list[pl.LazyFrame] = []
         if news[0] is not None:
             if self._held[1]:
-                pairs.append(plan.pair(news[0].lazy(), _together(self._held[1]), 0))
+                pairs.append(plan.pair_rows(news[0].lazy(), _together(self._held[1]), 0))
             left.append(news[0])
         if not any(plan.appends):
             right = [*self._held[1], *([] if news[1] is None else [news[1]])]
-            most = [max(map(heaviest, side), default=0) for side in (left, right)]
+            most = [max(map(greatest_weight, side), default=0) for side in (left, right)]
             if most[0] * most[1] >= 2**63:
-                raise Declined
+                raise ColumnarDeclined
         if news[1] is not None and left:
-            pairs.append(plan.pair(_together(left), news[1].lazy(), 1))
+            pairs.append(plan.pair_rows(_together(left), news[1].lazy(), 1))
         if not pairs:
-            empty = unknown_stream(plan.pairs, plan.append)
+            empty = empty_stream(plan.pairs, plan.append)
             return plan.output(empty)
         frame = (pairs[0] if len(pairs) == 1 else pl.concat(pairs)).collect()
         if not plan.append:
             decline_weight_overflow(frame)
         if computed_on or plan.operator.residual is not None:
-            return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
-        unknown = unknown_stream(plan.pairs, plan.append)
+            return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
+        unknown = empty_stream(plan.pairs, plan.append)
         return plan.output(replace(unknown, frame=frame.lazy(), most=frame.height))
 
     def add(self, news: Sequence[pl.DataFrame | None]) -> None:
@@ -226,7 +226,7 @@ class HeldJoin:
             if frame is not None:
                 held.append(frame)
 
-    def settle(self) -> None:
+    def move_to_slots(self) -> None:
         """Move the state from frames into slots."""
         held, self._held = self._held, None
         if held is None:
@@ -273,4 +273,4 @@ def _add_changes(slot: SlotMapping, keys: list[Any], rows: Rows, weights: list[i
                 del slot[key]
 
 
-__all__ = ["SIDES", "HeldJoin", "JoinPlan", "plan_join"]
+__all__ = ["SIDES", "ColumnarJoinState", "JoinPlan", "plan_join"]

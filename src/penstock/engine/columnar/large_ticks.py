@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
+from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns, can_hold
-from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
-from penstock.engine.columnar.pre_reduction import Groups, Partial
+from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
 from penstock.engine.columnar.runner import PartRunner, as_rows
+from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import live_consumers
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row_codegen import tuple_source
-from penstock.engine.source_code import Constants, Purpose
 from penstock.engine.steps.accumulator import Target
-from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
+from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import ROWS
 from penstock.flow.operators.aggregate import Aggregate
 
@@ -36,9 +36,9 @@ class ReducedAggregateStep(AggregateStep):
 
     takes_rows = False
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: Groups) -> None:
-        group = group_of(operator, node, writer)
-        super().__init__(node, writer, keys_of(operator), operator.lifetime, group)
+    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: GroupedRows) -> None:
+        group = group_writer(operator, node, writer)
+        super().__init__(node, writer, group_keys(operator), operator.lifetime, group)
         self.groups = groups
 
     def finish(self) -> None:
@@ -62,7 +62,7 @@ class ReducedAggregateStep(AggregateStep):
                 taken += count
         super().finish()
 
-    def _merge(self, partial: Partial, to: Target, values: tuple[str, ...]) -> None:
+    def _merge(self, partial: PartialForm, to: Target, values: tuple[str, ...]) -> None:
         partial.merge(to, values)
 
 
@@ -86,7 +86,7 @@ class RestWriter(RegionWriter):
         )
         super().__init__(graph, analysis, part, consumers, constants)
         for feed in shape.feeds:
-            if isinstance(feed.reduction, Groups):
+            if isinstance(feed.reduction, GroupedRows):
                 for node in (graph.nodes[n] for n in shape.rest):
                     if feed.source in node.inputs and isinstance(node.operator, Aggregate):
                         step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
@@ -117,7 +117,7 @@ class LargeTicks:
         self.shapes: tuple[ColumnarPlan, ...] = tuple(
             plan_columnar(graph, analysis, consumers, part) for part in program.parts
         )
-        columnar = [shape for shape in self.shapes if shape.does_something]
+        columnar = [shape for shape in self.shapes if shape.uses_frames]
         constants = Constants()
         constants.values.update(program.constants)
         lines: list[str] = []
@@ -142,7 +142,7 @@ class LargeTicks:
             part = shape.part
             in_rows = _whole(program, names["tick"]) if "tick" in names else names[part.function]
             run = _in_rows(in_rows)
-            if shape.does_something:
+            if shape.uses_frames:
                 run = PartRunner(
                     graph,
                     analysis,
@@ -157,7 +157,7 @@ class LargeTicks:
                 )
                 self._runners.append(run)
             self.parts.append((run, part.inputs, part.outputs))
-        pays = {n for shape in self.shapes if shape.pays or always for n in shape.part.inputs}
+        pays = {n for shape in self.shapes if shape.pays_off or always for n in shape.part.inputs}
         self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
         """Sources whose rows are worth converting to columns."""
         self._sources = {
@@ -184,10 +184,10 @@ class LargeTicks:
         """Return whether any state is in frames rather than in slots."""
         return any(join.is_held for runner in self._runners for join in runner.joins.values())
 
-    def settle(self) -> None:
+    def move_state_to_slots(self) -> None:
         """Move all state into slots."""
         for runner in self._runners:
-            runner.settle()
+            runner.move_state_to_slots()
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
         """Return a tick's input per source, as rows if a delay keeps them."""

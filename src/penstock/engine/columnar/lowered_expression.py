@@ -10,8 +10,8 @@ from typing import TypeAlias
 import polars as pl
 
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm, LiteralTerm, Term
 from penstock.expr.types import DataType
+from penstock.expr.typing_rules import CallTerm, LiteralTerm, Term
 
 Bounds: TypeAlias = tuple[int, int]
 """Least and greatest integer that a column may hold, ignoring nulls."""
@@ -38,23 +38,23 @@ lazy one says itself on which rows an argument is evaluated at all.
 """
 
 
-def either(*conditions: pl.Expr | None) -> pl.Expr | None:
+def either_condition(*conditions: pl.Expr | None) -> pl.Expr | None:
     """Combine conditions by "or"; None if there are none."""
     given = [c for c in conditions if c is not None]
     return reduce(lambda a, b: a | b, given) if given else None
 
 
-def where(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
+def restrict_condition(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
     """Restrict a failure condition to rows where `condition` is true."""
     return None if fails is None else condition & fails
 
 
-def one_zero(value: pl.Expr) -> pl.Expr:
+def replace_negative_zero(value: pl.Expr) -> pl.Expr:
     """Replace -0.0 by 0.0 in a float column. (Adding 0.0 does not help: Polars skips it.)"""
     return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
 
 
-def constant(term: Term) -> object:
+def constant_value(term: Term) -> object:
     """Return the value of a constant term; None for any other term."""
     return term.value if isinstance(term, LiteralTerm) else None
 
@@ -71,7 +71,7 @@ def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-def fitted(
+def lower_bounded_integer(
     value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]
 ) -> LoweredExpression:
     """Lower an integer of `type` whose exact value lies within `bounds`.

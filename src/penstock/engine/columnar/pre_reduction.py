@@ -16,11 +16,11 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered_expression import LoweredExpression, one_zero
-from penstock.engine.columnar.stream import Stream, refuse_marked, summed
+from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
+from penstock.engine.columnar.stream import Stream, decline_marked, sum_weights
 from penstock.engine.steps.accumulator import (
     Accumulator,
-    BestOnly,
+    AppendExtreme,
     CountRows,
     CountValues,
     IntMean,
@@ -41,7 +41,7 @@ _ROOM = 2**62
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialForm:
     """Base of partial aggregates, one per kind of accumulator."""
 
     accumulator: Accumulator
@@ -65,12 +65,12 @@ class Partial:
 
 
 @singledispatch
-def partial_of(accumulator: Accumulator) -> Partial | None:
+def partial_form(accumulator: Accumulator) -> PartialForm | None:
     """Return the partial form of an accumulator; None if it has none."""
     return None
 
 
-class _Counted(Partial):
+class _Counted(PartialForm):
     @property
     def types(self) -> tuple[DataType, ...]:
         return (INT64,)
@@ -85,7 +85,7 @@ class _Counted(Partial):
         to.code.line(f"{to.field(0)} += {values[0]}")
 
 
-class _Total(Partial):
+class _Total(PartialForm):
     """Partial form of totals: [total], or [total, number of non-null values]."""
 
     @property
@@ -109,7 +109,7 @@ class _Total(Partial):
             to.code.line(f"{to.field(at)} += {value}")
 
 
-class _Best(Partial):
+class _Best(PartialForm):
     @property
     def types(self) -> tuple[DataType, ...]:
         return (self.accumulator.types[0].type,)
@@ -119,8 +119,8 @@ class _Best(Partial):
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         is_float = self.types[0] == FLOAT64
-        value = one_zero(argument.value) if is_float else argument.value
-        least = isinstance(self.accumulator, BestOnly) and self.accumulator.sign == "<"
+        value = replace_negative_zero(argument.value) if is_float else argument.value
+        least = isinstance(self.accumulator, AppendExtreme) and self.accumulator.sign == "<"
         best = value.min() if least else value.max()
         if is_float and not least:
             # NaN is the greatest; Polars passes it over.
@@ -138,24 +138,24 @@ def _present(value: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
     return pl.when(value.is_not_null()).then(weight).otherwise(0).sum()
 
 
-@partial_of.register(CountRows)
-def _count_rows(accumulator: CountRows) -> Partial:
-    return Partial(accumulator)
+@partial_form.register(CountRows)
+def _count_rows(accumulator: CountRows) -> PartialForm:
+    return PartialForm(accumulator)
 
 
-@partial_of.register(CountValues)
-def _count_values(accumulator: CountValues) -> Partial:
+@partial_form.register(CountValues)
+def _count_values(accumulator: CountValues) -> PartialForm:
     return _Counted(accumulator)
 
 
-@partial_of.register(IntSum)
-@partial_of.register(IntMean)
-def _total(accumulator: Accumulator) -> Partial:
+@partial_form.register(IntSum)
+@partial_form.register(IntMean)
+def _total(accumulator: Accumulator) -> PartialForm:
     return _Total(accumulator)
 
 
-@partial_of.register(BestOnly)
-def _best(accumulator: BestOnly) -> Partial:
+@partial_form.register(AppendExtreme)
+def _best(accumulator: AppendExtreme) -> PartialForm:
     return _Best(accumulator)
 
 
@@ -167,60 +167,60 @@ _HEIGHT = "rows"
 class PreReduction:
     """Base of reductions: fewer rows with the same effect on an operator's state."""
 
-    def lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
         """Reduce the rows lazily. Raises `NotLowered`."""
         raise NotImplementedError
 
-    def rows(self, stream: Stream) -> Rows:
-        """Reduce the rows, in the form that the operator's step reads. Raises `Declined`."""
+    def reduce_rows(self, stream: Stream) -> Rows:
+        """Reduce the rows, in the form that the operator's step reads. Raises `ColumnarDeclined`."""
         raise NotImplementedError
 
 
 @singledispatch
-def reduction_of(operator: Operator, schema: Schema, append: bool) -> PreReduction:
+def choose_reduction(operator: Operator, schema: Schema, append: bool) -> PreReduction:
     """Choose the reduction of an operator's input with rows of `schema`. Raises `NotLowered`."""
     raise NotLowered
 
 
 @dataclass(frozen=True)
-class Copies(PreReduction):
+class DistinctRows(PreReduction):
     """Reduction to distinct rows; on a table, with summed weights."""
 
-    def lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
         if not stream.append:
-            return summed(stream).frame
+            return sum_weights(stream).frame
         own = [str(at) for at in range(len(stream.schema.fields))]
         marks = [pl.col(FAILS).any()] * stream.checked
         return stream.frame.group_by(own, maintain_order=True).agg(*marks)
 
-    def rows(self, stream: Stream) -> Rows:
-        frame = self.lazily(stream).collect()
+    def reduce_rows(self, stream: Stream) -> Rows:
+        frame = self.reduce_lazily(stream).collect()
         if stream.checked:
-            refuse_marked(frame)
+            decline_marked(frame)
         return Columns(stream.schema, stream.append, frame).rows()
 
 
-@reduction_of.register(Distinct)
+@choose_reduction.register(Distinct)
 def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
-    return Copies()
+    return DistinctRows()
 
 
 @dataclass(frozen=True)
-class Groups(PreReduction):
+class GroupedRows(PreReduction):
     """Reduction to one row per group: key, row count, partial values of the accumulators."""
 
     keys: tuple[Expr, ...]
     key_types: tuple[DataType, ...]
-    parts: tuple[tuple[Expr | None, Partial], ...]
+    parts: tuple[tuple[Expr | None, PartialForm], ...]
 
     @property
     def types(self) -> tuple[DataType, ...]:
         """Types of the reduced row."""
         return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
 
-    def lazily(self, stream: Stream) -> pl.LazyFrame:
+    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
         keys = [stream.lower(expr) for expr in self.keys]
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
         noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
@@ -237,10 +237,10 @@ class Groups(PreReduction):
         ]
         return noted.frame.group_by(*by, maintain_order=True).agg(*named)
 
-    def rows(self, stream: Stream) -> Rows:
-        frame = self.lazily(stream).collect()
+    def reduce_rows(self, stream: Stream) -> Rows:
+        frame = self.reduce_lazily(stream).collect()
         if FAILS in frame.columns:
-            refuse_marked(frame)
+            decline_marked(frame)
         if _HEIGHT in frame.columns and not frame[_HEIGHT][0]:
             # A group that no row reaches is not touched.
             return []
@@ -249,16 +249,16 @@ class Groups(PreReduction):
 
 
 def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
-    return one_zero(lowered.value) if type == FLOAT64 else lowered.value
+    return replace_negative_zero(lowered.value) if type == FLOAT64 else lowered.value
 
 
-@reduction_of.register(Aggregate)
+@choose_reduction.register(Aggregate)
 def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
-    parts: list[tuple[Expr | None, Partial]] = []
+    parts: list[tuple[Expr | None, PartialForm]] = []
     for _, aggregation in operator.aggregations:
-        partial = partial_of(accumulator_for(aggregation, schema, append))
+        partial = partial_form(accumulator_for(aggregation, schema, append))
         if partial is None:
             raise NotLowered(f"{aggregation} needs every value of a group")
         argument = next(iter(aggregation.arguments()), None)
@@ -268,4 +268,4 @@ def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReductio
     keys = tuple(expr for _, expr in operator.keys)
     if not all(map(reads_columns, keys)):
         raise NotLowered("a constant key stays in rows")
-    return Groups(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))
+    return GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))

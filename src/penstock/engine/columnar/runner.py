@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from penstock.engine.columnar.columns import Columns, Declined, of_rows
-from penstock.engine.columnar.join import HeldJoin
-from penstock.engine.columnar.stream import Stream, apply, stream_of, with_one_zero
+from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.join import ColumnarJoinState
+from penstock.engine.columnar.stream import Stream, apply_operator, build_stream, with_one_zero
 from penstock.engine.steps.joins import SIDES
 from penstock.flow.operators.sink import Sink
 
@@ -71,7 +71,7 @@ class PartRunner:
         self._lazily = lazily or always
         self._wanted_as_rows = wanted_as_rows
         self.joins = {
-            node: HeldJoin(plan, lambda port, node=node: slot(f"{node}.{SIDES[port]}"))
+            node: ColumnarJoinState(plan, lambda port, node=node: slot(f"{node}.{SIDES[port]}"))
             for node, plan in shape.joins.items()
         }
         self._shared = self._read_often()
@@ -87,11 +87,11 @@ class PartRunner:
         try:
             if self._is_worth_it(inputs):
                 made = self._on_frames(inputs)
-        except (Declined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        except (ColumnarDeclined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             # Nothing has changed so far; in rows, what fails fails as ever.
             pass
         if made is None:
-            self.settle()
+            self.move_state_to_slots()
             return self._function(*[as_rows(given) for given in inputs])
         # From here on nothing is declined: state changes, and users' functions are called.
         for node, frames in made.news.items():
@@ -101,18 +101,22 @@ class PartRunner:
         leaving = {**made.leaving, **dict(zip(outputs, self._rest(*made.feeds), strict=True))}
         return tuple(leaving[n] for n in part.outputs)
 
-    def settle(self) -> None:
+    def move_state_to_slots(self) -> None:
         """Move all state into slots."""
         for join in self.joins.values():
-            join.settle()
+            join.move_to_slots()
 
     def _is_worth_it(self, inputs: Sequence[Given]) -> bool:
         shape, count = self._shape, sum(map(len, inputs))
-        if count < max(self._least, 1) or not shape.does_something:
+        if count < max(self._least, 1) or not shape.uses_frames:
             return False
-        if not self._always and not shape.pays and not any(isinstance(given, Columns) for given in inputs):
+        if (
+            not self._always
+            and not shape.pays_off
+            and not any(isinstance(given, Columns) for given in inputs)
+        ):
             return False
-        return all(join.take(count, lazily=self._lazily) for join in self.joins.values())
+        return all(join.move_to_frames(count, lazily=self._lazily) for join in self.joins.values())
 
     def _on_frames(self, inputs: Sequence[Given]) -> FrameResults:
         shape, part = self._shape, self._shape.part
@@ -122,7 +126,7 @@ class PartRunner:
 
         def stream(node: int) -> Stream:
             if node not in streams:
-                taken = stream_of(self._as_columns(node, given[node]))
+                taken = build_stream(self._as_columns(node, given[node]))
                 # A table's rows are as they were given to its source.
                 streams[node] = taken if self._append[node] else with_one_zero(taken)
             return streams[node]
@@ -134,13 +138,13 @@ class PartRunner:
                 news[node_id] = [self._new_rows(node_id, port, side) for port, side in enumerate(read)]
                 made = self.joins[node_id].answer(news[node_id], computed_on=node_id in self._computed_on)
             else:
-                made = apply(node.operator, node.schema, self._append[node_id], read)
+                made = apply_operator(node.operator, node.schema, self._append[node_id], read)
             if node_id in self._one_zero:
                 made = with_one_zero(made)
             streams[node_id] = made.kept() if node_id in self._shared else made
         left: dict[int, Given] = {n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar}
         feeds = [
-            feed.reduction.rows(stream(feed.source))
+            feed.reduction.reduce_rows(stream(feed.source))
             if feed.reduction is not None
             else self._as_fed(feed.source, given, left, stream)
             for feed in shape.feeds
@@ -154,7 +158,7 @@ class PartRunner:
     def _as_columns(self, node: int, given: Given) -> Columns:
         if isinstance(given, Columns):
             return given
-        return of_rows(self._graph.nodes[node].schema, self._append[node], given)
+        return rows_to_columns(self._graph.nodes[node].schema, self._append[node], given)
 
     def _leaving(self, node: int, stream: Stream) -> Given:
         columns = Columns(stream.schema, stream.append, stream.collected())

@@ -10,9 +10,13 @@ from typing import Any
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
-from penstock.engine.columnar.expressions import lower, reads_columns, unknown_columns
-from penstock.engine.columnar.lowered_expression import LoweredExpression, either, one_zero
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, columns_with_bounds
+from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
+from penstock.engine.columnar.lowered_expression import (
+    LoweredExpression,
+    either_condition,
+    replace_negative_zero,
+)
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter
@@ -50,11 +54,11 @@ class Stream:
 
     def lower(self, expr: Expr) -> LoweredExpression:
         """Lower an expression over the rows. Raises `NotLowered`."""
-        return lower(expr, self.schema, self.columns)
+        return lower_expression(expr, self.schema, self.columns)
 
     def noting(self, *failures: pl.Expr | None) -> Stream:
         """Mark the rows for which any of `failures` is true."""
-        fails = either(*failures)
+        fails = either_condition(*failures)
         if fails is None:
             return self
         marks = fails.fill_null(False)
@@ -63,11 +67,11 @@ class Stream:
         return replace(self, frame=self.frame.with_columns(marks.alias(FAILS)), checked=True)
 
     def collected(self) -> pl.DataFrame:
-        """Collect the rows, without the marks. Raises `Declined` where one is marked."""
+        """Collect the rows, without the marks. Raises `ColumnarDeclined` where one is marked."""
         frame = self.frame.collect()
         if not self.checked:
             return frame
-        refuse_marked(frame)
+        decline_marked(frame)
         return frame.drop(FAILS)
 
     def kept(self) -> Stream:
@@ -75,13 +79,13 @@ class Stream:
         return replace(self, frame=self.frame.collect().lazy())
 
 
-def refuse_marked(frame: pl.DataFrame) -> None:
-    """Raise `Declined` if any row is marked."""
+def decline_marked(frame: pl.DataFrame) -> None:
+    """Raise `ColumnarDeclined` if any row is marked."""
     if frame[FAILS].any():
-        raise Declined
+        raise ColumnarDeclined
 
 
-def heaviest(frame: pl.DataFrame) -> int:
+def greatest_weight(frame: pl.DataFrame) -> int:
     """Return the largest absolute weight in a frame; 0 without rows."""
     low: Any = frame[WEIGHT].min()
     high: Any = frame[WEIGHT].max()
@@ -89,20 +93,20 @@ def heaviest(frame: pl.DataFrame) -> int:
 
 
 def decline_weight_overflow(frame: pl.DataFrame) -> None:
-    """Raise `Declined` if the weights of a frame might sum to more than 64 bits."""
-    if heaviest(frame) * frame.height >= _MOST_COPIES:
-        raise Declined
+    """Raise `ColumnarDeclined` if the weights of a frame might sum to more than 64 bits."""
+    if greatest_weight(frame) * frame.height >= _MOST_COPIES:
+        raise ColumnarDeclined
 
 
-def stream_of(columns: Columns) -> Stream:
-    """Build a stream from the given rows. Raises `Declined` if their weights are too large to sum."""
+def build_stream(columns: Columns) -> Stream:
+    """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
     if not columns.append:
         decline_weight_overflow(columns.frame)
-    known = known_columns(columns.schema, columns.frame)
+    known = columns_with_bounds(columns.schema, columns.frame)
     return Stream(columns.schema, columns.append, columns.frame.lazy(), tuple(known), len(columns))
 
 
-def unknown_stream(schema: Schema, append: bool) -> Stream:
+def empty_stream(schema: Schema, append: bool) -> Stream:
     """Return an empty stream, for testing which operators can be lowered.
 
     Raises `NotLowered` for a type that stays in rows.
@@ -110,11 +114,11 @@ def unknown_stream(schema: Schema, append: bool) -> Stream:
     types = {str(at): dtype_of(f.type) for at, f in enumerate(schema.fields)}
     if not append:
         types[WEIGHT] = pl.Int64()
-    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(unknown_columns(schema)), 0)
+    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0)
 
 
 @singledispatch
-def apply(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def apply_operator(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     """Apply a row-by-row operator to a stream. Raises `NotLowered`.
 
     schema, append: of the output.
@@ -122,7 +126,7 @@ def apply(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Str
     raise NotLowered("it works on rows")
 
 
-@apply.register(Filter)
+@apply_operator.register(Filter)
 def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     if not isinstance(operator.predicate, Expr):
@@ -135,7 +139,7 @@ def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Str
     return replace(noted, schema=schema, frame=noted.frame.filter(passes))
 
 
-@apply.register(Select)
+@apply_operator.register(Select)
 def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     lowered = [stream.lower(expr) for _, expr in operator.columns]
@@ -148,7 +152,7 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
     return Stream(schema, append, noted.frame.select(*values, *beside), columns, stream.most, noted.checked)
 
 
-@apply.register(Union)
+@apply_operator.register(Union)
 def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     checked = any(stream.checked for stream in inputs)
     frames: list[pl.LazyFrame] = []
@@ -169,20 +173,20 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
     return Stream(schema, append, pl.concat(frames), tuple(columns), most, checked)
 
 
-@apply.register(Sink)
+@apply_operator.register(Sink)
 def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
-    return stream if append else summed(stream)
+    return stream if append else sum_weights(stream)
 
 
 def with_one_zero(stream: Stream) -> Stream:
     """Replace -0.0 by 0.0."""
     floats = [str(at) for at, field in enumerate(stream.schema.fields) if field.type == FLOAT64]
-    made = [one_zero(pl.col(name)).alias(name) for name in floats]
+    made = [replace_negative_zero(pl.col(name)).alias(name) for name in floats]
     return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream
 
 
-def summed(stream: Stream) -> Stream:
+def sum_weights(stream: Stream) -> Stream:
     """Consolidate rows: sum the weights of equal ones and drop weight 0, first seen first."""
     keys = [pl.col(str(at)) for at in range(len(stream.schema.fields))]
     sums = [pl.col(WEIGHT).sum(), *[pl.col(FAILS).any()] * stream.checked]

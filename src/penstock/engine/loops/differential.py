@@ -32,12 +32,16 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     Afterwards, the buffers of the loop's nodes hold the rows that leave the loop, with weights.
     """
     code = writer.code
-    round_, next_, times = writer.round_variable(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
+    round_, next_, times = (
+        writer.round_variable(loop[0]),
+        writer.next_round(loop[0]),
+        writer.round_heap(loop[0]),
+    )
     growth = writer.fresh("growth")
     nested = {n: step for n in loop if isinstance(step := steps[n], NestedStep)}
     feedbacks = {n: step for n, step in nested.items() if step.is_feedback}
     buffers = [n for n in loop if any(writer.reads_buffer(e) for e in writer.readers(n, loop))]
-    leaving = [n for n in loop if writer.leaves(n, loop)]
+    leaving = [n for n in loop if writer.is_read_outside(n, loop)]
     summed = [n for n in leaving if n not in nested or not nested[n].makes_set]
     for step in nested.values():
         step.prepare(steps)
@@ -48,7 +52,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     for node in buffers:
         code.line(f"{writer.buffer(node)} = []")
     for node, step in nested.items():
-        with code.working_for(node):
+        with code.attribute_lines(node):
             step.begin_loop()
     with writer.at_round(round_):
         for node in loop:
@@ -75,25 +79,25 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
             _write_bound(writer, feedbacks, round_, growth)
     for node in leaving:
         code.line(f"{writer.buffer(node)} = []")
-        with code.working_for(node):
+        with code.attribute_lines(node):
             if node in summed:
                 row, weight = writer.fresh("row"), writer.fresh("weight")
                 with code.block(f"for {row}, {weight} in all_{node}.items():"), code.block(f"if {weight}:"):
                     code.line(f"{writer.buffer(node)}.append({row} + ({weight},))")
             else:
-                nested[node].outcome(writer.buffer(node))
+                nested[node].write_changes(writer.buffer(node))
 
 
 def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
     """Write the loop-invariant inputs, which are present from round 0 on."""
     node = step.node
-    with writer.code.working_for(node.id):
+    with writer.code.attribute_lines(node.id):
         for port, source in enumerate(node.inputs):
             if source in loop:
                 continue
             writer.count_activations(node.id, [source])
             if isinstance(step, NestedStep):
-                step.enter(port)
+                step.write_outside_rows(port)
             else:
                 step.consume_buffer(port)
 
@@ -106,11 +110,11 @@ def _write_drain(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
 
 
 def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: bool) -> None:
-    with writer.code.working_for(step.node.id):
+    with writer.code.attribute_lines(step.node.id):
         if drains:
             _write_drain(writer, loop, step)
         if isinstance(step, NestedStep):
-            step.turn()
+            step.write_round()
 
 
 def _write_sum(writer: StepWriter, node: int) -> None:
@@ -125,8 +129,8 @@ def _write_bound(writer: StepWriter, feedbacks: dict[int, NestedStep], round_: s
     code = writer.code
     bound = min(step.operator.max_iterations for step in feedbacks.values())
     with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):
-        sizes = {n: f"len({writer.named('pending', n)}.get({round_}, ()))" for n in feedbacks}
+        sizes = {n: f"len({writer.node_variable('pending', n)}.get({round_}, ()))" for n in feedbacks}
         code.line(f"{growth}.append({' + '.join(sizes.values())})")
-        with code.working_for(next(iter(feedbacks))), code.block(f"if {round_} > {bound}:"):
+        with code.attribute_lines(next(iter(feedbacks))), code.block(f"if {round_} > {bound}:"):
             closing = ", ".join(f"{n}: {size}" for n, size in sizes.items())
             code.line(f"x_no_fixpoint({round_}, {growth}, {{{closing}}})")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.netting import Netting
-from penstock.engine.loops.ranks import Ranks
-from penstock.engine.loops.step import NestedStep, copies, nested_step_of
+from penstock.engine.loops.first_rounds import FirstRoundsWriter
+from penstock.engine.loops.netting import RoundSumsWriter
+from penstock.engine.loops.step import NestedStep, nested_step_of, repeatable_weight
 from penstock.engine.row_codegen import Row
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.distinct import Distinct
@@ -37,7 +37,7 @@ class SetStep(NestedStep):
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
         self.is_feedback = isinstance(node.operator, Feedback)
-        self.ranks = Ranks(node.id, writer, "history", shift=int(self.is_feedback))
+        self.ranks = FirstRoundsWriter(node.id, writer, "history", shift=int(self.is_feedback))
 
     def slots(self) -> tuple[Slot, ...]:
         return (self.ranks.slot(),)
@@ -57,9 +57,9 @@ class SetStep(NestedStep):
             key = self.writer.fresh("row")
             self.code.line(f"{key} = {entry}")
             entry = key
-        self.ranks.add(entry, copies(self.writer, row))
+        self.ranks.add(entry, repeatable_weight(self.writer, row))
 
-    def turn(self) -> None:
+    def write_round(self) -> None:
         def emit(entry: str, weight: str) -> None:
             if len(self.node.schema.fields) == 1:
                 self.emit(Row((entry,), None, weight))
@@ -68,7 +68,7 @@ class SetStep(NestedStep):
 
         self.ranks.turn(emit)
 
-    def outcome(self, out: str) -> None:
+    def write_changes(self, out: str) -> None:
         single = len(self.node.schema.fields) == 1
         self.ranks.write_changes(out, "({}, {})" if single else "{} + ({},)")
 
@@ -81,7 +81,7 @@ class NestedBagFeedbackStep(NestedStep):
 
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
-        self._rows = Netting(node.id, writer, "pending", node.schema, shift=1)
+        self._rows = RoundSumsWriter(node.id, writer, "pending", node.schema, shift=1)
 
     def begin_loop(self) -> None:
         self._rows.begin_loop()
@@ -89,5 +89,5 @@ class NestedBagFeedbackStep(NestedStep):
     def consume(self, port: int, row: Row) -> None:
         self._rows.add(row)
 
-    def turn(self) -> None:
+    def write_round(self) -> None:
         self._rows.turn(self.emit)

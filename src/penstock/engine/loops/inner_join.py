@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.feedback import SetStep
-from penstock.engine.loops.netting import Netting
+from penstock.engine.loops.netting import RoundSumsWriter
 from penstock.engine.loops.outside_side import OutsideSide
-from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, round_side
+from penstock.engine.loops.round_side import FirstRoundSide, RoundSide, StoredHistorySide, round_side
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.retraction_order import pair_schema
-from penstock.engine.row_codegen import Row, times
-from penstock.engine.steps.joins import SIDES, JoinedRows
+from penstock.engine.retractions_first import pair_schema
+from penstock.engine.row_codegen import Row, weight_product
+from penstock.engine.steps.joins import SIDES, JoinConditionWriter
 from penstock.expr.check import can_fail
 from penstock.expr.tree import Column
 from penstock.flow.operators.select import Select
@@ -26,7 +26,7 @@ from penstock.flow.operators.union import Union
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.engine.loops.ranks import Ranks
+    from penstock.engine.loops.first_rounds import FirstRoundsWriter
     from penstock.engine.slot import Slot
     from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
@@ -41,7 +41,7 @@ class Destination:
     columns: per column of the set's rows, its position in a row of the node.
     """
 
-    to: Ranks
+    to: FirstRoundsWriter
     columns: tuple[int, ...]
 
 
@@ -51,12 +51,12 @@ class NestedInnerJoinStep(NestedStep):
 
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
-        self._rows = JoinedRows(node, writer, operator)
+        self._rows = JoinConditionWriter(node, writer, operator)
         self._express: Destination | None = None
         # A residual that can fail is asked of pairs that were there: once all of a round are known.
         pairs, residual = pair_schema(writer.graph, node, operator), operator.residual
         self._netting = (
-            Netting(node.id, writer, "pairs", pairs)
+            RoundSumsWriter(node.id, writer, "pairs", pairs)
             if residual is not None and can_fail(residual, pairs)
             else None
         )
@@ -73,9 +73,9 @@ class NestedInnerJoinStep(NestedStep):
     def prepare(self, steps: Mapping[int, Step]) -> None:
         """Gather pairs of multiplicity one if the following operators allow it."""
         for outside, round_ in (self._sides, self._sides[::-1]):
-            if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
+            if isinstance(outside, OutsideSide) and isinstance(round_, StoredHistorySide | FirstRoundSide):
                 if self._rows.operator.residual is None:
-                    self._express = destination_of(self.node.id, self.writer, steps)
+                    self._express = find_destination(self.node.id, self.writer, steps)
                 if self._express is not None:
                     self._express.to.gathers = True
                     outside.tells_odd = True
@@ -105,7 +105,7 @@ class NestedInnerJoinStep(NestedStep):
     def _match(self, port: int, row: Row, key: str) -> None:
         other = self._sides[1 - port]
         if isinstance(other, OutsideSide):
-            with other.found(key) as found:
+            with other.open_if_found(key) as found:
                 if self._express is not None and self.writer.at == self.writer.round_variable(self.node.id):
                     self._gather(self._express, other, port, row, key, found)
                     return
@@ -124,7 +124,7 @@ class NestedInnerJoinStep(NestedStep):
         self, express: Destination, other: OutsideSide, port: int, row: Row, key: str, found: str
     ) -> None:
         """Write code that gathers pairs for a loop-variant set; most matches have multiplicity one."""
-        code, odd = self.code, other.odd(key)
+        code, odd = self.code, other.multiplicity_test(key)
         if odd is not None:
             with code.block(f"if {odd}:"), other.each_of(key, found) as partner:
                 self._emit_pair(port, row, partner)
@@ -146,7 +146,7 @@ class NestedInnerJoinStep(NestedStep):
 
     def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
         pair = self._rows.pair(port, row.columns, partner.columns)
-        found = Row(pair, None, times(row.weight, partner.weight))
+        found = Row(pair, None, weight_product(row.weight, partner.weight))
         if self._netting is None:
             self._answer(found)
         else:
@@ -156,7 +156,7 @@ class NestedInnerJoinStep(NestedStep):
         with self._rows.where_residual(pair.columns):
             self.emit(Row(self._rows.output(pair.columns), None, pair.weight))
 
-    def turn(self) -> None:
+    def write_round(self) -> None:
         if self._netting is not None:
             self._netting.turn(self._answer)
 
@@ -168,10 +168,10 @@ class NestedInnerJoinStep(NestedStep):
 # looked at once.
 
 
-def destination_of(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Destination | None:
+def find_destination(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Destination | None:
     """Find the set that a node's rows reach without being computed, dropped or stored on the way."""
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
-    while (edge := writer.handed_on(node)) is not None:
+    while (edge := writer.inlined_edge(node)) is not None:
         step, target = steps[edge.target], writer.graph.nodes[edge.target]
         if isinstance(step, SetStep):
             own_keys = all(writer.is_own_key(field.type) for field in target.schema.fields)

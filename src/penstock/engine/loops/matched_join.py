@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import round_side
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.row_codegen import Row, negated, times
-from penstock.engine.steps.joins import JoinedRows
+from penstock.engine.row_codegen import Row, negated_weight, weight_product
+from penstock.engine.steps.joins import JoinConditionWriter
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class NestedMatchedJoinStep(NestedStep):
     def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
         self._how = operator.how
-        self._rows = JoinedRows(node, writer, operator)
+        self._rows = JoinConditionWriter(node, writer, operator)
         self._left = round_side(node, 0, writer, "left", operator.left_keys)
         self._right = OutsideSide(node, 1, writer, "right", operator.right_keys)
 
@@ -41,7 +41,7 @@ class NestedMatchedJoinStep(NestedStep):
 
     # -- the right side, before the first round ----------------------------------------------
 
-    def enter(self, port: int) -> None:
+    def write_outside_rows(self, port: int) -> None:
         writer, code = self.writer, self.code
         changes, key, own = writer.fresh("changes"), writer.fresh("key"), writer.fresh("own")
         code.line(f"{changes} = {{}}")
@@ -67,14 +67,14 @@ class NestedMatchedJoinStep(NestedStep):
                 code.line(f"{change} += {n}")
                 if self._how is How.LEFT:
                     with self._left.each_round(left, known) as row:
-                        self.emit(Row(self._rows.output(pair), None, times(row.weight, n)))
+                        self.emit(Row(self._rows.output(pair), None, weight_product(row.weight, n)))
         with code.block(f"if {change}:"):
             matches = self._count_matches(left, key)
             crossing = writer.fresh("crossing")
             code.line(f"{crossing} = ({matches} > 0) - ({matches} > {change})")
             with code.block(f"if {crossing}:"), self._left.each_round(left, known) as row:
-                sign = crossing if self._how is How.SEMI else negated(crossing)
-                self.emit(self._answer(Row(row.columns, row.whole, times(row.weight, sign))))
+                sign = crossing if self._how is How.SEMI else negated_weight(crossing)
+                self.emit(self._answer(Row(row.columns, row.whole, weight_product(row.weight, sign))))
 
     def _count_matches(self, row: Row, key: str) -> str:
         matches = self.writer.fresh("matches")
@@ -99,7 +99,7 @@ class NestedMatchedJoinStep(NestedStep):
                 with self._rows.where_residual(pair):
                     code.line(f"{matches} += {right.copies}")
                     if self._how is How.LEFT:
-                        weight = times(row.weight, right.weight)
+                        weight = weight_product(row.weight, right.weight)
                         self.emit(Row(self._rows.output(pair), None, weight))
             test = "> 0" if self._how is How.SEMI else "<= 0"
             with code.block(f"if {matches} {test}:"):

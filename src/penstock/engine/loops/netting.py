@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.retraction_order import looks_closely
+from penstock.engine.retractions_first import evaluates_fallible
 from penstock.engine.row_codegen import Row
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-class Netting:
+class RoundSumsWriter:
     """Writer of code that sums rows per round.
 
     shift: number of rounds by which a row is delayed.
@@ -38,7 +38,7 @@ class Netting:
         self._writer = writer
         self._schema = schema
         self._shift = shift
-        self._pending = writer.named(what, node)
+        self._pending = writer.node_variable(what, node)
 
     def begin_loop(self) -> None:
         self._writer.code.line(f"{self._pending} = {{}}")
@@ -47,7 +47,7 @@ class Netting:
         """Write code that adds a row's weight at the writer's current `at`."""
         writer = self._writer
         at = f"{writer.at} + {self._shift}" if self._shift else writer.at
-        now, times = writer.round_variable(self._node), writer.times(self._node)
+        now, times = writer.round_variable(self._node), writer.round_heap(self._node)
         sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
         writer.code.line(f"x_sum_by_round({sums})")
 
@@ -70,7 +70,7 @@ class NettedStep(NestedStep):
         self._step = step
         self.sites = step.sites
         self._inputs = {
-            port: Netting(
+            port: RoundSumsWriter(
                 step.node.id, step.writer, f"input{port}", step.writer.input_schema(step.node, port)
             )
             for port, goes_round in enumerate(varies)
@@ -90,11 +90,11 @@ class NettedStep(NestedStep):
         if isinstance(self._step, NestedStep):
             self._step.begin_loop()
 
-    def enter(self, port: int) -> None:
+    def write_outside_rows(self, port: int) -> None:
         if isinstance(self._step, NestedStep):
-            self._step.enter(port)
+            self._step.write_outside_rows(port)
         else:
-            super().enter(port)
+            super().write_outside_rows(port)
 
     def begin_round(self) -> None:
         if isinstance(self._step, NestedStep):
@@ -106,16 +106,16 @@ class NettedStep(NestedStep):
         else:
             self._step.consume(port, row)
 
-    def turn(self) -> None:
+    def write_round(self) -> None:
         for port, netting in self._inputs.items():
 
             def consume(row: Row, port: int = port) -> None:
-                with self.code.working_for(self.node.id, row.columns):
+                with self.code.attribute_lines(self.node.id, row.columns):
                     self._step.consume(port, row)
 
             netting.turn(consume)
         if isinstance(self._step, NestedStep):
-            self._step.turn()
+            self._step.write_round()
 
     def end_round(self) -> None:
         if isinstance(self._step, NestedStep):
@@ -124,7 +124,7 @@ class NettedStep(NestedStep):
 
 def may_meet_what_never_was(writer: StepWriter, node: Node, loop: Sequence[int]) -> bool:
     """Return whether a fallible node of a loop may see join output that consolidation would cancel."""
-    if not looks_closely(writer.graph, node):
+    if not evaluates_fallible(writer.graph, node):
         return False
     seen = {node.id}
     waiting = [node]

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.dict_code import MappingCode
-from penstock.engine.loops.step import copies
+from penstock.engine.loops.step import repeatable_weight
 from penstock.engine.row_codegen import Row, tuple_source
-from penstock.engine.slot import Slot, as_list
+from penstock.engine.slot import Slot, thaw_list
 from penstock.expr.tree import Column
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-class Side:
+class JoinSide:
     """One side of join `node`, stored in the slot `what`."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, what: str) -> None:
@@ -38,7 +38,7 @@ class Side:
         return (Slot(self._name),)
 
 
-class OutsideSide(Side):
+class OutsideSide(JoinSide):
     """A loop-invariant side. A row with a temporarily negative count is treated as absent.
 
     Where the key is made of columns, a row's entry is its other columns; else it is the row.
@@ -60,7 +60,7 @@ class OutsideSide(Side):
 
     def slots(self) -> tuple[Slot, ...]:
         if self._append:
-            return (Slot(self._name, as_list),)
+            return (Slot(self._name, thaw_list),)
         odd = (Slot(self._name.replace(".", ".odd_")),) if self.tells_odd else ()
         return (Slot(self._name), *odd)
 
@@ -100,7 +100,7 @@ class OutsideSide(Side):
         own = writer.fresh("own")
         code.line(f"{own} = {self._get}({key})")
         change, old, new = writer.fresh("change"), writer.fresh("old"), writer.fresh("new")
-        weight = copies(writer, row)
+        weight = repeatable_weight(writer, row)
         with code.block(f"if {own} is None:"):
             code.line(f"{self._slot}[{key}] = {{{entry}: {weight}}}")
             code.line(f"{change} = {weight} if {weight} > 0 else 0")
@@ -141,12 +141,12 @@ class OutsideSide(Side):
             with code.block("else:"):
                 code.line(f"del {self._odd}[{key}]")
 
-    def odd(self, key: str) -> str | None:
+    def multiplicity_test(self, key: str) -> str | None:
         """Test for entries of a key with a multiplicity other than one; None if there can be none."""
         return None if self._append else f"{self._get_odd}({key}) is not None"
 
     @contextmanager
-    def found(self, key: str) -> Generator[str]:
+    def open_if_found(self, key: str) -> Generator[str]:
         """Open a block that runs if the key has entries, with the variable that holds them."""
         found = self.writer.fresh("found")
         self.code.line(f"{found} = {self._get}({key})")
@@ -168,7 +168,7 @@ class OutsideSide(Side):
     @contextmanager
     def each(self, key: str) -> Generator[Row]:
         """Open a block that runs for each row of a key."""
-        with self.found(key) as found, self.each_of(key, found) as row:
+        with self.open_if_found(key) as found, self.each_of(key, found) as row:
             yield row
 
     def collect(self, key: str, found: str, into: str, columns: Sequence[str | int]) -> None:

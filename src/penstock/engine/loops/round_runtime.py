@@ -14,7 +14,7 @@ Pending = dict[int, dict[Any, None]]
 Sums = dict[int, dict[Any, int]]
 
 
-def later(history: History, after: int) -> int:
+def next_round_after(history: History, after: int) -> int:
     """Return the first round of a history after `after` (0 or more); 0 if there is none."""
     found = 0
     for at in history:
@@ -36,7 +36,7 @@ def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
 _MANY = 50
 
 
-def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
+def count_entries(came: list[Any], went: list[Any]) -> dict[Any, int]:
     """Count insertions minus deletions per entry."""
     found: dict[Any, int] = Counter(came) if len(came) > _MANY else {}
     if not found:
@@ -59,10 +59,10 @@ def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, w
 
 
 RUNTIME: dict[str, Any] = {
-    "x_counted": counted,
+    "x_counted": count_entries,
     "x_heappop": heappop,
     "x_heappush": heappush,
-    "x_later": later,
+    "x_later": next_round_after,
     "x_no_rows": {},
     "x_schedule": schedule,
     "x_sum_by_round": sum_by_round,

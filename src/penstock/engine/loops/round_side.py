@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.outside_side import Side
+from penstock.engine.loops.outside_side import JoinSide
 from penstock.engine.loops.round_runtime import RANK
-from penstock.engine.loops.step import copies
+from penstock.engine.loops.step import repeatable_weight
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.expr.tree import Column
 from penstock.flow.operators.difference import Difference
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node, Operator
 
 
-class RoundSide(Side):
+class RoundSide(JoinSide):
     """A loop-variant side: key -> {row: {round: weight}}."""
 
     def add(self, key: str, row: Row) -> None:
@@ -41,7 +41,7 @@ class RoundSide(Side):
         code, writer, at = self.code, self.writer, self.writer.at
         row = self.writer.as_whole(row)
         own, history, n = writer.fresh("own"), writer.fresh("history"), writer.fresh("n")
-        weight = copies(writer, row)
+        weight = repeatable_weight(writer, row)
         code.line(f"{own} = {self._get}({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{self._slot}[{key}] = {{{row.whole}: {{{at}: {weight}}}}}")
@@ -87,7 +87,7 @@ class RoundSide(Side):
             yield found
 
 
-class RankSide(RoundSide):
+class FirstRoundSide(RoundSide):
     """Loop-variant side whose rows are a set that grows with the rounds: key -> {row: first round}.
 
     In a tick a row goes at its old round before or after it comes at its new one, so
@@ -98,7 +98,7 @@ class RankSide(RoundSide):
     def add(self, key: str, row: Row) -> None:
         code, writer, at = self.code, self.writer, self.writer.at
         row = self.writer.as_whole(row)
-        own, weight = writer.fresh("own"), copies(writer, row)
+        own, weight = writer.fresh("own"), repeatable_weight(writer, row)
         code.line(f"{own} = {self._get}({key})")
         with code.block(f"if {weight} > 0:"):
             with code.block(f"if {own} is None:"):
@@ -116,7 +116,7 @@ class RankSide(RoundSide):
             yield row
 
 
-class KnownSide(RoundSide):
+class StoredHistorySide(RoundSide):
     """Loop-variant side keyed by the whole row, which reads the history that its input already stores."""
 
     def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
@@ -159,9 +159,9 @@ def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Seque
     names = [key.name for key in keys if isinstance(key, Column)]
     is_row = len(names) == len(keys) and sorted(names) == sorted(source.schema.names)
     if is_row and isinstance(source.operator, Feedback | Distinct):
-        return KnownSide(node, port, writer, keys)
+        return StoredHistorySide(node, port, writer, keys)
     if is_set(source.operator, source, writer.graph, writer):
-        return RankSide(node, port, writer, what)
+        return FirstRoundSide(node, port, writer, what)
     return RoundSide(node, port, writer, what)
 
 

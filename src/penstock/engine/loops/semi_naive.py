@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-class ClosingStep(Step):
+class RoundFeedbackStep(Step):
     """Step of a feedback: its new rows in one round are the input of the next."""
 
     keeps_state = True
     operator: Feedback | BagFeedback
 
 
-class FeedbackStep(ClosingStep):
+class SetFeedbackStep(RoundFeedbackStep):
     """Feedback of sets, which passes on rows not seen before."""
 
     def slots(self) -> tuple[Slot, ...]:
@@ -39,16 +39,16 @@ class FeedbackStep(ClosingStep):
         writer = self.writer
         key = writer.fresh("row")
         self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
-        with self.code.block(f"if {self.get('rows')}({key}) is None:"):
+        with self.code.block(f"if {self.slot_getter('rows')}({key}) is None:"):
             self.code.line(f"{self.slot('rows')}[{key}] = 1")
-            self.code.line(f"{writer.news(self.node.id)}.append({key})")
+            self.code.line(f"{writer.feedback_variable(self.node.id)}.append({key})")
 
 
-class BagFeedbackStep(ClosingStep):
+class BagFeedbackStep(RoundFeedbackStep):
     """Feedback of bags, which passes on every row."""
 
     def consume(self, port: int, row: Row) -> None:
-        self.code.line(f"{self.writer.news(self.node.id)}.append({row.flat(append=True)})")
+        self.code.line(f"{self.writer.feedback_variable(self.node.id)}.append({row.flat(append=True)})")
 
 
 class DelayedBagFeedbackStep(Step):
@@ -63,7 +63,7 @@ def _feedback(operator: Feedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
         # Every way back passes a delay: no rounds within a tick, and rows may be retracted.
         return distinct_step(node, writer)
-    return FeedbackStep(node, writer)
+    return SetFeedbackStep(node, writer)
 
 
 @step_for.register(BagFeedback)
@@ -84,10 +84,10 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     `begin` belong to the round, while slots persist.
     """
     code, graph = writer.code, writer.graph
-    closing = {n: step for n in loop if isinstance(step := steps[n], ClosingStep)}
+    closing = {n: step for n in loop if isinstance(step := steps[n], RoundFeedbackStep)}
     body = [n for n in loop if n not in closing]
     buffers = [n for n in body if writer.has_buffer(n)]
-    leaving = [n for n in (*closing, *buffers) if writer.leaves(n, loop)]
+    leaving = [n for n in (*closing, *buffers) if writer.is_read_outside(n, loop)]
     entering = sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop})
     rounds = writer.round_variable(loop[0])
     for node in leaving:
@@ -99,9 +99,9 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     code.line(f"{growth} = []")
     with code.block("while True:"):
         for node in closing:
-            code.line(f"{writer.news(node)} = []")
+            code.line(f"{writer.feedback_variable(node)} = []")
         for node in body:
-            with code.working_for(node):
+            with code.attribute_lines(node):
                 steps[node].write_start()
         # What closes a feedback may stand in a buffer, which the round's body fills.
         for node in (*body, *closing):
@@ -109,19 +109,21 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
         for node in leaving:
             code.line(f"all_{node}.extend({writer.buffer(node)})")
         for node in closing:
-            code.line(f"{writer.buffer(node)} = {writer.news(node)}")
+            code.line(f"{writer.buffer(node)} = {writer.feedback_variable(node)}")
         # Whatever else reads what enters is not in this region: a loop is a junction.
         for node in entering:
             code.line(f"{writer.buffer(node)} = ()")
-        news = " or ".join(writer.news(n) for n in closing)
+        news = " or ".join(writer.feedback_variable(n) for n in closing)
         with code.block(f"if not ({news}):"):
             code.line("break")
         code.line(f"{rounds} += 1")
         bound = min(step.operator.max_iterations for step in closing.values())
         with code.block(f"if {rounds} > {bound - _SHOWN_ROUNDS}:"):
-            code.line(f"{growth}.append({' + '.join(f'len({writer.news(n)})' for n in closing)})")
-            with code.working_for(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):
-                sizes = ", ".join(f"{n}: len({writer.news(n)})" for n in closing)
+            code.line(
+                f"{growth}.append({' + '.join(f'len({writer.feedback_variable(n)})' for n in closing)})"
+            )
+            with code.attribute_lines(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):
+                sizes = ", ".join(f"{n}: len({writer.feedback_variable(n)})" for n in closing)
                 code.line(f"x_no_fixpoint({rounds}, {growth}, {{{sizes}}})")
     for node in leaving:
         code.line(f"{writer.buffer(node)} = all_{node}")

@@ -45,20 +45,20 @@ class NestedStep(Step):
     def begin_loop(self) -> None:
         """Write the code to run before anything enters the loop."""
 
-    def enter(self, port: int) -> None:
+    def write_outside_rows(self, port: int) -> None:
         """Write the code for all rows of a loop-invariant input. Default: each is consumed."""
         self.consume_buffer(port)
 
     def begin_round(self) -> None:
         """Write the code to run before each round."""
 
-    def turn(self) -> None:
+    def write_round(self) -> None:
         """Write the code for the work scheduled for this round."""
 
     def end_round(self) -> None:
         """Write the code to run after each round."""
 
-    def outcome(self, out: str) -> None:
+    def write_changes(self, out: str) -> None:
         """Write code that appends the result's changes to the list `out`, after the last round.
 
         Only where `makes_set`: elsewhere the changes of the rounds are summed.
@@ -89,7 +89,7 @@ def nested_step_of(*operators: type[Operator]) -> Callable[[type[N]], type[N]]:
     return register
 
 
-def copies(writer: StepWriter, row: Row) -> str:
+def repeatable_weight(writer: StepWriter, row: Row) -> str:
     """Return the source of a row's weight that is cheap to repeat."""
     weight = row.copies
     if weight.isidentifier() or weight.lstrip("-").isdigit():

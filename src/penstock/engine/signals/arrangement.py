@@ -202,7 +202,7 @@ class Arrangement:
         blocks = {self._block_of[p] for p in self._primitives(node)}
         return {self.fires_in[node], *blocks}
 
-    def settle(self, nodes: Mapping[int, Node]) -> list[ScheduledPart]:
+    def freeze_new_parts(self, nodes: Mapping[int, Node]) -> list[ScheduledPart]:
         """Number and freeze the parts made since the last call, and return them."""
         made = [p for p in self.parts if p not in self._settled]
         before: dict[ScheduledPart, dict[ScheduledPart, None]] = {}
@@ -259,9 +259,9 @@ def _innermost_around(blocks: list[Block]) -> Block:
     return around[0]
 
 
-def arranged(nodes: Mapping[int, Node], arrangement: Arrangement) -> Arrangement:
+def arrange_all(nodes: Mapping[int, Node], arrangement: Arrangement) -> Arrangement:
     """Add all of `nodes` to `arrangement`, in order, and settle it."""
     for node in nodes.values():
         arrangement.add(node)
-    arrangement.settle(nodes)
+    arrangement.freeze_new_parts(nodes)
     return arrangement

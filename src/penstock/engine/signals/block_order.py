@@ -19,7 +19,7 @@ _DEEPEST = 40
 
 
 @dataclass(slots=True)
-class Entry:
+class BlockEntry:
     """An entry into a block: its operators and inner blocks, in order.
 
     again:   it was entered before.
@@ -29,10 +29,10 @@ class Entry:
     block: Block
     again: bool = False
     decider: int | None = None
-    items: list[int | Entry] = field(default_factory=list["int | Entry"])
+    items: list[int | BlockEntry] = field(default_factory=list["int | BlockEntry"])
 
 
-def entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> Entry:
+def order_entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> BlockEntry:
     """Order the operators of `part` topologically, as entries of blocks nested in the root's."""
     return _Order(part, nodes, arrangement).enter(part.root)
 
@@ -74,9 +74,9 @@ class _Order:
             yield around
             around = self._around[around]
 
-    def enter(self, block: Block, decider: int | None = None) -> Entry:
+    def enter(self, block: Block, decider: int | None = None) -> BlockEntry:
         """Emit a block's ready operators, then its inner blocks, until none is left."""
-        entry = Entry(block, block in self._entered, decider)
+        entry = BlockEntry(block, block in self._entered, decider)
         self._entered.add(block)
         while self._below[block]:
             if self._ready[block]:
@@ -85,7 +85,7 @@ class _Order:
                 entry.items.append(self.enter(next(b for b in self._inside[block] if self._below[b])))
         return entry
 
-    def _write(self, block: Block) -> int | Entry:
+    def _write(self, block: Block) -> int | BlockEntry:
         decides, node = heapq.heappop(self._ready[block])
         for around in self._chain(block):
             self._below[around] -= 1
@@ -99,7 +99,7 @@ class _Order:
         if self._around[own] is block:
             return self.enter(own, node)
         self._entered.add(own)
-        return Entry(own, False, node)
+        return BlockEntry(own, False, node)
 
 
 def _around(block: Block) -> Block | None:

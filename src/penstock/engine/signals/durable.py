@@ -27,23 +27,23 @@ VALUE = "value"
 _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
 
 
-def slot_of(node: Node) -> Slot:
+def signal_slot(node: Node) -> Slot:
     """Return the slot of a signal."""
     return Slot(f"{node.id}.{'statistic' if isinstance(node.operator, StatisticSignal) else 'signal'}")
 
 
 def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:
     """Return the slots of all signals in a flow."""
-    return tuple(slot_of(node) for node in graph.nodes if isinstance(node.operator, SignalOperator))
+    return tuple(signal_slot(node) for node in graph.nodes if isinstance(node.operator, SignalOperator))
 
 
-class Durable:
+class DurableVariables:
     """Persistence of a machine's variables in slots, restored before the first tick."""
 
     def __init__(self, machine: SignalMachine, state: Mapping[str, SlotMapping]) -> None:
         self._machine = machine
         self._slots: dict[int, SlotMapping] = {
-            node.id: state[slot_of(node).name]
+            node.id: state[signal_slot(node).name]
             for node in machine.nodes.values()
             if isinstance(node.operator, SignalOperator)
         }
@@ -52,11 +52,11 @@ class Durable:
         for node, slot in self._slots.items():
             kept = slot.get(VALUE)
             if kept is not None and node in machine.kept:
-                variables[value_name(node)] = self._forms.thawed(kept[0])
+                variables[value_name(node)] = self._forms.thaw(kept[0])
             for cell in machine.steps[node].cells():
                 kept = slot.get(cell.name)
                 if kept is not None:
-                    variables[cell_name(node, cell.name)] = cell.thaw(self._forms.thawed(kept[0]))
+                    variables[cell_name(node, cell.name)] = cell.thaw(self._forms.thaw(kept[0]))
 
     def save(self, nodes: Iterable[int]) -> None:
         """Write the operators' state to their slots.
@@ -75,9 +75,9 @@ class Durable:
         variables = machine.module.variables
         # In a tuple of one each, for null is a value, too.
         if node in machine.kept and machine.has_value(node):
-            slot[VALUE] = (self._forms.frozen(variables[value_name(node)]),)
+            slot[VALUE] = (self._forms.freeze(variables[value_name(node)]),)
         for cell in machine.steps[node].cells():
-            slot[cell.name] = (self._forms.frozen(cell.freeze(variables[cell_name(node, cell.name)])),)
+            slot[cell.name] = (self._forms.freeze(cell.freeze(variables[cell_name(node, cell.name)])),)
 
     def _refused(self, node_id: int, error: NoPlainData) -> WrongType:
         node = self._machine.nodes[node_id]
@@ -105,28 +105,28 @@ class ValueCodec:
         classes = {s.row_class for s in schemas if not s.scalar and s.row_class is not None}
         self._classes: dict[str, type[Any]] = {c.__qualname__: c for c in classes}
 
-    def frozen(self, value: Any) -> Any:
+    def freeze(self, value: Any) -> Any:
         """Convert a value to its stored form. Raises `NoPlainData`."""
         kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
         if kind is list or kind is tuple:
-            return (kind.__name__, *map(self.frozen, value))
+            return (kind.__name__, *map(self.freeze, value))
         if kind is dict:
-            return ("dict", *((self.frozen(k), self.frozen(v)) for k, v in value.items()))
+            return ("dict", *((self.freeze(k), self.freeze(v)) for k, v in value.items()))
         if self._classes.get(kind.__qualname__) is kind:
             fields: Iterable[Any] = value if issubclass(kind, tuple) else vars(cast("object", value)).values()
-            return (f"row {kind.__qualname__}", *map(self.frozen, fields))
+            return (f"row {kind.__qualname__}", *map(self.freeze, fields))
         raise NoPlainData(kind.__name__)
 
-    def thawed(self, kept: Any) -> Any:
+    def thaw(self, kept: Any) -> Any:
         """Convert a stored form back to its value."""
         if not isinstance(kept, list | tuple):
             return kept
         kind, *items = cast("Sequence[Any]", kept)
         if kind == "dict":
-            return {self.thawed(k): self.thawed(v) for k, v in items}
-        values = [self.thawed(item) for item in items]
+            return {self.thaw(k): self.thaw(v) for k, v in items}
+        values = [self.thaw(item) for item in items]
         if kind == "list":
             return values
         return tuple(values) if kind == "tuple" else self._classes[kind.removeprefix("row ")](*values)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.replay import Emissions, Replay, ticks_of
-from penstock.engine.signals.watchers import Subscription, Subscriptions
+from penstock.engine.signals.watchers import SignalSubscriptions, Subscription
 from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.flow.signal import check_function, check_signal
 
@@ -26,7 +26,7 @@ class RunsSignals:
     _machine: Machine
     _ticks: int
     _failure: BaseException | None
-    _subscriptions: Subscriptions | None = None
+    _subscriptions: SignalSubscriptions | None = None
 
     def tick(self, /, **inputs: Any) -> Any:
         """Run a tick; implemented by `Engine.tick`."""
@@ -138,7 +138,7 @@ class RunsSignals:
                     where=[location],
                     fix="give the values that are looked at a sink of their own",
                 )
-            self._subscriptions = Subscriptions(self._flow, signal_parts[0].machine)
+            self._subscriptions = SignalSubscriptions(self._flow, signal_parts[0].machine)
         return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.source_code import Constants, SourceCode
+from penstock.engine.generated_source import Constants, SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from penstock.engine.source_code import Purpose
+    from penstock.engine.generated_source import Purpose
 
 
 @dataclass(slots=True)
-class Unit:
+class CodeUnit:
     """A unit of code, compiled as a whole.
 
     parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
@@ -39,14 +39,14 @@ class UnitConstants(Constants):
         return super().name(f"{prefix}{self._unit}", value)
 
 
-class Module:
+class GeneratedModule:
     """Variables by name, and the units compiled to work on them."""
 
     def __init__(self, name: str) -> None:
         self.variables: dict[str, Any] = {}
         self.variables["module"] = self.variables
         self._name = name
-        self._units: list[Unit] = []
+        self._units: list[CodeUnit] = []
         self._number = 0
 
     def constants(self) -> UnitConstants:
@@ -60,7 +60,7 @@ class Module:
         text = "\n".join(source.lines) + "\n"
         self.variables.update(constants.values)
         self.forget(parts)
-        self._units.append(Unit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
+        self._units.append(CodeUnit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
         exec(compile(text, file, "exec"), self.variables)
 
     def forget(self, parts: Collection[int]) -> None:

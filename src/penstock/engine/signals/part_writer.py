@@ -10,16 +10,16 @@ from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.engine.signals.block_order import Entry, entries
-from penstock.engine.source_code import SourceCode
+from penstock.engine.generated_source import SourceCode
+from penstock.engine.signals.block_order import BlockEntry, order_entries
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
+    from penstock.engine.generated_source import Constants
     from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
     from penstock.engine.signals.step import SignalStep
-    from penstock.engine.source_code import Constants
     from penstock.graph.node import Node
 
 NOTHING = "NOTHING"
@@ -71,7 +71,7 @@ class PartWriter:
         self._constants = constants
         self._counts = counts
         self._fresh = 0
-        self._entry = entries(part, self.nodes, self._arrangement)
+        self._entry = order_entries(part, self.nodes, self._arrangement)
         self._flagged = self._find_flagged()
         self.read_here = self._find_read_here()
         self._in_run: dict[int, str] = {}
@@ -90,9 +90,9 @@ class PartWriter:
 
     def cell(self, node: Node, name: str) -> str:
         """Return the variable with a piece of an operator's state."""
-        return self.lasting(cell_name(node.id, name))
+        return self.register_lasting(cell_name(node.id, name))
 
-    def lasting(self, name: str) -> str:
+    def register_lasting(self, name: str) -> str:
         """Register `name` as a variable that outlives the tick."""
         self.used[name] = None
         return name
@@ -102,7 +102,7 @@ class PartWriter:
         fires_in = self._arrangement.fires_in.get(node)
         if fires_in is not None and self._here.is_within(fires_in):
             return self._in_run[node]
-        return self.lasting(value_name(node))
+        return self.register_lasting(value_name(node))
 
     def has_value(self, node: Node, port: int) -> str | None:
         """Return a test for a value of an input; None if it certainly has one."""
@@ -110,9 +110,9 @@ class PartWriter:
         fires_in = self._arrangement.fires_in.get(source)
         if fires_in is not None and self._here.is_within(fires_in):
             return None
-        return f"{self.lasting(value_name(source))} is not {NOTHING}"
+        return f"{self.register_lasting(value_name(source))} is not {NOTHING}"
 
-    def fired(self, node: Node, port: int) -> str | None:
+    def fired_test(self, node: Node, port: int) -> str | None:
         """Return a test for an input's firing in this tick; None if it certainly fired."""
         source = node.inputs[port]
         fires_in = self._arrangement.fires_in.get(source)
@@ -122,7 +122,7 @@ class PartWriter:
             return None
         if fires_in.part is self.part:
             return flag_name(fires_in)
-        return f"{self.lasting(stamp_name(fires_in))} == {self.tick_number()}"
+        return f"{self.register_lasting(stamp_name(fires_in))} == {self.tick_number()}"
 
     @abstractmethod
     def tick_number(self) -> str:
@@ -135,7 +135,7 @@ class PartWriter:
     # -- the body ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def keep(self, node: int, value: str) -> str:
+    def assign_stored(self, node: int, value: str) -> str:
         """Write the assignment of a stored value; return its source for readers in the same run."""
 
     @abstractmethod
@@ -152,22 +152,22 @@ class PartWriter:
         """Write the update of a block's readiness (all primitives have a value); None if not needed."""
         if not block.all_have:
             return None
-        ready = self.ready(f"r_{block.name}")
-        tests = [f"{self.lasting(value_name(p))} is not {NOTHING}" for p in block.all_have]
+        ready = self.ready_flag(f"r_{block.name}")
+        tests = [f"{self.register_lasting(value_name(p))} is not {NOTHING}" for p in block.all_have]
         with self.code.block(f"if not {ready}:"):
             self.code.line(f"{ready} = {' and '.join(tests)}")
         return ready
 
     @abstractmethod
-    def ready(self, name: str) -> str:
+    def ready_flag(self, name: str) -> str:
         """Return the variable that is false at first and stays true once set."""
 
-    def _write_entry(self, entry: Entry) -> None:
+    def _write_entry(self, entry: BlockEntry) -> None:
         with self._inside(entry.block):
             if not entry.again:
                 self._write_first_entry(entry.block)
             for item in entry.items:
-                if not isinstance(item, Entry):
+                if not isinstance(item, BlockEntry):
                     self._write_node(item)
                 elif item.decider is not None:
                     self._write_decision(item.decider, item)
@@ -186,12 +186,12 @@ class PartWriter:
         if self._counts is not None:
             counted = self._counted(block)
             if counted:
-                self.code.line(f"{self.count(len(self._counts))} += 1")
+                self.code.line(f"{self.activation_count(len(self._counts))} += 1")
                 self._counts.append(counted)
         self.write_firing(block)
 
     @abstractmethod
-    def count(self, at: int) -> str:
+    def activation_count(self, at: int) -> str:
         """Return the variable of an activation count."""
 
     def _counted(self, block: Block) -> tuple[int, ...]:
@@ -210,7 +210,7 @@ class PartWriter:
         operator = self.nodes[node].operator
         return isinstance(operator, SignalOperator) and operator.counts_when_activated()
 
-    def _write_inner(self, entry: Entry) -> None:
+    def _write_inner(self, entry: BlockEntry) -> None:
         """Write a block that is not entered directly after its operator has fired."""
         block = entry.block
         if entry.again:
@@ -233,7 +233,7 @@ class PartWriter:
             if outcome is not None:
                 self._write_value(node_id, outcome.value)
 
-    def _write_decision(self, decider: int, entry: Entry) -> None:
+    def _write_decision(self, decider: int, entry: BlockEntry) -> None:
         """Write an operator that decides whether it fires, and its dependents' block."""
         with self._working_for(decider) as inputs:
             outcome = self._steps[decider].write(self, *inputs)
@@ -248,12 +248,12 @@ class PartWriter:
     @contextmanager
     def _working_for(self, node: int) -> Generator[tuple[str, ...]]:
         inputs = tuple(self.value_of(i) for i in self.nodes[node].inputs)
-        with self.code.working_for(node, inputs):
+        with self.code.attribute_lines(node, inputs):
             yield inputs
 
     def _write_value(self, node: int, value: str) -> None:
         if node in self._kept:
-            self._in_run[node] = self.keep(node, value)
+            self._in_run[node] = self.assign_stored(node, value)
         elif value.isidentifier() and value not in self.used:
             self._in_run[node] = value  # a value that is passed on
         else:
@@ -286,9 +286,9 @@ class PartWriter:
         return flagged | set(_entered_again(self._entry))
 
 
-def _entered_again(entry: Entry) -> Iterator[Block]:
+def _entered_again(entry: BlockEntry) -> Iterator[Block]:
     for item in entry.items:
-        if isinstance(item, Entry):
+        if isinstance(item, BlockEntry):
             if item.again:
                 yield item.block
             yield from _entered_again(item)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.row_values import ValueCheck
 from penstock.errors import BadInput, SourceLocation
-from penstock.flow.column_arguments import shown
+from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
     from penstock.engine.signals.row_values import SignalPart
-    from penstock.engine.signals.signal_machine import Leaving
+    from penstock.engine.signals.signal_machine import EmittedValues
     from penstock.graph.node import FlowGraph
 
 
@@ -58,7 +58,7 @@ class Replay:
             self._check_source(name)
             if isinstance(column, str | bytes) or not isinstance(column, Iterable):  # pyright: ignore
                 raise BadInput(
-                    f"signal {name!r} needs its values, one per tick, got {shown(column)}",
+                    f"signal {name!r} needs its values, one per tick, got {render_argument(column)}",
                     where=[SourceLocation.of_caller()],
                     fix=f"replay({name}=[...])",
                     source=name,
@@ -98,7 +98,7 @@ class Replay:
             return self.run_columns(columns, first)
         else:
             self._run_ticks([self._together(event) for event in given], first)
-        return len(given), self._emissions(self._machine.taken())
+        return len(given), self._emissions(self._machine.take_emitted())
 
     def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
         """Check the events and replace names by nodes."""
@@ -123,7 +123,7 @@ class Replay:
         if not isinstance(event, Mapping):
             raise BadInput(
                 "an event is a source and its value, or several of them by name, "
-                f"got {shown(cast('object', event))}",
+                f"got {render_argument(cast('object', event))}",
                 where=[SourceLocation.of_caller()],
                 fix='replay([("a", 1), {"a": 2, "b": 3}])',
             )
@@ -142,7 +142,7 @@ class Replay:
                 source=name,
             )
 
-    def _emissions(self, left: Mapping[int, Leaving]) -> dict[str, Emissions]:
+    def _emissions(self, left: Mapping[int, EmittedValues]) -> dict[str, Emissions]:
         none = Emissions((), [])
         return {
             name: Emissions(left[node].ticks, left[node].values) if node in left else none

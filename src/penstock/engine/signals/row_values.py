@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.signals.durable import Durable
-from penstock.engine.signals.signal_machine import Leaving, SignalMachine
+from penstock.engine.signals.durable import DurableVariables
+from penstock.engine.signals.signal_machine import EmittedValues, SignalMachine
 from penstock.engine.signals.tick_loops import Loops
 from penstock.errors import BadInput, Step
 from penstock.expr.row_classes import from_user, to_user
@@ -85,10 +85,10 @@ class SignalPart:
 
     def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, context: TickContext) -> None:
         self.machine = machine
-        self.left: Mapping[int, Leaving] = {}
+        self.left: Mapping[int, EmittedValues] = {}
         self.loops = Loops(machine)
         self._context = context
-        self._durable: Durable | None = None
+        self._durable: DurableVariables | None = None
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
             _entering(graph, part, node) for node in part.inputs
         ]
@@ -99,7 +99,7 @@ class SignalPart:
 
     def keep_in(self, state: Mapping[str, SlotMapping]) -> None:
         """Restore the state from slots, and write each tick's changes to them."""
-        self._durable = Durable(self.machine, state)
+        self._durable = DurableVariables(self.machine, state)
 
     def save_all(self) -> None:
         """Write the whole state, if the part is durable."""
@@ -122,7 +122,7 @@ class SignalPart:
             ran: list[int] = []
             self.machine.run(values, self._context.tick, ran)
             self._durable.save(ran)
-        left = self.left = self.machine.taken()
+        left = self.left = self.machine.take_emitted()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
 
     def _refuse_missed(self, rows: int, entered: Sequence[int]) -> None:

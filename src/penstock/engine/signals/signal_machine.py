@@ -13,15 +13,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.engine.failure import explain_in_signals, raise_explained
+from penstock.engine.explained_errors import explain_in_signals, raise_explained
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.plan import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
-from penstock.engine.signals.module import Module
+from penstock.engine.signals.module import GeneratedModule
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from penstock.engine.signals.step import SignalStep, signal_step
 from penstock.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
-from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.lift import Constant, Lift
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
@@ -45,7 +45,7 @@ NO_VALUE: Any = _NoValue()
 
 
 @dataclass(slots=True)
-class Leaving:
+class EmittedValues:
     """Values emitted at a sink, or as rows, with their ticks."""
 
     values: list[Any]
@@ -75,7 +75,7 @@ class SignalMachine:
     ) -> None:
         self.nodes: dict[int, Node] = {}
         self.steps: dict[int, SignalStep] = {}
-        self.module = Module(name)
+        self.module = GeneratedModule(name)
         self.arrangement = Arrangement((), apart=schedule is not Schedule.HYBRID)
         self.kept: set[int] = set()
         self.shown: set[int] = set()
@@ -114,7 +114,7 @@ class SignalMachine:
             self.steps[node.id] = signal_step(node.operator, node)
             self.counted[node.id] = 0
             self.arrangement.add(node)
-        made = self.arrangement.settle(self.nodes)
+        made = self.arrangement.freeze_new_parts(self.nodes)
         self.shown.update(n for n in outputs if isinstance(self.nodes[n].operator, SignalOperator))
         changed = {*self._keep(nodes), *self._record_starts(made), *self._stamp(nodes)}
         for node in nodes:
@@ -372,15 +372,15 @@ class SignalMachine:
 
     # -- what came of it -----------------------------------------------------------------------------
 
-    def taken(self) -> dict[int, Leaving]:
+    def take_emitted(self) -> dict[int, EmittedValues]:
         """Take the values emitted since the last call, by node."""
-        found: dict[int, Leaving] = {}
+        found: dict[int, EmittedValues] = {}
         for node, (values, ticks) in self._leaving.items():
             if len(values) > _LONG:
-                found[node] = Leaving(values, ticks)
+                found[node] = EmittedValues(values, ticks)
                 self._collect(node)
             elif values:
-                found[node] = Leaving(values[:], ticks[:])
+                found[node] = EmittedValues(values[:], ticks[:])
                 values.clear()
                 ticks.clear()
         return found

@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from penstock.engine.source_code import SourceCode
+    from penstock.engine.generated_source import SourceCode
     from penstock.graph.node import Node, Operator
 
 
@@ -65,7 +65,7 @@ class SignalWriter(Protocol):
         """Return a test for a value of an input; None if it certainly has one."""
         ...
 
-    def fired(self, node: Node, port: int) -> str | None:
+    def fired_test(self, node: Node, port: int) -> str | None:
         """Return a test for an input's firing in this tick; None if it certainly fired.
 
         For operators that `tell_inputs_apart`.

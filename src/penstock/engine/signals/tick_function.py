@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
-from penstock.engine.source_code import SourceCode
 
 if TYPE_CHECKING:
     from penstock.engine.signals.arrangement import Block
@@ -39,7 +39,7 @@ class TickFunction(PartWriter):
         source = self._source()
         if source is not None:
             self._in_run[source] = local_name(source)
-            self.code.line(f"{self.lasting(value_name(source))} = {local_name(source)}")
+            self.code.line(f"{self.register_lasting(value_name(source))} = {local_name(source)}")
         if ready := self.write_ready(self.part.root):
             with self.code.block(f"if not {ready}:"):
                 self.code.line("return")
@@ -61,14 +61,14 @@ class TickFunction(PartWriter):
     def tick_number(self) -> str:
         return "tick"
 
-    def ready(self, name: str) -> str:
-        return self.lasting(name)
+    def ready_flag(self, name: str) -> str:
+        return self.register_lasting(name)
 
-    def count(self, at: int) -> str:
+    def activation_count(self, at: int) -> str:
         return f"counts[{at}]"
 
-    def keep(self, node: int, value: str) -> str:
-        name = self.lasting(value_name(node))
+    def assign_stored(self, node: int, value: str) -> str:
+        name = self.register_lasting(value_name(node))
         if value.isidentifier() and value not in self.used:
             self.code.line(f"{name} = {value}")
             return value
@@ -80,7 +80,7 @@ class TickFunction(PartWriter):
 
     def write_firing(self, block: Block) -> None:
         if block in self.notified.stamped:
-            self.code.line(f"{self.lasting(stamp_name(block))} = tick")
+            self.code.line(f"{self.register_lasting(stamp_name(block))} = tick")
         for reader in self.notified.readers.get(block, ()):
             self._write_call(str(reader))
         if block in self.notified.late:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.arrangement import Arrangement
 from penstock.engine.signals.part_writer import PartWriter, value_name
-from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from penstock.engine.signals.arrangement import Block
-    from penstock.engine.signals.signal_machine import Leaving, SignalMachine
+    from penstock.engine.signals.signal_machine import EmittedValues, SignalMachine
 
 
 LOOP = "loop"
@@ -33,7 +33,7 @@ class LoopFunction(PartWriter):
         self._left: list[tuple[int, bool]] = []
         self._ready: list[str] = []
         for source in sources:
-            self._in_run[source] = self.lasting(value_name(source))
+            self._in_run[source] = self.register_lasting(value_name(source))
         self.write_body()
         function = SourceCode()
         with function.block(f"def {LOOP}(it, tick):"):
@@ -69,15 +69,15 @@ class LoopFunction(PartWriter):
         self._counts_ticks = True
         return "tick"
 
-    def ready(self, name: str) -> str:
+    def ready_flag(self, name: str) -> str:
         self._ready.append(name)
         return name
 
-    def count(self, at: int) -> str:
-        return self.lasting(count_name(at))
+    def activation_count(self, at: int) -> str:
+        return self.register_lasting(count_name(at))
 
-    def keep(self, node: int, value: str) -> str:
-        name = self.lasting(value_name(node))
+    def assign_stored(self, node: int, value: str) -> str:
+        name = self.register_lasting(value_name(node))
         self.code.line(f"{name} = {value}")
         return name
 
@@ -121,7 +121,7 @@ class Loops:
         self._loops: dict[tuple[int, ...], _Loop] = {}
         self._generation = machine.arrangement.generation
 
-    def run(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
+    def run(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, EmittedValues]:
         """Run one tick per row of `columns`: lists of values per source, all of equal length.
 
         first: the number of the first tick. What left, by node; the ticks of what left in
@@ -148,7 +148,7 @@ class Loops:
             for at, nodes in enumerate(loop.counts):
                 for node in nodes:
                     machine.counted[node] += variables[count_name(at)]
-        left = machine.taken()
+        left = machine.take_emitted()
         for node in loop.steady & left.keys():
             left[node].ticks = range(first + count - len(left[node].values), first + count)
         return left
@@ -167,7 +167,7 @@ class Loops:
         together = Arrangement(machine.arrangement.sources, together=frozenset(sources))
         for node in machine.nodes.values():
             together.add(node)
-        together.settle(machine.nodes)
+        together.freeze_new_parts(machine.nodes)
         counts: list[tuple[int, ...]] | None = None if machine.counts is None else []
         (part,) = together.parts
         constants = machine.module.constants()

@@ -16,7 +16,7 @@ from penstock.graph.node import Node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engine.signals.signal_machine import Leaving, SignalMachine
+    from penstock.engine.signals.signal_machine import EmittedValues, SignalMachine
     from penstock.flow.flow import Flow
     from penstock.flow.signal import Signal
 
@@ -38,7 +38,7 @@ class Subscription:
         return f"Subscription({self.node.name!r}, {'active' if self.active else 'taken back'})"
 
 
-class Subscriptions:
+class SignalSubscriptions:
     """Subscriptions of an engine, and the operators that exist only for them."""
 
     def __init__(self, flow: Flow, machine: SignalMachine) -> None:
@@ -71,7 +71,7 @@ class Subscriptions:
         try:
             self._machine.run_as_if_fired(list(added), older, tick=-1 - self._made)
         except BaseException:
-            self._machine.taken()
+            self._machine.take_emitted()
             self._machine.shrink(list(reversed(added)))
             raise
         for node in added.values():
@@ -80,7 +80,7 @@ class Subscriptions:
                 if read in self._readers:
                     self._readers[read].add(node.id)
         subscription = self._active[ending.id] = Subscription(ending, callback)
-        self.notify(self._machine.taken())
+        self.notify(self._machine.take_emitted())
         return subscription
 
     def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
@@ -132,7 +132,7 @@ class Subscriptions:
                         waiting.append(read)
         self._machine.shrink(gone)
 
-    def notify(self, left: Mapping[int, Leaving]) -> None:
+    def notify(self, left: Mapping[int, EmittedValues]) -> None:
         """Call the callbacks of emitted values, in the order of subscription.
 
         A callback may subscribe, unsubscribe and run ticks: what these emit is delivered after all current

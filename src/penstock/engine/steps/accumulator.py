@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.engine.row_codegen import times
-from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
+from penstock.engine.row_codegen import weight_product
+from penstock.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from penstock.expr.check import TypeAndNullability, check
 from penstock.expr.sort_keys import order_key
 from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
@@ -30,7 +30,7 @@ from penstock.flow.aggregates import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.source_code import SourceCode
+    from penstock.engine.generated_source import SourceCode
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import DataType, Schema
 
@@ -91,7 +91,7 @@ class Accumulator:
         """Return the source of the result, for a non-empty group."""
         raise NotImplementedError
 
-    def parts(self) -> tuple[SchemaField, ...] | None:
+    def partial_columns(self) -> tuple[SchemaField, ...] | None:
         """Return the columns that carry the fields of a partial aggregate; None if they cannot be sent."""
         return None
 
@@ -106,7 +106,9 @@ class Accumulator:
 def _plus(field: str, amount: str, weight: str | None) -> str:
     if weight == "-1":
         return f"{field} -= {amount}"
-    return f"{field} += {amount if weight in (None, '1') else times(_factor(amount), _factor(weight))}"
+    return (
+        f"{field} += {amount if weight in (None, '1') else weight_product(_factor(amount), _factor(weight))}"
+    )
 
 
 def _factor(source: str | None) -> str:
@@ -126,7 +128,7 @@ class CountRows(Accumulator):
     def result(self, to: Target) -> str:
         return f"{to.group}[0]"
 
-    def parts(self) -> tuple[SchemaField, ...]:
+    def partial_columns(self) -> tuple[SchemaField, ...]:
         return ()
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
@@ -143,7 +145,7 @@ class CountValues(Accumulator):
     def result(self, to: Target) -> str:
         return to.field(0)
 
-    def parts(self) -> tuple[SchemaField, ...]:
+    def partial_columns(self) -> tuple[SchemaField, ...]:
         return (SchemaField("values", INT64),)
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
@@ -182,7 +184,7 @@ class Totals(Accumulator):
     def total_parts(self) -> tuple[SchemaField, ...]:
         return (SchemaField("total", WHOLE_NUMBER),)
 
-    def parts(self) -> tuple[SchemaField, ...]:
+    def partial_columns(self) -> tuple[SchemaField, ...]:
         counted = (SchemaField("values", INT64),) if self.types[0].nullable else ()
         return self.total_parts() + counted
 
@@ -258,7 +260,7 @@ class DecimalMean(DecimalTotals):
         return f"x_decimal_mean({to.field(0)}, {self.count(to)}, {numbers})"
 
 
-class BestOnly(Accumulator):
+class AppendExtreme(Accumulator):
     """Extreme of values that are never retracted: one field."""
 
     merges = True
@@ -283,7 +285,7 @@ class BestOnly(Accumulator):
     def result(self, to: Target) -> str:
         return to.field(0)
 
-    def parts(self) -> tuple[SchemaField, ...]:
+    def partial_columns(self) -> tuple[SchemaField, ...]:
         return (SchemaField("best", self.types[0].type, nullable=True),)
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
@@ -301,7 +303,7 @@ class Extreme(Accumulator):
         self.end = end
 
     def fields(self) -> tuple[Field, ...]:
-        return (Field("[]", as_list), Field("{}", as_dict), Field("{}", as_dict))
+        return (Field("[]", thaw_list), Field("{}", thaw_dict), Field("{}", thaw_dict))
 
     def key(self, to: Target) -> str:
         key = order_key(self.types[0].type, False)
@@ -347,7 +349,7 @@ class DistinctValues(Accumulator):
     merges = True
 
     def fields(self) -> tuple[Field, ...]:
-        return (Field("{}", as_dict), Field("0"))
+        return (Field("{}", thaw_dict), Field("0"))
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
         to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, {arguments[0]}, {weight or '1'})")
@@ -360,13 +362,13 @@ class DistinctValues(Accumulator):
             to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, value, copies)")
 
 
-class Collected(Accumulator):
+class CollectedValues(Accumulator):
     """Collected values: copies per value; the result is rebuilt when the group changes."""
 
     merges = True
 
     def fields(self) -> tuple[Field, ...]:
-        return (Field("{}", as_dict),)
+        return (Field("{}", thaw_dict),)
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
         to.code.line(f"x_count_value({to.field(0)}, {arguments[0]}, {weight or '1'})")
@@ -398,14 +400,14 @@ def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> A
         case Min() | Max():
             least = isinstance(aggregation, Min)
             if append:
-                return BestOnly(types, append, "<" if least else ">")
+                return AppendExtreme(types, append, "<" if least else ">")
             return Extreme(types, append, 0 if least else -1)
         case CountDistinct():
             return DistinctValues(types, append)
         case First() | Last():
             return ExtremeBy(types, append, 0 if isinstance(aggregation, First) else -1)
         case Collect():
-            return Collected(types, append)
+            return CollectedValues(types, append)
         case _:
             raise NotImplementedError(f"the in-process engine cannot compute {type(aggregation).__name__}")
 
@@ -417,13 +419,13 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
     return (True,) * len(aggregation.arguments())
 
 
-def parts_of(
+def all_partial_columns(
     aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
 ) -> list[SchemaField] | None:
     """Return the columns of all partial states of a group's aggregates; None if a state cannot be sent."""
     found: list[SchemaField] = []
     for number, aggregation in enumerate(aggregations):
-        parts = accumulator_for(aggregation, schema, appends).parts()
+        parts = accumulator_for(aggregation, schema, appends).partial_columns()
         if parts is None:
             return None
         found.extend(SchemaField(f"{part.name} {number}", part.type, part.nullable) for part in parts)

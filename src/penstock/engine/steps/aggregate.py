@@ -35,7 +35,7 @@ class AggregateStep(Step):
         self.lifetime = lifetime
         self.group = group
         self.schema = self.input_schema()
-        self.touched = writer.named("touched", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 4
 
     def slots(self) -> tuple[Slot, ...]:
@@ -45,7 +45,7 @@ class AggregateStep(Step):
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
         if not self.keys:
-            self.code.line(f"{self.writer.named('group', self.node.id)} = None")
+            self.code.line(f"{self.writer.node_variable('group', self.node.id)} = None")
 
     def consume(self, port: int, row: Row) -> None:
         if not self.keys:
@@ -61,7 +61,7 @@ class AggregateStep(Step):
     def _consume_ungrouped(self, row: Row) -> None:
         """Write the code for an aggregate without keys, whose group is looked up once per tick."""
         writer, code = self.writer, self.code
-        group = writer.named("group", self.node.id)
+        group = writer.node_variable("group", self.node.id)
         with code.block(f"if {group} is None:"):
             self.state("groups").get_or_add(group, "()", self.group.empty)
             code.line(f"{self.touched}[()] = {group}")
@@ -107,12 +107,12 @@ class AggregateStep(Step):
             self.emit_tuple(new, "1")
 
 
-def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
+def group_keys(operator: Aggregate) -> tuple[Expr, ...]:
     """Return the key expressions of an aggregate, without their names."""
     return tuple(expr for _, expr in operator.keys)
 
 
-def group_of(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
+def group_writer(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
     """Create the group writer of an aggregate over its node's input rows."""
     aggregations = [aggregation for _, aggregation in operator.aggregations]
     appends = writer.is_append(node.inputs[0])
@@ -121,5 +121,5 @@ def group_of(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
 
 @step_for.register(Aggregate)
 def _aggregate(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
-    group = group_of(operator, node, writer)
-    return AggregateStep(node, writer, keys_of(operator), operator.lifetime, group)
+    group = group_writer(operator, node, writer)
+    return AggregateStep(node, writer, group_keys(operator), operator.lifetime, group)

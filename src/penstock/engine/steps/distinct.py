@@ -42,7 +42,7 @@ class AppendDistinctStep(Step):
                 self.code.line(f"{name} = {key}")
                 key = name
             first = Row((key,))
-        with self.code.block(f"if {self.get('copies')}({key}) is None:"):
+        with self.code.block(f"if {self.slot_getter('copies')}({key}) is None:"):
             self.code.line(f"{self.slot('copies')}[{key}] = 1")
             if len(schema.fields) > 1 and first is not row:
                 # Keys are canonical (one zero, one NaN), and so is what leaves.
@@ -59,7 +59,7 @@ class TableDistinctStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.before = writer.named("before", node.id)
+        self.before = writer.node_variable("before", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.copies"),)
@@ -76,7 +76,7 @@ class TableDistinctStep(Step):
         writer = self.writer
         key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
         with self.code.block(f"for {key}, {old} in {self.before}.items():"):
-            self.code.line(f"{new} = {self.get('copies')}({key}) or 0")
+            self.code.line(f"{new} = {self.slot_getter('copies')}({key}) or 0")
             columns = writer.unpack(self.node.schema, key)
             with self.code.block(f"if {new} > 0 >= {old}:"):
                 self.emit(Row(columns, key, "1"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
-from penstock.engine.slot import Slot, as_dict
-from penstock.engine.steps.step import Step, step_of
-from penstock.engine.window_runtime import before_all, mark_of
+from penstock.engine.slot import Slot, thaw_dict
+from penstock.engine.steps.step import Step, register_step
+from penstock.engine.window_runtime import time_lower_bound, watermark_function
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, Field, Schema
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.least_watermark import LeastWatermark
@@ -34,15 +34,15 @@ class WatermarkWriter:
         self.at = at
         self._field = schema.fields[at]
         self._clock = clock
-        self.top = writer.named("top", node.id)
-        self.mark = writer.named("mark", node.id)
-        self.count = writer.named("late", node.id)
+        self.top = writer.node_variable("top", node.id)
+        self.mark = writer.node_variable("mark", node.id)
+        self.count = writer.node_variable("late", node.id)
 
     def slot(self) -> Slot:
         return Slot(f"{self._node.id}.clock")
 
     def begin(self) -> None:
-        least = self._writer.constant("least", before_all(self._field.type))
+        least = self._writer.constant("least", time_lower_bound(self._field.type))
         get = self._writer.slot_get(self._node.id, "clock")
         self._code.line(f"{self.top}, {self.mark}, {self.count} = {get}(()) or ({least}, {least}, 0)")
 
@@ -50,7 +50,7 @@ class WatermarkWriter:
         slot = self._writer.slot(self._node.id, "clock")
         self._code.line(f"{slot}[()] = ({self.top}, {self.mark}, {self.count})")
 
-    def unusable(self, time: str) -> str | None:
+    def invalid_time_test(self, time: str) -> str | None:
         """Return a test for a row without a valid time; None if every row has one."""
         tests: list[str] = []
         if self._field.nullable:
@@ -59,7 +59,7 @@ class WatermarkWriter:
             tests.append(f"{time} - {time} != 0.0")
         return " or ".join(tests) if tests else None
 
-    def follow(self, time: str) -> None:
+    def advance_watermark(self, time: str) -> None:
         """Write code that advances the watermark to a valid time."""
         with self._code.block(f"if {time} > {self.top}:"):
             self._code.line(f"{self.top} = {time}")
@@ -72,10 +72,10 @@ class WatermarkWriter:
             return passed
         if self._field.type in (INT32, INT64):
             return f"({passed}) // {every!r} * {every!r}"
-        return f"{self._writer.constant('mark', mark_of(self._clock, self._field.type))}({time})"
+        return f"{self._writer.constant('mark', watermark_function(self._clock, self._field.type))}({time})"
 
 
-@step_of(OnTime, LateRows)
+@register_step(OnTime, LateRows)
 class PunctualityStep(Step):
     """Filter for rows on time, or for late ones."""
 
@@ -95,15 +95,15 @@ class PunctualityStep(Step):
     def consume(self, port: int, row: Row) -> None:
         clockwork, code = self._clockwork, self.code
         time = row.columns[clockwork.at]
-        unusable = clockwork.unusable(time)
+        unusable = clockwork.invalid_time_test(time)
         is_late = f"{time} < {clockwork.mark}"
         if unusable is None:
-            clockwork.follow(time)
+            clockwork.advance_watermark(time)
         else:
             bad = self.writer.fresh("bad")
             code.line(f"{bad} = {unusable}")
             with code.block(f"if not ({bad}):"):
-                clockwork.follow(time)
+                clockwork.advance_watermark(time)
             is_late = f"{bad} or {is_late}"
         with code.block(f"if {is_late}:"):
             code.line(f"{clockwork.count} += 1")
@@ -117,7 +117,7 @@ class PunctualityStep(Step):
         self._clockwork.keep()
 
 
-@step_of(Watermark)
+@register_step(Watermark)
 class WatermarkStep(Step):
     """Watermark of a tick's maximum time. Slots: the clock, and () -> True once the input has ended."""
 
@@ -135,7 +135,7 @@ class WatermarkStep(Step):
     def finish(self) -> None:
         writer, code = self.writer, self.code
         rows, end = (writer.buffer(source) for source in self.node.inputs)
-        ended, slot = self.get("ended"), self.slot("ended")
+        ended, slot = self.slot_getter("ended"), self.slot("ended")
         if self._bounded:
             end = f"{end} or {rows}"
         with code.block(f"if {end}:"), code.block(f"if {ended}(()) is None:"):
@@ -151,7 +151,7 @@ class WatermarkStep(Step):
         code.line(f"{before} = {clockwork.top}")
         with code.block(f"for {row} in {rows}:"):
             code.line(f"{time} = {row}[{clockwork.at}]")
-            unusable = clockwork.unusable(time)
+            unusable = clockwork.invalid_time_test(time)
             test = f"{time} > {clockwork.top}"
             with code.block(f"if {test if unusable is None else f'not ({unusable}) and {test}'}:"):
                 code.line(f"{clockwork.top} = {time}")
@@ -163,7 +163,7 @@ class WatermarkStep(Step):
                 self.emit(Row((clockwork.mark,)))
 
 
-@step_of(LeastWatermark)
+@register_step(LeastWatermark)
 class LeastWatermarkStep(Step):
     """Minimum of several watermarks. Slot: () -> {input number: its watermark, moved; -1: last emitted}.
 
@@ -176,13 +176,13 @@ class LeastWatermarkStep(Step):
         super().__init__(node, writer)
         facts = [writer.analysis.facts[source] for source in node.inputs]
         self._counting = [port for port, fact in enumerate(facts) if not fact.bounded]
-        self._marks = writer.named("marks", node.id)
+        self._marks = writer.node_variable("marks", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.marks", as_dict),)
+        return (Slot(f"{self.node.id}.marks", thaw_dict),)
 
     def begin(self) -> None:
-        self.code.line(f"{self._marks} = {self.get('marks')}(()) or {{}}")
+        self.code.line(f"{self._marks} = {self.slot_getter('marks')}(()) or {{}}")
 
     def consume(self, port: int, row: Row) -> None:
         value = self.writer.fresh("value")

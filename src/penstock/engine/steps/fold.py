@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row, item_sources, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
+from penstock.engine.steps.user_rows import holds_any, item_of_row, user_form, write_received
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
@@ -57,26 +57,26 @@ class Folding(Step):
 
     def assign_old(self, old: str, slot: str, key: str) -> None:
         """Assign the last emitted inside row, or None."""
-        self.code.line(f"{old} = {self.get(slot)}({key})")
+        self.code.line(f"{old} = {self.slot_getter(slot)}({key})")
         if holds_any(self.accumulated):
             with self.code.block(f"if {old} is not None:"):
                 self.code.line(f"{old} = {old}.value")
 
-    def kept(self, row: str) -> str:
+    def stored_form(self, row: str) -> str:
         """Return the source of an inside row's stored form."""
         if holds_any(self.accumulated):
             return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
         return row
 
-    def next(self, accumulated: str, row: Row) -> str:
+    def next_value(self, accumulated: str, row: Row) -> str:
         """Return the source of the next accumulated value for a row."""
         item = item_of_row(self.writer, self.node, self.item, row)
         call = f"{self.function}({accumulated}, {item})"
         return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
 
-    def seen(self, row: str) -> str:
+    def user_value(self, row: str) -> str:
         """Return the source of the accumulated value as user functions see it, from the inside row `row`."""
-        return users_view(
+        return user_form(
             self.writer, self.accumulated, Row(item_sources(row, len(self.accumulated.fields)), row)
         )
 
@@ -94,7 +94,7 @@ class Folding(Step):
         if init is None:
             return "None"
         (inside,) = from_user(self.accumulated, what="init")([init])
-        seen = self.seen(self.writer.constant("init", inside))
+        seen = self.user_value(self.writer.constant("init", inside))
         if deepcopy(inside) is inside:
             return seen
         # An object of users, which no key shares with another.
@@ -108,9 +108,9 @@ class WholeFold(Folding):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer, node.schema)
-        self.value = writer.named("value", node.id)
-        self.old = writer.named("old", node.id)
-        self.touched = writer.named("touched", node.id)
+        self.value = writer.node_variable("value", node.id)
+        self.old = writer.node_variable("old", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 2
 
     def slots(self) -> tuple[Slot, ...]:
@@ -123,11 +123,11 @@ class WholeFold(Folding):
         with code.block(f"if {self.old} is None:"):
             code.line(f"{self.value} = {self.first}")
         with code.block("else:"):
-            code.line(f"{self.value} = {self.seen(self.old)}")
+            code.line(f"{self.value} = {self.user_value(self.old)}")
 
     def consume(self, port: int, row: Row) -> None:
         self.code.line(f"{self.touched} = True")
-        self.code.line(f"{self.value} = {self.next(self.value, row)}")
+        self.code.line(f"{self.value} = {self.next_value(self.value, row)}")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
@@ -136,7 +136,7 @@ class WholeFold(Folding):
         with code.block(f"if {due}:"):
             self.assign_inside(new, self.value)
             with code.block(f"if {new} != {self.old}:"):
-                code.line(f"{self.slot('value')}[()] = {self.kept(new)}")
+                code.line(f"{self.slot('value')}[()] = {self.stored_form(new)}")
                 if not writer.is_append(self.node.id):
                     with code.block(f"if {self.old} is not None:"):
                         self.emit_tuple(self.old, "-1")
@@ -148,13 +148,13 @@ class WholeTickFold(Folding):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer, node.schema)
-        self.value = writer.named("value", node.id)
+        self.value = writer.node_variable("value", node.id)
 
     def begin(self) -> None:
         self.code.line(f"{self.value} = {self.first}")
 
     def consume(self, port: int, row: Row) -> None:
-        self.code.line(f"{self.value} = {self.next(self.value, row)}")
+        self.code.line(f"{self.value} = {self.next_value(self.value, row)}")
 
     def finish(self) -> None:
         new = self.writer.fresh("new")
@@ -175,7 +175,7 @@ class KeyedFold(Folding):
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer, Schema(node.schema.fields[-1:], scalar=True))
         self.keys = tuple(expr for _, expr in self.operator.keys)
-        self.touched = writer.named("touched", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 3
 
     def slots(self) -> tuple[Slot, ...]:
@@ -191,7 +191,7 @@ class KeyedFold(Folding):
         with code.block(f"if {old} is None:"):
             code.line(f"{value} = {self.first}")
         with code.block("else:"):
-            code.line(f"{value} = {self.seen(old)}")
+            code.line(f"{value} = {self.user_value(old)}")
 
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
@@ -200,21 +200,21 @@ class KeyedFold(Folding):
         code.line(f"{value} = {self.touched}.get({key}, {self.missing})")
         with code.block(f"if {value} is {self.missing}:"):
             self.assign_before(value, key)
-        code.line(f"{self.touched}[{key}] = {self.next(value, row)}")
+        code.line(f"{self.touched}[{key}] = {self.next_value(value, row)}")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
         key, value, new = writer.fresh("key"), writer.fresh("value"), writer.fresh("new")
         with code.block(f"for {key}, {value} in {self.touched}.items():"):
             code.line(f"{new} = {write_received(writer, self.accumulated, value, self.checked).source}")
-            self.answer(key, new)
+            self.emit_key_change(key, new)
 
-    def answer(self, key: str, new: str) -> None:
+    def emit_key_change(self, key: str, new: str) -> None:
         """Write code that emits the change of a key whose accumulated row is `new`."""
         code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {new} != {old}:"):
-            code.line(f"{self.slot('values')}[{key}] = {self.kept(new)}")
+            code.line(f"{self.slot('values')}[{key}] = {self.stored_form(new)}")
             if not self.writer.is_append(self.node.id):
                 with code.block(f"if {old} is not None:"):
                     self.emit_value(key, old, "-1")
@@ -234,7 +234,7 @@ class KeyedTickFold(KeyedFold):
         if not self.reduces:
             self.code.line(f"{value} = {self.first}")
 
-    def answer(self, key: str, new: str) -> None:
+    def emit_key_change(self, key: str, new: str) -> None:
         self.emit_value(key, new, "1")
 
 

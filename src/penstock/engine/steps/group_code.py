@@ -14,8 +14,8 @@ from penstock.expr.tree import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.engine.generated_source import SourceCode
     from penstock.engine.row_codegen import Row
-    from penstock.engine.source_code import SourceCode
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation

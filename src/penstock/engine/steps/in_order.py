@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
-from penstock.engine.steps.step import Step, step_of
-from penstock.engine.steps.user_rows import holds_any, merged_item, users_view, write_received
+from penstock.engine.steps.step import Step, register_step
+from penstock.engine.steps.user_rows import holds_any, merged_item, user_form, write_received
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.lifetime import Lifetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-@step_of(Scan)
+@register_step(Scan)
 class ScanStep(Step):
     """Step of scan. Slot: key -> the inside row of the carried value, or () after its end.
 
@@ -42,9 +42,9 @@ class ScanStep(Step):
         self.function = writer.constant("f", operator.function)
         self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
         self.of_a_tick = operator.lifetime is Lifetime.TICK
-        kept, seen = kept_form(operator.carried, f"the value that {node.name!r} carries")
+        kept, seen = storage_functions(operator.carried, f"the value that {node.name!r} carries")
         self.kept, self.seen = writer.constant("kept", kept), writer.constant("seen", seen)
-        self.live = self.slot("carried") if self.of_a_tick else writer.named("live", node.id)
+        self.live = self.slot("carried") if self.of_a_tick else writer.node_variable("live", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.carried", transient=self.of_a_tick),)
@@ -71,12 +71,12 @@ class ScanStep(Step):
         code.line(f"{carried} = {self.live}.get({key})")
         with code.block(f"if {carried} is None:"):
             if not self.of_a_tick:
-                code.line(f"{carried} = {self.get('carried')}({key})")
+                code.line(f"{carried} = {self.slot_getter('carried')}({key})")
             first = self._first()
             before = first if self.of_a_tick else f"{first} if {carried} is None else {self.seen}({carried})"
             code.line(f"{carried} = {before}")
         with code.block(f"if {carried}:"):
-            code.line(f"{made} = {self.function}({carried}[0], {users_view(writer, schema, row)})")
+            code.line(f"{made} = {self.function}({carried}[0], {user_form(writer, schema, row)})")
             with code.block(f"if {made} is None:"):
                 code.line(f"{self.live}[{key}] = ()")
             with code.block("else:"):
@@ -95,7 +95,7 @@ class ScanStep(Step):
             self.code.line(f"{self.slot('carried')}[{key}] = {self.kept}({carried})")
 
 
-def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def storage_functions(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Return the functions that convert (carried value,) to its stored form and back; () is unchanged."""
     if carried.scalar and isinstance(carried.fields[0].type, AnyType):
         # It stands in no row, and need not be hashable.
@@ -109,7 +109,7 @@ def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callabl
     return lambda one: inside(one)[0] if one else (), lambda kept: (seen(kept),) if kept else ()
 
 
-@step_of(Enumerate)
+@register_step(Enumerate)
 class EnumerateStep(Step):
     """Step of enumerate. Slot: key -> number of rows so far."""
 
@@ -118,14 +118,14 @@ class EnumerateStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.count = writer.named("count", node.id)
+        self.count = writer.node_variable("count", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.count", transient=self.operator.lifetime is Lifetime.TICK),)
 
     def begin(self) -> None:
         if not self.operator.per:
-            self.code.line(f"{self.count} = {self.get('count')}(()) or 0")
+            self.code.line(f"{self.count} = {self.slot_getter('count')}(()) or 0")
 
     def consume(self, port: int, row: Row) -> None:
         code, writer, start = self.code, self.writer, self.operator.start
@@ -135,7 +135,7 @@ class EnumerateStep(Step):
         else:
             number = writer.fresh("n")
             key = writer.key("key", self.operator.per, self.input_schema(), row.columns)
-            before = f"{self.get('count')}({key}) or 0"
+            before = f"{self.slot_getter('count')}({key}) or 0"
             code.line(f"{number} = {self.slot('count')}[{key}] = ({before}) + 1")
         index = number
         if start != 1:
@@ -157,7 +157,7 @@ class EnumerateStep(Step):
                 self.code.line(f"{self.slot('count')}[()] = {self.count}")
 
 
-@step_of(State)
+@register_step(State)
 class StateStep(Step):
     """Step of state. Slot: key -> the merge so far; absent while that is the bottom."""
 
@@ -176,7 +176,7 @@ class StateStep(Step):
         code, writer = self.code, self.writer
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         writer.assign_key(key, self.operator.per, self.input_schema(), row.columns)
-        code.line(f"{old} = {self.get('merged')}({key})")
+        code.line(f"{old} = {self.slot_getter('merged')}({key})")
         with code.block(f"if {old} is None:"):
             code.line(f"{old} = {self.bottom}")
         item = merged_item(writer, self.node, self.operator.item, row)
@@ -187,7 +187,7 @@ class StateStep(Step):
             self.emit(row)
 
 
-@step_of(AtLeast)
+@register_step(AtLeast)
 class AtLeastStep(Step):
     """Step of at_least. Slot: key -> 1 once its value has reached the threshold."""
 
@@ -213,6 +213,6 @@ class AtLeastStep(Step):
         with code.block(f"if {comes}{self.leq}({self.threshold}, {row.columns[at]}):"):
             key = writer.fresh("key")
             writer.assign_key(key, operator.keys, schema, row.columns)
-            with code.block(f"if {self.get('reached')}({key}) is None:"):
+            with code.block(f"if {self.slot_getter('reached')}({key}) is None:"):
                 code.line(f"{self.slot('reached')}[{key}] = 1")
                 self.emit(Row((*key_columns(key, len(operator.keys)), self.threshold)))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Only, Row, times
-from penstock.engine.slot import Slot, as_it_is, as_list
-from penstock.engine.steps.joins import SIDES, JoinedRows
+from penstock.engine.row_codegen import ChangeSelection, Row, weight_product
+from penstock.engine.slot import Slot, as_it_is, thaw_list
+from penstock.engine.steps.joins import SIDES, JoinConditionWriter
 from penstock.engine.steps.matched_join import MatchedJoinStep
-from penstock.engine.steps.presence import PresenceStep
+from penstock.engine.steps.semi_anti_join import PresenceStep
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join
@@ -37,7 +37,7 @@ class InnerJoinStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         super().__init__(node, writer)
-        self.rows = JoinedRows(node, writer, operator)
+        self.rows = JoinConditionWriter(node, writer, operator)
         self.appends = tuple(writer.is_append(i) for i in node.inputs)
         self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
         self.looked_up = any(self.of_a_tick) and not all(self.appends)
@@ -46,7 +46,7 @@ class InnerJoinStep(Step):
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(
-            Slot(f"{self.node.id}.{side}", as_list if append else as_it_is, "value", transient=of_a_tick)
+            Slot(f"{self.node.id}.{side}", thaw_list if append else as_it_is, "value", transient=of_a_tick)
             for side, append, of_a_tick in zip(SIDES, self.appends, self.of_a_tick, strict=True)
         )
 
@@ -63,9 +63,9 @@ class InnerJoinStep(Step):
             self._look_up()
             return
         self.writer.consolidate_inputs(self.node)
-        for only in (Only.GOES, Only.COMES):
+        for only in (ChangeSelection.GOES, ChangeSelection.COMES):
             for port, append in enumerate(self.appends):
-                if append and only is Only.GOES:
+                if append and only is ChangeSelection.GOES:
                     continue
                 with self.writer.each_row(self.node, port, only) as row:
                     self.consume(port, row)
@@ -82,7 +82,7 @@ class InnerJoinStep(Step):
     def _match(self, port: int, row: Row, key: str) -> None:
         writer, other = self.writer, 1 - port
         found = writer.fresh("found")
-        self.code.line(f"{found} = {self.get(SIDES[other])}({key})")
+        self.code.line(f"{found} = {self.slot_getter(SIDES[other])}({key})")
         with self.code.block(f"if {found} is not None:"):
             partner = writer.fresh("row")
             weight: str | None = None
@@ -94,7 +94,7 @@ class InnerJoinStep(Step):
                 columns = writer.unpack(self.input_schema(other), partner)
                 pair = self.rows.pair(port, row.columns, columns)
                 with self.rows.where_residual(pair):
-                    joined = Row(self.rows.output(pair), None, times(row.weight, weight))
+                    joined = Row(self.rows.output(pair), None, weight_product(row.weight, weight))
                     self.writer.emit_copies(self.node.id, joined)
 
     def _add(self, port: int, row: Row, key: str) -> None:

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.retraction_order import pair_schema
-from penstock.engine.row_codegen import Only
+from penstock.engine.retractions_first import pair_schema
+from penstock.engine.row_codegen import ChangeSelection
 from penstock.engine.steps.step import Step
 from penstock.flow.lifetime import Lifetime
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SIDES = ("left", "right")
 
 
-class JoinedRows:
+class JoinConditionWriter:
     """Writer of code that depends on the join's condition."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
@@ -79,7 +79,7 @@ class RightFirstStep(Step):
     """Step that depends on absence, so it applies the right side first and the left side last.
 
     If later operators could notice a left row that is retracted in this tick, such rows are retracted first
-    of all (see `penstock.engine.retraction_order`). Subclasses define what is done to each side.
+    of all (see `penstock.engine.retractions_first`). Subclasses define what is done to each side.
     """
 
     takes_rows = False
@@ -100,11 +100,11 @@ class RightFirstStep(Step):
         if split:
             self.writer.consolidate_inputs(self.node)
             if not self.writer.is_append(self.node.inputs[0]):
-                self.apply_left(Only.GOES)
+                self.apply_left(ChangeSelection.GOES)
         self.apply_right(before)
         if self.stores_left:
             self.emit_crossings(before)
-        self.apply_left(Only.COMES if split else Only.ALL)
+        self.apply_left(ChangeSelection.COMES if split else ChangeSelection.ALL)
 
     def apply_right(self, before: str) -> None:
         """Write the right side's changes.
@@ -117,6 +117,6 @@ class RightFirstStep(Step):
         """Write the output for earlier left rows whose match has changed."""
         raise NotImplementedError
 
-    def apply_left(self, only: Only) -> None:
+    def apply_left(self, only: ChangeSelection) -> None:
         """Write the left side's changes against the current right side."""
         raise NotImplementedError

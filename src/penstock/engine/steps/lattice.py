@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from penstock.engine.dict_code import MappingCode
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
-from penstock.engine.steps.step import Step, step_of
+from penstock.engine.steps.step import Step, register_step
 from penstock.engine.steps.user_rows import merged_item, write_received
 from penstock.expr.compile_python import key_of
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_merge import LatticeGrowth
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
@@ -56,7 +56,7 @@ class LatticeStep(Step):
         self.emit(Row((*key_columns(key, len(self.keys)), value), None, weight))
 
 
-@step_of(LatticeFold)
+@register_step(LatticeFold)
 class LatticeFoldStep(LatticeStep):
     """Fold that gathers a tick's items per key in `touched` and merges them together."""
 
@@ -65,12 +65,12 @@ class LatticeFoldStep(LatticeStep):
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.absorb_all = writer.constant("absorb_all", self.operator.lattice.absorb_all)
-        self.touched = writer.named("touched", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 2
 
     def begin(self) -> None:
         shown = self.operator.runs_first_tick and not self.keys
-        missing = f"{self.get('merged')}(()) is None"
+        missing = f"{self.slot_getter('merged')}(()) is None"
         self.code.line(f"{self.touched} = {f'{{(): []}} if {missing} else {{}}' if shown else '{}'}")
 
     def consume(self, port: int, row: Row) -> None:
@@ -84,7 +84,7 @@ class LatticeFoldStep(LatticeStep):
         key, items, old, new = (writer.fresh(n) for n in ("key", "items", "old", "new"))
         slot = self.slot("merged")
         with code.block(f"for {key}, {items} in {self.touched}.items():"):
-            code.line(f"{old} = {self.get('merged')}({key})")
+            code.line(f"{old} = {self.slot_getter('merged')}({key})")
             before = f"{self.bottom} if {old} is None else {old}[0]"
             value = self.value_of(f"{self.absorb_all}({before}, {items})")
             code.line(f"{new} = ({value},)")
@@ -96,7 +96,7 @@ class LatticeFoldStep(LatticeStep):
                 self.emit_value(key, f"{new}[0]", "1")
 
 
-@step_of(LatticeGrowth)
+@register_step(LatticeGrowth)
 class LatticeGrowthStep(LatticeStep):
     """Fold that emits the value whenever an item makes it grow."""
 
@@ -105,7 +105,7 @@ class LatticeGrowthStep(LatticeStep):
         absorb = writer.constant("absorb", self.operator.lattice.absorb)
         old = writer.fresh("old")
         key = self.assign_key(row)
-        code.line(f"{old} = {self.get('merged')}({key})")
+        code.line(f"{old} = {self.slot_getter('merged')}({key})")
         item = merged_item(writer, self.node, self.operator.item, row)
         new = self.value_of(f"{absorb}({self.bottom} if {old} is None else {old}[0], {item})")
         with code.block(f"if {old} is None or ({new},) != {old}:"):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row_codegen import Only, Row, negated, times
+from penstock.engine.row_codegen import ChangeSelection, Row, negated_weight, weight_product
 from penstock.engine.slot import Slot
-from penstock.engine.steps.joins import JoinedRows, RightFirstStep
+from penstock.engine.steps.joins import JoinConditionWriter, RightFirstStep
 from penstock.flow.operators.join import How
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class MatchedJoinStep(RightFirstStep):
     def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         super().__init__(node, writer, operator.lifetimes)
         self.how = operator.how
-        self.rows = JoinedRows(node, writer, operator)
+        self.rows = JoinConditionWriter(node, writer, operator)
 
     def slots(self) -> tuple[Slot, ...]:
         left = Slot(f"{self.node.id}.left", thaw_left, "value", transient=self.of_a_tick[0])
@@ -52,7 +52,7 @@ class MatchedJoinStep(RightFirstStep):
     def _match_left(self, row: Row, key: str, before: str) -> None:
         writer, code = self.writer, self.code
         found = writer.fresh("found")
-        code.line(f"{found} = {self.get('left')}({key})")
+        code.line(f"{found} = {self.slot_getter('left')}({key})")
         with code.block(f"if {found} is not None:"):
             left, entry = writer.fresh("row"), writer.fresh("entry")
             with code.block(f"for {left}, {entry} in {found}.items():"):
@@ -62,7 +62,7 @@ class MatchedJoinStep(RightFirstStep):
                         code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
                     code.line(f"{entry}[1] += {row.copies}")
                     if self.how is How.LEFT:
-                        self._emit_pair(pair, times(f"{entry}[0]", row.weight))
+                        self._emit_pair(pair, weight_product(f"{entry}[0]", row.weight))
 
     def emit_crossings(self, before: str) -> None:
         writer, code = self.writer, self.code
@@ -82,11 +82,11 @@ class MatchedJoinStep(RightFirstStep):
         if arrives:
             self.writer.emit_copies(self.node.id, self._answer(row))
         elif not self.writer.is_append(self.node.id):
-            self.emit(self._answer(Row(row.columns, row.whole, negated(row.weight))))
+            self.emit(self._answer(Row(row.columns, row.whole, negated_weight(row.weight))))
 
     # -- the left side ------------------------------------------------------------------------
 
-    def apply_left(self, only: Only) -> None:
+    def apply_left(self, only: ChangeSelection) -> None:
         writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
             row = writer.as_whole(row)
@@ -106,7 +106,7 @@ class MatchedJoinStep(RightFirstStep):
         writer, code = self.writer, self.code
         matches, found = writer.fresh("matches"), writer.fresh("found")
         code.line(f"{matches} = 0")
-        code.line(f"{found} = {self.get('right')}({key})")
+        code.line(f"{found} = {self.slot_getter('right')}({key})")
         with code.block(f"if {found} is not None:"):
             right, n = writer.fresh("row"), writer.fresh("n")
             with code.block(f"for {right}, {n} in {found}.items():"):
@@ -114,14 +114,14 @@ class MatchedJoinStep(RightFirstStep):
                 with self.rows.where_residual(pair):
                     code.line(f"{matches} += {n}")
                     if self.how is How.LEFT:
-                        self._emit_pair(pair, times(row.weight, n))
+                        self._emit_pair(pair, weight_product(row.weight, n))
         return matches
 
     def _store_left(self, row: Row, key: str, matches: str) -> None:
         writer, code = self.writer, self.code
         slot = self.slot("left")
         own, entry = writer.fresh("own"), writer.fresh("entry")
-        code.line(f"{own} = {self.get('left')}({key})")
+        code.line(f"{own} = {self.slot_getter('left')}({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{slot}[{key}] = {{{row.whole}: [{row.copies}, {matches}]}}")
         with code.block("else:"):

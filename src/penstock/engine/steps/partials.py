@@ -12,14 +12,14 @@ from penstock.engine.partial_operators import (
     PartialAggregate,
     PartialTopK,
     PartialWindow,
-    panes_of,
+    pane_windows,
 )
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
-from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
+from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import Group
 from penstock.engine.steps.sort import TopKStep, thaw_group
-from penstock.engine.steps.step import Step, step_for, step_of
+from penstock.engine.steps.step import Step, register_step, step_for
 from penstock.engine.steps.windows import GridStep
 from penstock.flow.event_time_windows import Grid
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-@step_of(PartialAggregate)
+@register_step(PartialAggregate)
 class PartialAggregateStep(Step):
     """Partial aggregate. `touched`: each group's list for this tick, dropped at its end."""
 
@@ -38,10 +38,10 @@ class PartialAggregateStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.keys = keys_of(self.operator.of)
+        self.keys = group_keys(self.operator.of)
         self.schema = self.input_schema()
-        self.touched = writer.named("touched", node.id)
-        self.group = group_of(self.operator.of, node, writer)
+        self.touched = writer.node_variable("touched", node.id)
+        self.group = group_writer(self.operator.of, node, writer)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
@@ -88,10 +88,10 @@ class PartialWindowStep(GridStep):
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
-        panes = panes_of(operator.of.shape)
+        panes = pane_windows(operator.of.shape)
         super().__init__(node, writer, replace(operator.of, shape=panes), panes)
         self.updates = False
-        self._sums = writer.named("sums", node.id)
+        self._sums = writer.node_variable("sums", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return ()

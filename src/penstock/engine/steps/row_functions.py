@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
-from penstock.engine.steps.step import Step, step_for, step_of
-from penstock.engine.steps.user_rows import users_view, write_received
+from penstock.engine.steps.step import Step, register_step, step_for
+from penstock.engine.steps.user_rows import user_form, write_received
 from penstock.expr.row_classes import from_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType
@@ -39,7 +39,7 @@ class FilterStep(Step):
             condition = self.writer.predicate(self.predicate, schema, row.columns)
         else:
             function = self.writer.constant("f", self.predicate)
-            condition = f"{function}({users_view(self.writer, schema, row)})"
+            condition = f"{function}({user_form(self.writer, schema, row)})"
         with self.code.block(f"if {condition}:"):
             self.emit(row)
 
@@ -55,7 +55,7 @@ class OpaqueStep(Step):
 
     def call(self, port: int, row: Row) -> str:
         """Return the source of the function call on a row."""
-        return f"{self._function}({users_view(self.writer, self.writer.input_schema(self.node, port), row)})"
+        return f"{self._function}({user_form(self.writer, self.writer.input_schema(self.node, port), row)})"
 
 
 class MapStep(OpaqueStep):
@@ -138,7 +138,7 @@ class FilterMapStep(OpaqueStep):
             self.emit(write_received(self.writer, self.node.schema, made, self._checked, row.weight))
 
 
-@step_of(Explode)
+@register_step(Explode)
 class ExplodeStep(Step):
     operator: Explode
 
@@ -165,17 +165,17 @@ class ExplodeStep(Step):
             self.emit(Row((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
 
 
-@step_of(Inspect)
+@register_step(Inspect)
 class InspectStep(Step):
     operator: Inspect
 
     def consume(self, port: int, row: Row) -> None:
         function = self.writer.constant("f", self.operator.function)
-        self.code.line(f"{function}({users_view(self.writer, self.node.schema, row)})")
+        self.code.line(f"{function}({user_form(self.writer, self.node.schema, row)})")
         self.emit(row)
 
 
-@step_of(Partition)
+@register_step(Partition)
 class PartitionStep(Step):
     """Step of partition: rows are routed by tag, looked up among the ports' tags in order."""
 
@@ -197,10 +197,10 @@ class PartitionStep(Step):
         schema, by = self.input_schema(port), self.operator.by
         if isinstance(by, Expr):
             return self.writer.value(by, schema, row.columns)
-        return f"{self.writer.constant('f', by)}({users_view(self.writer, schema, row)})"
+        return f"{self.writer.constant('f', by)}({user_form(self.writer, schema, row)})"
 
 
-@step_of(AssumeOrdered)
+@register_step(AssumeOrdered)
 class AssumeOrderedStep(Step):
     def consume(self, port: int, row: Row) -> None:
         self.emit(row)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joins import SIDES
-from penstock.engine.steps.step import Step, step_of
+from penstock.engine.steps.step import Step, register_step
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.chain_first_n import ChainFirstN
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-@step_of(Chain)
+@register_step(Chain)
 class ChainStep(Step):
     """Step of chain over whole buffers, port by port."""
 
@@ -36,7 +36,7 @@ class ChainStep(Step):
                 self.emit(row)
 
 
-@step_of(ChainFirstN)
+@register_step(ChainFirstN)
 class ChainFirstNStep(Step):
     """Step of chain_first_n. `left` counts the rows a tick may still emit, over all rounds of a loop."""
 
@@ -46,7 +46,7 @@ class ChainFirstNStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.left = writer.named("left", node.id)
+        self.left = writer.node_variable("left", node.id)
         self.sites = len(node.inputs)
 
     def begin(self) -> None:
@@ -62,7 +62,7 @@ class ChainFirstNStep(Step):
                 self.emit(row)
 
 
-@step_of(CrossSingleton)
+@register_step(CrossSingleton)
 class CrossSingletonStep(Step):
     """Step of cross_singleton: appends the first row of `single`, complete by then, to each row."""
 
@@ -72,7 +72,7 @@ class CrossSingletonStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.single = writer.named("single", node.id)
+        self.single = writer.node_variable("single", node.id)
 
     def begin(self) -> None:
         with self.writer.in_first_round(self.node.id):
@@ -90,7 +90,7 @@ class CrossSingletonStep(Step):
                 self.emit(Row((*row.columns, *kept)))
 
 
-@step_of(Zip)
+@register_step(Zip)
 class ZipStep(Step):
     """Step of zip. Slots: left and right, position -> unpaired row; counts, side -> rows so far.
 
@@ -124,14 +124,14 @@ class ZipStep(Step):
         side, other = SIDES[port], SIDES[1 - port]
         at, partner, whole = writer.fresh("at"), writer.fresh("row"), writer.fresh("row")
         code.line(f"{whole} = {row.source}")
-        code.line(f"{at} = {self.get(f'{side}_count')}(())")
+        code.line(f"{at} = {self.slot_getter(f'{side}_count')}(())")
         with code.block(f"if {at} is None:"):
             first = "0"
             if self.counts_pairs and self.of_a_tick[port]:
-                first = f"{self.get('pairs')}(()) or 0"
+                first = f"{self.slot_getter('pairs')}(()) or 0"
             code.line(f"{at} = {first}")
         code.line(f"{self.slot(f'{side}_count')}[()] = {at} + 1")
-        code.line(f"{partner} = {self.get(other)}({at})")
+        code.line(f"{partner} = {self.slot_getter(other)}({at})")
         with code.block(f"if {partner} is None:"):
             code.line(f"{self.slot(side)}[{at}] = {whole}")
         with code.block("else:"):
@@ -144,7 +144,7 @@ class ZipStep(Step):
             self.emit(Row((*left, *(right[i] for i in self.operator.kept_right))))
 
 
-@step_of(ZipLongest)
+@register_step(ZipLongest)
 class ZipLongestStep(Step):
     """Step of zip_longest over two complete inputs, side by side."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionRule
-from penstock.engine.slot import Slot, Thaw, as_list
+from penstock.engine.slot import Slot, Thaw, thaw_list
 from penstock.engine.steps.group_code import ANSWER
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.windows import GridStep, WindowStep
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-def as_calendar(value: Any) -> Any:
+def thaw_calendar(value: Any) -> Any:
     """Thaw function for the heap of buckets, stored beside the next number."""
     return value if isinstance(value, int) else list(value)
 
@@ -43,14 +43,14 @@ class SessionStep(WindowStep):
     def __init__(self, node: Node, writer: StepWriter, operator: Window, shape: Sessions) -> None:
         super().__init__(node, writer, operator)
         self.shape = shape
-        self.absorbed = writer.named("absorbed", node.id)
-        self.rule = writer.named("rule", node.id)
+        self.absorbed = writer.node_variable("absorbed", node.id)
+        self.rule = writer.node_variable("rule", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (
             Slot(f"{self.node.id}.sessions", thaw_sessions(self.group.thaw)),
-            Slot(f"{self.node.id}.calendar", as_calendar),
-            Slot(f"{self.node.id}.due", as_list),
+            Slot(f"{self.node.id}.calendar", thaw_calendar),
+            Slot(f"{self.node.id}.due", thaw_list),
         )
 
     def begin(self) -> None:
@@ -68,7 +68,7 @@ class SessionStep(WindowStep):
         made = f"{rule}({gap}, {type_}, empty_of_{node}, merge_of_{node})"
         writer.functions.line(f"{self.rule} = {made}")
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         code, writer = self.code, self.writer
         time, key = self.assign_time(row), self.assign_key(row)
         session, group = writer.fresh("session"), writer.fresh("group")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Row, item_sources, tuple_source
 from penstock.engine.slot import Slot
-from penstock.engine.steps.step import Step, step_of
-from penstock.engine.steps.user_rows import users_view
+from penstock.engine.steps.step import Step, register_step
+from penstock.engine.steps.user_rows import user_form
 from penstock.expr.check import check
 from penstock.expr.sort_keys import order_key
 from penstock.expr.tree import Ordering
@@ -36,7 +36,7 @@ def comparable(
     return source if key is None else f"{writer.constant('order', key)}({source})"
 
 
-@step_of(Sort)
+@register_step(Sort)
 class SortStep(Step):
     """Step of sort, without state: a bounded stream arrives in one tick, and each tick is sorted alone."""
 
@@ -45,7 +45,7 @@ class SortStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.pending = writer.named("pending", node.id)
+        self.pending = writer.node_variable("pending", node.id)
         # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
         self.merges = not writer.analysis.facts[node.inputs[0]].ordered
 
@@ -66,7 +66,7 @@ class SortStep(Step):
                 source = writer.value(one.expr, schema, row.columns)
                 yield comparable(writer, source, typed, descending=one.descending)
             else:
-                user = users_view(writer, schema, row)
+                user = user_form(writer, schema, row)
                 yield f"{writer.constant('by', one)}({user})"
         if not self.operator.by or self.merges:
             for field, column in zip(schema.fields, row.columns, strict=True):
@@ -85,7 +85,7 @@ def thaw_group(group: Any) -> list[Any]:
     return [list(rows), dict(counts), dict(moved), dict(top)]
 
 
-@step_of(TopK)
+@register_step(TopK)
 class TopKStep(Step):
     """Step of top-k.
 
@@ -100,7 +100,7 @@ class TopKStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.touched = writer.named("touched", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         self.appends = writer.is_append(node.inputs[0])
 
     def slots(self) -> tuple[Slot, ...]:
@@ -122,7 +122,7 @@ class TopKStep(Step):
             parts.append(comparable(self.writer, source, typed, descending=ordering.descending))
         for column, field in zip(columns, schema.fields, strict=True):
             parts.append(comparable(self.writer, column, field))
-        function = self.writer.named("order", self.node.id)
+        function = self.writer.node_variable("order", self.node.id)
         self.writer.function(f"def {function}({row}):", f"return ({', '.join(parts)},)")
         return function
 

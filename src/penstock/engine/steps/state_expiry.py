@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Row
-from penstock.engine.slot import Slot, as_list
-from penstock.engine.steps.joins import SIDES, JoinedRows
-from penstock.engine.steps.step import Step, step_for, step_of
-from penstock.engine.steps.windows import Calendar, WatermarkInput
-from penstock.engine.window_runtime import bucket_of, is_first, still_near
+from penstock.engine.slot import Slot, thaw_list
+from penstock.engine.steps.joins import SIDES, JoinConditionWriter
+from penstock.engine.steps.step import Step, register_step, step_for
+from penstock.engine.steps.windows import WatermarkInput, WindowCalendar
+from penstock.engine.window_runtime import bucket_function, is_first, times_still_near
 from penstock.expr.types import FLOAT64
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.first_within import FirstWithin
-from penstock.flow.operators.join_on_time import JoinOnTime
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,9 +43,9 @@ class ExpiryCalendar:
         after: Span | None = None,
     ) -> None:
         self._writer, self._code = writer, writer.code
-        self._calendar = Calendar(node, writer, prefix)
+        self._calendar = WindowCalendar(node, writer, prefix)
         self.watermark = WatermarkInput(node, writer, prefix)
-        self._bucket = writer.constant("bucket", bucket_of(width, type))
+        self._bucket = writer.constant("bucket", bucket_function(width, type))
         self._after = None if after is None else writer.constant("after", after)
         self.slots = self._calendar.slots
 
@@ -65,7 +65,7 @@ class ExpiryCalendar:
         with code.block(f"if {self.watermark.risen}:"):
             mark = top if self._after is None else f"{top} - {self._after}"
             code.line(f"{number} = None if {top} is None else {self._bucket}({mark})")
-            with code.block(f"for _, {key} in {self._calendar.closing(number)}:"):
+            with code.block(f"for _, {key} in {self._calendar.closed_windows(number)}:"):
                 yield key
 
 
@@ -88,9 +88,9 @@ class ExpiringStep(Step):
         if port == 1:
             self._forgetting.watermark.consume(row)
         else:
-            self.take(row)
+            self.consume_on_time(row)
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         """Write the code for one row on time."""
         raise NotImplementedError
 
@@ -104,11 +104,11 @@ class DistinctOnTimeStep(ExpiringStep):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.copies"), *self._forgetting.slots())
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         writer, code = self.writer, self.code
         key = writer.fresh("row")
         code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
-        with code.block(f"if {self.get('copies')}({key}) is None:"):
+        with code.block(f"if {self.slot_getter('copies')}({key}) is None:"):
             code.line(f"{self.slot('copies')}[{key}] = 1")
             self._forgetting.schedule_expiry(self._forgetting.bucket(row.columns[self._at]), key)
             self.emit_unpacked(key)
@@ -127,9 +127,9 @@ class FirstWithinStep(ExpiringStep):
         super().__init__(node, writer, operator.time, operator.within)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.kept", as_list), *self._forgetting.slots())
+        return (Slot(f"{self.node.id}.kept", thaw_list), *self._forgetting.slots())
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         writer, code = self.writer, self.code
         key, kept, time = writer.fresh("key"), writer.fresh("kept"), row.columns[self._at]
         writer.assign_key(key, self.operator.keys, self.node.schema, row.columns)
@@ -142,18 +142,18 @@ class FirstWithinStep(ExpiringStep):
     def finish(self) -> None:
         writer, code = self.writer, self.code
         kept, slot = writer.fresh("kept"), self.slot("kept")
-        still = writer.constant("still_near", still_near)
+        still = writer.constant("still_near", times_still_near)
         with self._forgetting.each_passed() as key:
-            times = f"{self.get('kept')}({key}) or []"
+            times = f"{self.slot_getter('kept')}({key}) or []"
             within = writer.constant("within", self.operator.within)
             code.line(f"{kept} = {still}({times}, {self._forgetting.watermark.mark}, {within})")
             with code.block(f"if {kept}:"):
                 code.line(f"{slot}[{key}] = {kept}")
-            with code.block(f"elif {self.get('kept')}({key}) is not None:"):
+            with code.block(f"elif {self.slot_getter('kept')}({key}) is not None:"):
                 code.line(f"del {slot}[{key}]")
 
 
-@step_of(JoinOnTime)
+@register_step(JoinOnTime)
 class JoinOnTimeStep(Step):
     """Step of the join with state expiry. Slot per side: (key, time bucket) -> rows."""
 
@@ -165,7 +165,7 @@ class JoinOnTimeStep(Step):
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         operator = self.operator
-        self._rows = JoinedRows(replace(node, inputs=node.inputs[:2]), writer, operator.join)
+        self._rows = JoinConditionWriter(replace(node, inputs=node.inputs[:2]), writer, operator.join)
         schemas = [writer.input_schema(node, port) for port in (0, 1)]
         self._at = [s.names.index(t) for s, t in zip(schemas, operator.times, strict=True)]
         type_ = schemas[0].fields[self._at[0]].type
@@ -178,7 +178,7 @@ class JoinOnTimeStep(Step):
         )
 
     def slots(self) -> tuple[Slot, ...]:
-        sides = (Slot(f"{self.node.id}.{side}", as_list) for side in SIDES)
+        sides = (Slot(f"{self.node.id}.{side}", thaw_list) for side in SIDES)
         return (*sides, *self._forgetting[0].slots(), *self._forgetting[1].slots())
 
     def begin(self) -> None:
@@ -205,7 +205,7 @@ class JoinOnTimeStep(Step):
         number, found, partner = writer.fresh("number"), writer.fresh("found"), writer.fresh("row")
         numbers = f"range({bucket(first)} - {self._beside}, {bucket(last)} + {1 + self._beside})"
         with code.block(f"for {number} in {numbers}:"):
-            code.line(f"{found} = {self.get(SIDES[other])}(({key}, {number}))")
+            code.line(f"{found} = {self.slot_getter(SIDES[other])}(({key}, {number}))")
             with code.block(f"if {found} is not None:"), code.block(f"for {partner} in {found}:"):
                 columns = writer.unpack(self.input_schema(other), partner)
                 pair = self._rows.pair(port, row.columns, columns)
@@ -217,7 +217,7 @@ class JoinOnTimeStep(Step):
         number, place, own = writer.fresh("number"), writer.fresh("place"), writer.fresh("own")
         code.line(f"{number} = {self._forgetting[port].bucket(row.columns[self._at[port]])}")
         code.line(f"{place} = ({key}, {number})")
-        code.line(f"{own} = {self.get(SIDES[port])}({place})")
+        code.line(f"{own} = {self.slot_getter(SIDES[port])}({place})")
         with code.block(f"if {own} is None:"):
             code.line(f"{self.slot(SIDES[port])}[{place}] = [{row.whole}]")
             self._forgetting[port].schedule_expiry(number, place)

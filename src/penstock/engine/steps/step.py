@@ -80,13 +80,13 @@ class Step:
         """Return the variable of a slot of the node."""
         return self.writer.slot(self.node.id, what)
 
-    def get(self, what: str) -> str:
+    def slot_getter(self, what: str) -> str:
         """Return the variable of a slot's `get` method."""
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:
         """Writer of code over a slot of the node."""
-        return MappingCode(self.writer, self.slot(what), self.get(what))
+        return MappingCode(self.writer, self.slot(what), self.slot_getter(what))
 
     def input_schema(self, port: int = 0) -> Schema:
         """Return the row type of an input."""
@@ -103,7 +103,7 @@ class Step:
     def write(self) -> None:
         """Write the node's code for its buffered inputs."""
         writer, node = self.writer, self.node.id
-        with self.code.working_for(node):
+        with self.code.attribute_lines(node):
             buffered = [edge for edge in writer.entries(node) if writer.reads_buffer(edge)]
             writer.count_activations(node, [edge.source for edge in buffered])
             if self.takes_rows:
@@ -113,7 +113,10 @@ class Step:
 
     def consume_buffer(self, port: int) -> None:
         """Write the node's code for each row of a buffered input."""
-        with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
+        with (
+            self.writer.each_row(self.node, port) as row,
+            self.code.attribute_lines(self.node.id, row.columns),
+        ):
             self.consume(port, row)
 
 
@@ -126,7 +129,7 @@ def step_for(operator: Operator, node: Node, writer: StepWriter) -> Step:
 S = TypeVar("S", bound=Step)
 
 
-def step_of(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
+def register_step(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
     """Register a step class for these operators, created from the node and the writer only."""
 
     def register(step: type[S]) -> type[S]:

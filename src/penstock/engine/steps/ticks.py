@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
-from penstock.engine.slot import Slot, as_dict, as_list
-from penstock.engine.steps.step import Step, step_of
+from penstock.engine.slot import Slot, thaw_dict, thaw_list
+from penstock.engine.steps.step import Step, register_step
 from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.initialize import Initialize
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-@step_of(EveryTick)
+@register_step(EveryTick)
 class EveryTickStep(Step):
     """Step of every_tick. Slot, under the key (): the rows so far in order; for a table, {row: copies}."""
 
@@ -31,7 +31,7 @@ class EveryTickStep(Step):
         self.appends = writer.is_append(node.inputs[0])
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.rows", as_list if self.appends else as_dict),)
+        return (Slot(f"{self.node.id}.rows", thaw_list if self.appends else thaw_dict),)
 
     def finish(self) -> None:
         writer, code = self.writer, self.code
@@ -67,7 +67,7 @@ class EveryTickStep(Step):
             writer.emit_copies(self.node.id, Row(writer.unpack(self.node.schema, row), row, copies))
 
 
-@step_of(MultisetDelta)
+@register_step(MultisetDelta)
 class MultisetDeltaStep(Step):
     """Step of multiset_delta. Slot, under the key (): {row: copies} of the last tick.
 
@@ -79,15 +79,15 @@ class MultisetDeltaStep(Step):
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.before = writer.named("before", node.id)
-        self.now = writer.named("now", node.id)
+        self.before = writer.node_variable("before", node.id)
+        self.now = writer.node_variable("now", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.rows", as_dict),)
+        return (Slot(f"{self.node.id}.rows", thaw_dict),)
 
     def begin(self) -> None:
         with self.writer.in_first_round(self.node.id):
-            self.code.line(f"{self.before} = {self.get('rows')}(()) or {{}}")
+            self.code.line(f"{self.before} = {self.slot_getter('rows')}(()) or {{}}")
             self.code.line(f"{self.now} = {self.slot('rows')}[()] = {{}}")
 
     def consume(self, port: int, row: Row) -> None:
@@ -102,7 +102,7 @@ class MultisetDeltaStep(Step):
             self.emit(row)
 
 
-@step_of(DeferSignal)
+@register_step(DeferSignal)
 class DeferSignalStep(Step):
     """Step of defer_signal. Slot, under the key (): the changes since the last signal, in order."""
 
@@ -110,7 +110,7 @@ class DeferSignalStep(Step):
     keeps_state = True
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.held", as_list),)
+        return (Slot(f"{self.node.id}.held", thaw_list),)
 
     def finish(self) -> None:
         writer, code, node = self.writer, self.code, self.node.id
@@ -135,7 +135,7 @@ class DeferSignalStep(Step):
                 self.emit(Row(columns, None, weight))
 
 
-@step_of(Null)
+@register_step(Null)
 class NullStep(Step):
     """Step that emits nothing."""
 
@@ -143,7 +143,7 @@ class NullStep(Step):
         pass
 
 
-@step_of(Initialize)
+@register_step(Initialize)
 class InitializeStep(Step):
     """Step of initialize. Slot, under the key (): present after the first tick."""
 
@@ -153,12 +153,12 @@ class InitializeStep(Step):
         return (Slot(f"{self.node.id}.begun"),)
 
     def finish(self) -> None:
-        with self.code.block(f"if {self.get('begun')}(()) is None:"):
+        with self.code.block(f"if {self.slot_getter('begun')}(()) is None:"):
             self.code.line(f"{self.slot('begun')}[()] = True")
             self.emit(Row(("()",)))
 
 
-@step_of(Sink)
+@register_step(Sink)
 class SinkStep(Step):
     """Step that collects a tick's changes for the region to return."""
 
@@ -166,13 +166,13 @@ class SinkStep(Step):
     has_result = True
 
     def begin(self) -> None:
-        self.code.line(f"{self.writer.result(self.node.id)} = []")
+        self.code.line(f"{self.writer.result_variable(self.node.id)} = []")
 
     def consume(self, port: int, row: Row) -> None:
         append = self.writer.is_append(self.node.id)
-        self.code.line(f"{self.writer.result(self.node.id)}.append({row.flat(append=append)})")
+        self.code.line(f"{self.writer.result_variable(self.node.id)}.append({row.flat(append=append)})")
 
     def finish(self) -> None:
         if not self.writer.is_append(self.node.id) and not self.writer.is_consolidated(self.node.inputs[0]):
-            name = self.writer.result(self.node.id)
+            name = self.writer.result_variable(self.node.id)
             self.code.line(f"{name} = x_consolidate({name})")

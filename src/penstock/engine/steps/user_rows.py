@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
+def user_form(writer: StepWriter, schema: Schema, row: Row) -> str:
     """Return the source of a row as user functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
@@ -85,7 +85,7 @@ def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, 
     """Return the source of a row's item for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
-        return users_view(writer, schema, row)
+        return user_form(writer, schema, row)
     typed = check(item, schema)
     value = source = writer.value(item, schema, row.columns)
     if merges:
@@ -94,4 +94,4 @@ def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, 
         value = writer.fresh("item")
         writer.code.line(f"{value} = {source}")
     bare = Schema((Field("value", typed.type, typed.nullable),), scalar=True)
-    return users_view(writer, bare, Row((value,)))
+    return user_form(writer, bare, Row((value,)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
-from penstock.engine.slot import Slot, as_list
+from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.window_runtime import before_all, closing, note, windows_of
+from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound, window_assigner
 from penstock.expr.check import check
 from penstock.expr.types import FLOAT64, TIMESTAMP
 from penstock.flow.operators.window import Emit, Window
@@ -28,8 +28,8 @@ class WatermarkInput:
 
     def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
         self._code = writer.code
-        self.risen = writer.named(f"{prefix}risen", node.id)
-        self.mark = writer.named(f"{prefix}mark", node.id)
+        self.risen = writer.node_variable(f"{prefix}risen", node.id)
+        self.mark = writer.node_variable(f"{prefix}mark", node.id)
 
     def begin(self) -> None:
         self._code.line(f"{self.risen} = False")
@@ -43,7 +43,7 @@ class WatermarkInput:
         self._code.line(f"{self.mark} = {row.columns[0]}")
 
 
-class Calendar:
+class WindowCalendar:
     """Writer of code for the calendar of windows to close (see `penstock.engine.window_runtime`).
 
     prefix: distinguishes several calendars of one node.
@@ -56,13 +56,15 @@ class Calendar:
 
     def slots(self) -> tuple[Slot, ...]:
         calendar, counts, due = (f"{self._node}.{what}" for what in self._slots)
-        return (Slot(calendar, as_list), Slot(counts), Slot(due, as_list))
+        return (Slot(calendar, thaw_list), Slot(counts), Slot(due, thaw_list))
 
     def schedule_end(self, end: str, entry: str) -> None:
         """Write code that schedules an entry to be closed at `end`."""
-        self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
+        self._writer.code.line(
+            f"{self._writer.constant('note', schedule_window)}({self._state}, {end}, {entry})"
+        )
 
-    def closing(self, mark: str) -> str:
+    def closed_windows(self, mark: str) -> str:
         """Return the source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
 
@@ -83,7 +85,7 @@ class WindowStep(Step):
         self.updates = operator.emit is Emit.UPDATES
         self.sites = 1 if writer.is_append(node.id) else 4
         self.watermark = WatermarkInput(node, writer)
-        self.touched = writer.named("touched", node.id)
+        self.touched = writer.node_variable("touched", node.id)
         aggregations = tuple(aggregation for _, aggregation in operator.aggregations)
         self.group = group or Group(writer, self.schema, aggregations, appends=True)
 
@@ -94,11 +96,11 @@ class WindowStep(Step):
 
     def consume(self, port: int, row: Row) -> None:
         if port == 0:
-            self.take(row)
+            self.consume_on_time(row)
         else:
             self.watermark.consume(row)
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         """Write the code for one row on time."""
         raise NotImplementedError
 
@@ -142,9 +144,9 @@ class GridStep(WindowStep):
     ) -> None:
         super().__init__(node, writer, operator, group)
         self.grid = grid
-        self.calendar = Calendar(node, writer)
-        self.start = writer.named("start", node.id)
-        self.end = writer.named("end", node.id)
+        self.calendar = WindowCalendar(node, writer)
+        self.start = writer.node_variable("start", node.id)
+        self.end = writer.node_variable("end", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
@@ -152,21 +154,21 @@ class GridStep(WindowStep):
     def begin(self) -> None:
         super().begin()
         if self.grid.tumbles:
-            least = self.writer.constant("least", before_all(self.type))
+            least = self.writer.constant("least", time_lower_bound(self.type))
             self.code.line(f"{self.start} = {self.end} = {least}")
 
-    def take(self, row: Row) -> None:
+    def consume_on_time(self, row: Row) -> None:
         writer, code = self.writer, self.code
         time, key = self.assign_time(row), self.assign_key(row)
         start, end = self.start, self.end
         if not self.grid.tumbles:
-            windows = writer.constant("windows", windows_of(self.grid, self.type))
+            windows = writer.constant("windows", window_assigner(self.grid, self.type))
             with code.block(f"for {start}, {end} in {windows}({time}):"):
                 self.fold(key, row)
             return
         with code.block(f"if not {start} <= {time} < {end}:"):
             if self.type in (FLOAT64, TIMESTAMP):
-                windows = writer.constant("windows", windows_of(self.grid, self.type))
+                windows = writer.constant("windows", window_assigner(self.grid, self.type))
                 code.line(f"(({start}, {end}),) = {windows}({time})")
             else:
                 since = time if self.grid.offset is None else f"({time} - {self.grid.offset!r})"
@@ -179,7 +181,7 @@ class GridStep(WindowStep):
         writer, code = self.writer, self.code
         window, group = writer.fresh("window"), writer.fresh("group")
         code.line(f"{window} = ({key}, {self.start})")
-        code.line(f"{group} = {self.get('groups')}({window})")
+        code.line(f"{group} = {self.slot_getter('groups')}({window})")
         with code.block(f"if {group} is None:"):
             code.line(f"{group} = {self.slot('groups')}[{window}] = {self.group.empty}")
             self.calendar.schedule_end(self.end, window)
@@ -196,10 +198,10 @@ class GridStep(WindowStep):
             self._write_updates()
         writer, code = self.writer, self.code
         end, window, group = writer.fresh("end"), writer.fresh("window"), writer.fresh("group")
-        ended = self.calendar.closing(self.watermark.mark)
+        ended = self.calendar.closed_windows(self.watermark.mark)
         with code.block(f"if {self.watermark.risen}:"), code.block(f"for {end}, {window} in {ended}:"):
             if not self.updates:
-                code.line(f"{group} = {self.get('groups')}({window})")
+                code.line(f"{group} = {self.slot_getter('groups')}({window})")
                 self.group.settle(group)
                 self.emit_tuple(self.answer(f"{window}[0]", f"{window}[1]", end, group))
             code.line(f"del {self.slot('groups')}[{window}]")

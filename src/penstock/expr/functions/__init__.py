@@ -16,7 +16,7 @@ from penstock.expr.functions import (
     strings,
     time,
 )
-from penstock.expr.typed import Function
+from penstock.expr.typing_rules import Function
 
 _THEMES = (arithmetic, casts, comparison, hashing, logic, nested, numbers, strings, time)
 

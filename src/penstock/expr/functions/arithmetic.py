@@ -10,17 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from penstock.expr.code_runtime import NAN, overflow, zero_division
+from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import DecimalSpec
-from penstock.expr.function_kinds import Emitter, StrictFunction
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
+from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
-from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
+from penstock.expr.widening import common_type, decimal_of, is_integer, is_number, limit_decimal_digits
 
 RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
 
 
-def checked(emitter: Emitter, source: str, type: DataType) -> str:
+def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
     """Wrap integer source so that it raises on overflow."""
     low, high = RANGES[type]
     name = emitter.fresh()
@@ -33,7 +33,7 @@ def is_decimal_pair(arguments: Arguments) -> bool:
     return FLOAT64 not in types and any(isinstance(t, DecimalType) for t in types)
 
 
-def need_numbers(what: str, arguments: Arguments) -> DataType:
+def common_number_type(what: str, arguments: Arguments) -> DataType:
     """Return the common type of numbers. Raises `Mismatch` for other types."""
     common = common_type(arguments)
     if not is_number(common):
@@ -47,21 +47,21 @@ DecimalRule = Callable[[DecimalType, DecimalType], DecimalType]
 
 def _sum_type(a: DecimalType, b: DecimalType) -> DecimalType:
     scale = max(a.scale, b.scale)
-    return bounded(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+    return limit_decimal_digits(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
 
 
 def _product_type(a: DecimalType, b: DecimalType) -> DecimalType:
-    return bounded(a.precision + b.precision + 1, a.scale + b.scale)
+    return limit_decimal_digits(a.precision + b.precision + 1, a.scale + b.scale)
 
 
 def _quotient_type(a: DecimalType, b: DecimalType) -> DecimalType:
     scale = max(6, a.scale + b.precision + 1)
-    return bounded(a.precision - a.scale + b.scale + scale, scale)
+    return limit_decimal_digits(a.precision - a.scale + b.scale + scale, scale)
 
 
 def _remainder_type(a: DecimalType, b: DecimalType) -> DecimalType:
     scale = max(a.scale, b.scale)
-    return bounded(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    return limit_decimal_digits(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
 def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object, ...]], Signature]:
@@ -71,11 +71,11 @@ def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object
             return Signature((STR, STR), STR)
         _refuse_times(what, arguments)
         if is_decimal_pair(arguments):
-            need_numbers(what, arguments)
+            common_number_type(what, arguments)
             beside = next(t for t in types if isinstance(t, DecimalType))
             a, b = (beside if t.type == NULL else decimal_of(t) for t in arguments)
             return Signature((a, b), decimals(a, b))
-        common = need_numbers(what, arguments)
+        common = common_number_type(what, arguments)
         if what == "/":
             common = FLOAT64
         return Signature((common, common), common)
@@ -96,9 +96,9 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
         if isinstance(call.type, DecimalType):
-            return f"{helper}({a}, {b}, {emitter.constant(shape_of(call.type))})"
+            return f"{helper}({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
         if call.type in (INT32, INT64):
-            return checked(emitter, f"{a} {symbol} {b}", call.type)
+            return overflow_checked(emitter, f"{a} {symbol} {b}", call.type)
         return f"({a} {symbol} {b})"
 
     return python
@@ -107,7 +107,7 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
 _SHAPES: dict[DecimalType, DecimalSpec] = {}
 
 
-def shape_of(type: DecimalType) -> DecimalSpec:
+def decimal_spec(type: DecimalType) -> DecimalSpec:
     """Return the `DecimalSpec` of a decimal type, one object per type."""
     return _SHAPES.setdefault(type, DecimalSpec.of(type))
 
@@ -120,19 +120,19 @@ def _is_nonzero_constant(call: CallTerm) -> bool:
 def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_divide({a}, {b}, {emitter.constant(shape_of(call.type))})"
+        return f"x_decimal_divide({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
     if _is_nonzero_constant(call):
         return f"({a} / {b})"
     # The dividend is evaluated before the divisor is checked.
-    first, again = emitter.name(a)
-    divisor, divisor_again = emitter.name(b)
+    first, again = emitter.name_value(a)
+    divisor, divisor_again = emitter.name_value(b)
     if first == again:
         return f"({a} / {divisor_again} if {divisor} else x_zero_division())"
     return f"({again} / {divisor_again} if ({first}, {divisor})[1] else x_zero_division())"
 
 
 def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = need_numbers("//", arguments)
+    common = common_number_type("//", arguments)
     if not is_integer(common):
         raise Mismatch(f"// needs integers, got {common}", fix="(a / b).floor()")
     return Signature((INT64, INT64), INT64)
@@ -141,7 +141,7 @@ def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 def _div(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if _is_positive_constant(call):
-        first, again = emitter.name(a)
+        first, again = emitter.name_value(a)
         return f"({again} // {b} if {first} >= 0 else -(-{again} // {b}))"
     return f"x_div({a}, {b})"
 
@@ -154,34 +154,34 @@ def _is_positive_constant(call: CallTerm) -> bool:
 def _modulo(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_modulo({a}, {b}, {emitter.constant(shape_of(call.type))})"
+        return f"x_decimal_modulo({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
     if call.type == FLOAT64:
         return f"x_float_modulo({a}, {b})"
     if _is_positive_constant(call):
-        first, again = emitter.name(a)
+        first, again = emitter.name_value(a)
         return f"({again} % {b} if {first} >= 0 else -(-{again} % {b}))"
     return f"x_modulo({a}, {b})"
 
 
 def _truncated_quotient(a: int, b: int) -> int:
     if b == 0:
-        zero_division()
+        raise_zero_division()
     quotient = abs(a) // abs(b)
     if (a < 0) != (b < 0):
         return -quotient
-    return quotient if quotient < 2**63 else overflow(quotient, "int64")
+    return quotient if quotient < 2**63 else raise_overflow(quotient, "int64")
 
 
 def _signed_remainder(a: int, b: int) -> int:
     if b == 0:
-        zero_division()
+        raise_zero_division()
     rest = abs(a) % abs(b)
     return rest if a >= 0 else -rest
 
 
 def _float_remainder(a: float, b: float) -> float:
     if b == 0.0:
-        zero_division()
+        raise_zero_division()
     if a - a != 0.0 or b != b:
         return NAN
     return math.fmod(a, b)

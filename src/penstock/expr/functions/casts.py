@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from penstock.expr.code_runtime import EPOCH, overflow
-from penstock.expr.function_kinds import Emitter, StrictFunction
-from penstock.expr.functions.arithmetic import checked, shape_of
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.code_runtime import EPOCH, raise_overflow
+from penstock.expr.function_bases import Emitter, StrictFunction
+from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -28,6 +27,7 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 
 _SECOND = timedelta(seconds=1)
 _UTC = UTC
@@ -117,10 +117,10 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     entry = _entry(call.arguments[0].type, call.type)
     assert entry is not None
-    shape = emitter.constant(shape_of(call.type)) if isinstance(call.type, DecimalType) else ""
+    shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
     bits = 32 if isinstance(call.type, Int32Type) else 64
     source = entry.source.format(v=operands[0], shape=shape, bits=bits)
-    return checked(emitter, source, call.type) if entry.checked else source
+    return overflow_checked(emitter, source, call.type) if entry.checked else source
 
 
 def _fallible(call: CallTerm) -> bool:
@@ -135,7 +135,7 @@ def int_of_float(value: float, bits: int) -> int:
     """Truncate towards zero. Raises for NaN and out of range; 2**63 itself gives the greatest int64."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     if value - value != 0.0 or math.floor(value) > float(high) or math.ceil(value) < float(low):
-        overflow(value, f"int{bits}")
+        raise_overflow(value, f"int{bits}")
     return min(int(value), high)
 
 
@@ -154,7 +154,7 @@ def timestamp_of_seconds(value: int) -> datetime:
     try:
         return EPOCH + timedelta(seconds=value)
     except OverflowError:
-        overflow(value, "timestamp")
+        raise_overflow(value, "timestamp")
 
 
 NAMES: dict[str, Any] = {

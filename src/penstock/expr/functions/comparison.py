@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
 from penstock.expr.python_emitter import is_constant
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature, Term
 from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
+from penstock.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    LiteralTerm,
+    Mismatch,
+    Signature,
+    Term,
+)
 from penstock.expr.widening import common_type
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
@@ -46,10 +55,10 @@ def _compare(symbol: str, floats: Python) -> Python:
         a, b = operands
         if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
             # Values of type any may both be NaN, which is a single object.
-            (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
             return f"({first_a} == {first_b} or {a} is {b})"
         if isinstance(call.arguments[0].type, AnyType):
-            (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+            (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
             return f"({first_a} != {first_b} and {a} is not {b})"
         return f"({a} {symbol} {b})"
 
@@ -60,7 +69,7 @@ def _equal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -
     a, b = operands
     if any(_is_number(t) for t in call.arguments):
         return f"({a} == {b})"
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
 
 
@@ -68,7 +77,7 @@ def _unequal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
     a, b = operands
     if any(_is_number(t) for t in call.arguments):
         return f"({a} != {b})"
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
 
 
@@ -80,7 +89,7 @@ def _greater_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
     if _is_number(left):
         return f"({a} > {b})"
     # `a <= b` is false if either is NaN; then a is greater unless b is NaN.
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"(not {first_a} <= {first_b} and {b} == {b})"
 
 
@@ -91,7 +100,7 @@ def _less_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) ->
         return f"(not {a} >= {b})"
     if _is_number(right):
         return f"({a} < {b})"
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"(not {first_a} >= {first_b} and {a} == {a})"
 
 
@@ -102,7 +111,7 @@ def _at_least_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]
         return f"(not {a} < {b})"
     if _is_number(left):
         return f"({a} >= {b})"
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"({first_a} >= {first_b} or {a} != {a})"
 
 
@@ -113,7 +122,7 @@ def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
         return f"(not {a} > {b})"
     if _is_number(right):
         return f"({a} <= {b})"
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
     return f"({first_a} <= {first_b} or {b} != {b})"
 
 
@@ -122,16 +131,16 @@ def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((common, common), BOOL, nullable=False)
 
 
-def _same(emitter: Emitter, call: CallTerm) -> Code:
+def _same(emitter: Emitter, call: CallTerm) -> GuardedSource:
     a, b = (emitter.value(t) for t in call.arguments)
     if call.arguments[0].type != FLOAT64 or is_constant(a) or is_constant(b):
-        return Code(f"({a} == {b})")
+        return GuardedSource(f"({a} == {b})")
     # Float values are canonical here, so NaN is a single object.
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
-    return Code(f"({first_a} == {first_b} or {a} is {b})")
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
+    return GuardedSource(f"({first_a} == {first_b} or {a} is {b})")
 
 
-def _is_in(emitter: Emitter, call: CallTerm) -> Code:
+def _is_in(emitter: Emitter, call: CallTerm) -> GuardedSource:
     value, *options = call.arguments
     present = [o for o in options if not (isinstance(o, LiteralTerm) and o.value is None)]
     sources = [emitter.value(o) for o in present]
@@ -141,7 +150,7 @@ def _is_in(emitter: Emitter, call: CallTerm) -> Code:
     source = emitter.canonical(code)
     null_possible = len(present) < len(options) or any(o.nullable for o in present)
     if not null_possible:
-        return Code(f"({source} in {inside})", code.guards)
+        return GuardedSource(f"({source} in {inside})", code.guards)
     if constant:
         found = f"(True if {source} in {inside} else None)"
     else:
@@ -153,7 +162,7 @@ def _is_in(emitter: Emitter, call: CallTerm) -> Code:
     if code.guards:
         nulls = " or ".join(f"{g} is None" for g in code.guards)
         found = f"(None if {nulls} else {found})"
-    return Code(found)
+    return GuardedSource(found)
 
 
 def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:

@@ -16,8 +16,7 @@ from typing import Any
 from xxhash import xxh64_intdigest
 
 from penstock.expr.code_runtime import EPOCH
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import (
     BOOL,
     INT64,
@@ -35,6 +34,7 @@ from penstock.expr.types import (
     TimestampType,
     holds_any,
 )
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 
 SEED = 42
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -167,10 +167,10 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature(types, INT64, nullable=False)
 
 
-def _hash(emitter: Emitter, call: CallTerm) -> Code:
+def _hash(emitter: Emitter, call: CallTerm) -> GuardedSource:
     hashes = emitter.constant(tuple(hash_of(a.type) for a in call.arguments))
     values = ", ".join(emitter.value(a) for a in call.arguments)
-    return Code(f"x_hash({hashes}, {values})")
+    return GuardedSource(f"x_hash({hashes}, {values})")
 
 
 NAMES: dict[str, Any] = {"x_hash": hash_values}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import BOOL, FLOAT64
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import common_type
 
 
@@ -22,51 +22,51 @@ def _logic_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((BOOL,) * len(arguments), BOOL)
 
 
-def _and(emitter: Emitter, call: CallTerm) -> Code:
+def _and(emitter: Emitter, call: CallTerm) -> GuardedSource:
     left, right = call.arguments
     a, b = emitter.value(left), emitter.value(right)
     if not left.nullable:
-        return Code(f"({a} and {b})")
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
-    return Code(f"(False if {first_a} is False else {a} if {first_b} else {b})")
+        return GuardedSource(f"({a} and {b})")
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
+    return GuardedSource(f"(False if {first_a} is False else {a} if {first_b} else {b})")
 
 
-def _or(emitter: Emitter, call: CallTerm) -> Code:
+def _or(emitter: Emitter, call: CallTerm) -> GuardedSource:
     left, right = call.arguments
     a, b = emitter.value(left), emitter.value(right)
     if not left.nullable:
-        return Code(f"({a} or {b})")
-    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
-    return Code(f"(True if {first_a} else {a} if {first_b} is False else {b})")
+        return GuardedSource(f"({a} or {b})")
+    (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
+    return GuardedSource(f"(True if {first_a} else {a} if {first_b} is False else {b})")
 
 
 def _and_true(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' and '.join(emitter.true(a) for a in call.arguments)})"
+    return f"({' and '.join(emitter.truth_test(a) for a in call.arguments)})"
 
 
 def _and_false(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' or '.join(emitter.false(a) for a in call.arguments)})"
+    return f"({' or '.join(emitter.falsity_test(a) for a in call.arguments)})"
 
 
 def _or_true(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' or '.join(emitter.true(a) for a in call.arguments)})"
+    return f"({' or '.join(emitter.truth_test(a) for a in call.arguments)})"
 
 
 def _or_false(emitter: Emitter, call: CallTerm) -> str:
-    return f"({' and '.join(emitter.false(a) for a in call.arguments)})"
+    return f"({' and '.join(emitter.falsity_test(a) for a in call.arguments)})"
 
 
-def _not(emitter: Emitter, call: CallTerm) -> Code:
+def _not(emitter: Emitter, call: CallTerm) -> GuardedSource:
     code = emitter.code(call.arguments[0])
-    return Code(f"(not {code.source})", code.guards)
+    return GuardedSource(f"(not {code.source})", code.guards)
 
 
 def _not_true(emitter: Emitter, call: CallTerm) -> str:
-    return emitter.false(call.arguments[0])
+    return emitter.falsity_test(call.arguments[0])
 
 
 def _not_false(emitter: Emitter, call: CallTerm) -> str:
-    return emitter.true(call.arguments[0])
+    return emitter.truth_test(call.arguments[0])
 
 
 def _null_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -75,12 +75,12 @@ def _null_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((wanted,), BOOL, nullable=False)
 
 
-def _is_null(emitter: Emitter, call: CallTerm) -> Code:
-    return Code(emitter.is_null(call.arguments[0]))
+def _is_null(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    return GuardedSource(emitter.is_null(call.arguments[0]))
 
 
-def _is_not_null(emitter: Emitter, call: CallTerm) -> Code:
-    return Code(emitter.is_not_null(call.arguments[0]))
+def _is_not_null(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    return GuardedSource(emitter.is_not_null(call.arguments[0]))
 
 
 def _nan_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -89,10 +89,10 @@ def _nan_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((FLOAT64,), BOOL, nullable=False)
 
 
-def _is_nan(emitter: Emitter, call: CallTerm) -> Code:
+def _is_nan(emitter: Emitter, call: CallTerm) -> GuardedSource:
     # None equals itself, so only NaN differs from itself.
-    first, again = emitter.name(emitter.value(call.arguments[0]))
-    return Code(f"({first} != {again})")
+    first, again = emitter.name_value(emitter.value(call.arguments[0]))
+    return GuardedSource(f"({first} != {again})")
 
 
 def _coalesce_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -102,16 +102,16 @@ def _coalesce_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatu
     return Signature((common,) * len(arguments), common, all(a.nullable for a in arguments))
 
 
-def _coalesce(emitter: Emitter, call: CallTerm) -> Code:
+def _coalesce(emitter: Emitter, call: CallTerm) -> GuardedSource:
     *tried, last = call.arguments
     source = emitter.value(last)
     for term in reversed(tried):
         if not term.nullable:
             source = emitter.value(term)
             continue
-        first, again = emitter.name(emitter.value(term))
+        first, again = emitter.name_value(emitter.value(term))
         source = f"({again} if {first} is not None else {source})"
-    return Code(source)
+    return GuardedSource(source)
 
 
 def _when_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -124,12 +124,12 @@ def _when_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((*wanted, common), common, any(v.nullable for v in (*values, otherwise)))
 
 
-def _when(emitter: Emitter, call: CallTerm) -> Code:
+def _when(emitter: Emitter, call: CallTerm) -> GuardedSource:
     *pairs, otherwise = call.arguments
     source = ""
     for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
-        source += f"{emitter.value(value)} if {emitter.true(condition)} else "
-    return Code(f"({source}{emitter.value(otherwise)})")
+        source += f"{emitter.value(value)} if {emitter.truth_test(condition)} else "
+    return GuardedSource(f"({source}{emitter.value(otherwise)})")
 
 
 FUNCTIONS: tuple[Function, ...] = (

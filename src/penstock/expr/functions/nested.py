@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction
-from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import INT32, Field, ListType, StructType
+from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import is_integer
 
 
@@ -31,16 +31,16 @@ def _field_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     return Signature((struct,), field.type, arguments[0].nullable or field.nullable)
 
 
-def _field(emitter: Emitter, call: CallTerm) -> Code:
+def _field(emitter: Emitter, call: CallTerm) -> GuardedSource:
     struct = call.arguments[0].type
     assert isinstance(struct, StructType)
     at = _position(struct, call.options[0])
     code = emitter.code(call.arguments[0])
     source = f"{code.source}[{at}]"
     if not call.type or not code.guards:
-        return Code(source)
+        return GuardedSource(source)
     nulls = " or ".join(f"{g} is None" for g in code.guards)
-    return Code(f"(None if {nulls} else {source})")
+    return GuardedSource(f"(None if {nulls} else {source})")
 
 
 def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -55,9 +55,9 @@ def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatur
     return Signature((values.type, INT32), values.type.element, nullable)
 
 
-def _element(emitter: Emitter, call: CallTerm) -> Code:
+def _element(emitter: Emitter, call: CallTerm) -> GuardedSource:
     values, at = (emitter.value(a) for a in call.arguments)
-    return Code(f"x_element({values}, {at})")
+    return GuardedSource(f"x_element({values}, {at})")
 
 
 def element(values: tuple[Any, ...] | None, at: int | None) -> Any:

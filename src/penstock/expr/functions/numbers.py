@@ -7,12 +7,12 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.expr.code_runtime import overflow
-from penstock.expr.decimal_arithmetic import DecimalSpec, fit, half_up
-from penstock.expr.function_kinds import Code, Emitter, LazyFunction, StrictFunction
-from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.code_runtime import raise_overflow
+from penstock.expr.decimal_arithmetic import DecimalSpec, round_half_up, round_to_scale
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
 from penstock.expr.types import FLOAT64, INT64, AnyType, DataType, DecimalType, ListType, StructType
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
 
 
@@ -30,14 +30,14 @@ def _negate(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     (a,) = operands
     if isinstance(call.type, DecimalType):
         return f"x_decimal_negate({a})"
-    return checked(emitter, f"-{a}", call.type) if is_integer(call.type) else f"(-{a})"
+    return overflow_checked(emitter, f"-{a}", call.type) if is_integer(call.type) else f"(-{a})"
 
 
 def _abs(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     (a,) = operands
     if isinstance(call.type, DecimalType):
         return f"x_decimal_abs({a})"
-    return checked(emitter, f"abs({a})", call.type) if is_integer(call.type) else f"abs({a})"
+    return overflow_checked(emitter, f"abs({a})", call.type) if is_integer(call.type) else f"abs({a})"
 
 
 def _may_overflow(call: CallTerm) -> bool:
@@ -69,7 +69,7 @@ def _round(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     (a,), (digits,) = operands, call.options
     assert isinstance(digits, int)
     if isinstance(call.type, DecimalType):
-        return f"x_round_decimal({a}, {digits}, {emitter.constant(shape_of(call.type))})"
+        return f"x_round_decimal({a}, {digits}, {emitter.constant(decimal_spec(call.type))})"
     if call.type == FLOAT64:
         return f"x_round_float({a}, {digits})"
     return a if digits >= 0 else f"x_round_int({a}, {-digits}, {RANGES[call.type][1]})"
@@ -83,7 +83,7 @@ def round_float(value: float, digits: int) -> float:
     if value - value != 0.0:
         return value
     # The intermediate decimals have no negative zero.
-    return float(half_up(Decimal(repr(value)), digits)) + 0.0
+    return float(round_half_up(Decimal(repr(value)), digits)) + 0.0
 
 
 def round_int(value: int, digits: int, greatest: int) -> int:
@@ -93,12 +93,12 @@ def round_int(value: int, digits: int, greatest: int) -> int:
     step = 10**digits
     rounded = (abs(value) + step // 2) // step * step
     if rounded > greatest:
-        overflow(rounded, "int32" if greatest < 2**31 else "int64")
+        raise_overflow(rounded, "int32" if greatest < 2**31 else "int64")
     return rounded if value >= 0 else -rounded
 
 
 def round_decimal(value: Decimal, digits: int, shape: DecimalSpec) -> Decimal:
-    return fit(half_up(value, digits), shape)
+    return round_to_scale(round_half_up(value, digits), shape)
 
 
 def _whole_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
@@ -120,7 +120,7 @@ def _whole(name: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
         (a,) = operands
         source = call.arguments[0].type
         if isinstance(call.type, DecimalType):
-            return f"x_{name}_decimal({a}, {emitter.constant(shape_of(call.type))})"
+            return f"x_{name}_decimal({a}, {emitter.constant(decimal_spec(call.type))})"
         return f"x_{name}({a})" if source == FLOAT64 else a
 
     return python
@@ -135,7 +135,7 @@ def _to_int64(value: float) -> int:
     if value != value:
         return 0
     if not -(2.0**63) <= value < 2.0**63:
-        overflow(value, "int64")
+        raise_overflow(value, "int64")
     return int(value)
 
 
@@ -148,11 +148,11 @@ def ceil_float(value: float) -> int:
 
 
 def floor_decimal(value: Decimal, shape: DecimalSpec) -> Decimal:
-    return fit(Decimal(math.floor(value)), shape)
+    return round_to_scale(Decimal(math.floor(value)), shape)
 
 
 def ceil_decimal(value: Decimal, shape: DecimalSpec) -> Decimal:
-    return fit(Decimal(math.ceil(value)), shape)
+    return round_to_scale(Decimal(math.ceil(value)), shape)
 
 
 # -- least and greatest ------------------------------------------------------------------
@@ -172,17 +172,17 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
     return rule
 
 
-def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], Code]:
-    def python(emitter: Emitter, call: CallTerm) -> Code:
+def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         sources = [emitter.value(a) for a in call.arguments]
         if call.type in (FLOAT64, NULL) or any(a.nullable for a in call.arguments):
             suffix = "_float" if call.type == FLOAT64 else ""
-            return Code(f"x_{name}{suffix}({', '.join(sources)})")
+            return GuardedSource(f"x_{name}{suffix}({', '.join(sources)})")
         best = sources[0]
         for source in sources[1:]:
-            (first_a, a), (first_b, b) = emitter.name(best), emitter.name(source)
+            (first_a, a), (first_b, b) = emitter.name_value(best), emitter.name_value(source)
             best = f"({a} if {first_a} {symbol} {first_b} else {b})"
-        return Code(best)
+        return GuardedSource(best)
 
     return python
 

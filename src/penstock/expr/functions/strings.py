@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_kinds import Emitter, StrictFunction
-from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
+from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.types import BOOL, BYTES, INT32, STR, DataType, ListType
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import is_integer
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]

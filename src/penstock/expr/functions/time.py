@@ -6,11 +6,11 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from penstock.expr.code_runtime import EPOCH, overflow
-from penstock.expr.durations import short
-from penstock.expr.function_kinds import Emitter, StrictFunction
-from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.code_runtime import EPOCH, raise_overflow
+from penstock.expr.durations import format_duration
+from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
+from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 Rule = Callable[[Arguments, tuple[object, ...]], Signature]
@@ -37,7 +37,9 @@ def _shift_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     assert isinstance(span, timedelta)
     _need("adding a timedelta", arguments, DATE, TIMESTAMP)
     if argument.type == DATE and span % _DAY:
-        raise Mismatch(f"a date moves by whole days, not by {short(span)}", fix="cast it to a timestamp")
+        raise Mismatch(
+            f"a date moves by whole days, not by {format_duration(span)}", fix="cast it to a timestamp"
+        )
     return Signature((argument.type,), argument.type)
 
 
@@ -50,7 +52,7 @@ def shift(value: Any, span: timedelta) -> Any:
     try:
         return value + span
     except OverflowError:
-        overflow(f"{value} + {short(span)}", "date" if type(value) is date else "timestamp")
+        raise_overflow(f"{value} + {format_duration(span)}", "date" if type(value) is date else "timestamp")
 
 
 def _since_rule(what: str, wanted: DataType, result: DataType) -> Rule:
@@ -89,7 +91,7 @@ def _tumble_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
     assert isinstance(width, timedelta)
     _need("tumble", arguments, TIMESTAMP)
     if width <= timedelta():
-        raise Mismatch(f"a window is longer than nothing, not {short(width)}")
+        raise Mismatch(f"a window is longer than nothing, not {format_duration(width)}")
     return Signature((TIMESTAMP,), TIMESTAMP)
 
 
@@ -103,7 +105,7 @@ def _window_start(emitter: Emitter, source: str, width: timedelta) -> str:
     if _DAY % width:
         return f"x_tumble({source}, {emitter.constant(width)})"
     # Windows that divide a day never start before the year 1.
-    first, again = emitter.name(source)
+    first, again = emitter.name_value(source)
     return f"({first} - ({again} - x_epoch) % {emitter.constant(width)})"
 
 
@@ -112,7 +114,7 @@ def tumble(value: datetime, width: timedelta) -> datetime:
     try:
         return value - (value - EPOCH) % width
     except OverflowError:
-        overflow(f"the start of the {short(width)} window of {value}", "timestamp")
+        raise_overflow(f"the start of the {format_duration(width)} window of {value}", "timestamp")
 
 
 def _truncate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import columns_of
 from penstock.flow.aggregates import aggregated
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
-from penstock.graph.monotone_columns import Growth
+from penstock.graph.monotone_columns import MonotoneColumns
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.expr.types import Field, Schema
     from penstock.flow.aggregates import Aggregation
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns, Operator
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Aggregate(WithLifetime):
         return {"groups": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys))
+        return place_by_key(tuple(expr for _, expr in self.keys))
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -97,11 +97,11 @@ class Aggregate(WithLifetime):
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK:
             return None
         growing = (name for name, aggregation in self.aggregations if aggregation.only_grows)
-        return Growth(tuple(name for name, _ in self.keys), dict.fromkeys(growing, Max()))
+        return MonotoneColumns(tuple(name for name, _ in self.keys), dict.fromkeys(growing, Max()))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
-from penstock.graph.node import ALTERABLE, Operator, unchanged
+from penstock.graph.node import ALTERABLE, Operator, identity_lineage
+from penstock.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class AssumeOrdered(Operator):
         return IN_ORDER
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def placement(self) -> Placement:
         return ANYWHERE

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, KeyedSlot, Placement, Port, keyed
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import Facts, KeyedSlot, Placement, Port, place_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.expr.tree import Expr
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import SlotLayout, Unservable
     from penstock.lattice import Lattice
 
 
@@ -50,7 +50,7 @@ class AtLeast(Operator):
     def output(self, context: CheckContext) -> Columns:
         # Whether the column only grows follows from the upstream operators alone.
         made, schema = context.threshold(self.threshold, self.column)
-        context.need_same(made, self, "what grows, and by which keys, is something else")
+        context.require_same(made, self, "what grows, and by which keys, is something else")
         return schema.fields
 
     def unservable(self) -> Unservable | None:
@@ -60,7 +60,7 @@ class AtLeast(Operator):
         return {"reached": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(self.keys)
+        return place_by_key(self.keys)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)

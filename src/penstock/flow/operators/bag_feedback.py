@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.node import ALTERABLE, Operator, unchanged
+from penstock.graph.node import ALTERABLE, Operator, identity_lineage
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BagFeedback(Operator):
         return None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(output),)
+        return (identity_lineage(output),)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import ANYWHERE, Facts, Placement, Port, meet
-from penstock.graph.node import Operator, unchanged
+from penstock.graph.node import Operator, identity_lineage
+from penstock.graph.operator_declarations import ANYWHERE, Facts, Placement, Port, meet
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Chain(Operator):
         return (live,) * len(inputs)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return tuple(map(unchanged, inputs))
+        return tuple(map(identity_lineage, inputs))
 
     def placement(self) -> Placement:
         return ANYWHERE

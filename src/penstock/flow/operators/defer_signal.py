@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.unservable import LATER
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

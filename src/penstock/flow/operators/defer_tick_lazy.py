@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.unservable import LATER
-from penstock.graph.facts import EQUAL_ROWS, Delay, Facts, PendingSlot, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator, unchanged
+from penstock.graph.node import ALTERABLE, Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    EQUAL_ROWS,
+    Delay,
+    Facts,
+    PendingSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +24,8 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +68,14 @@ class DeferTickLazy(Operator):
         return (live,)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"deferred": PendingSlot()}
 
     def placement(self) -> Placement:
         # The state must be kept on some shard, and any will do.
-        return keyed(EQUAL_ROWS)
+        return place_by_key(EQUAL_ROWS)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.unservable import EVENT_TIME
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
-from penstock.graph.node import Operator, unchanged
+from penstock.graph.node import Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    calendar_slots,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,8 @@ class DistinctOnTime(Operator):
 
     def output(self, context: CheckContext) -> Columns:
         context.all_columns(self.columns)
-        made = context.with_forgetting(Distinct(self.columns))
-        context.need_same(made, self, "it forgets what could still come")
+        made = context.with_state_expiry(Distinct(self.columns))
+        context.require_same(made, self, "it forgets what could still come")
         context.require_watermark(1, Column(self.time), 0)
         return context.input.fields
 
@@ -60,11 +68,11 @@ class DistinctOnTime(Operator):
         return EVENT_TIME
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]), {})
+        return (identity_lineage(inputs[0]), {})
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         copies = KeyedSlot(bare=False)
-        return {"copies": copies, **calendar("", copies)}
+        return {"copies": copies, **calendar_slots("", copies)}
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -83,7 +91,7 @@ class DistinctOnTime(Operator):
         return inputs[0].but(ordered=False, once=True)
 
     def placement(self) -> Placement:
-        return keyed(self.columns, None)
+        return place_by_key(self.columns, None)
 
     def describe(self) -> str:
         return f"forgets what {self.time} has passed"

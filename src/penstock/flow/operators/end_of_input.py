@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.types import BOOL, Field
 from penstock.flow.unservable import EVENT_TIME
-from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 VALUE = "value"
 """Name of the only column in a stream of watermarks."""

@@ -9,8 +9,8 @@ from penstock.expr.types import INT64, Field
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import KeyedSlot
-from penstock.graph.node import ALTERABLE, unchanged
+from penstock.graph.node import ALTERABLE, identity_lineage
+from penstock.graph.operator_declarations import KeyedSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Enumerate(OrderedOperator):
         return IN_ORDER
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"count": KeyedSlot()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.types import INT32, AnyType, Field, ListType
 from penstock.flow.row_by_row import RowByRow
-from penstock.graph.node import unchanged
+from penstock.graph.node import identity_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage
     from penstock.graph.node import Columns, Operator
+    from penstock.graph.operator_declarations import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Explode(RowByRow):
         return operator, operator.output_columns(kept[0].fields)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        kept = unchanged(inputs[0])
+        kept = identity_lineage(inputs[0])
         del kept[inputs[0].names[self.at]]
         return (kept,)
 

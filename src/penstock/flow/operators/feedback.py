@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import EQUAL_ROWS, Facts, KeyedSlot, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator, unchanged
+from penstock.graph.node import ALTERABLE, Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    EQUAL_ROWS,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +69,13 @@ class Feedback(Operator):
         return None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(output),)
+        return (identity_lineage(output),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
 
     def placement(self) -> Placement:
-        return keyed(EQUAL_ROWS)
+        return place_by_key(EQUAL_ROWS)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True

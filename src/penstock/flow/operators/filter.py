@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import BOOL
 from penstock.flow.row_by_row import RowByRow
-from penstock.graph.monotone_columns import Growth
-from penstock.graph.node import unchanged
+from penstock.graph.monotone_columns import MonotoneColumns
+from penstock.graph.node import identity_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Filter(RowByRow):
         return ({*live, *columns_of(self.predicate)},) if isinstance(self.predicate, Expr) else None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         if before is None or not isinstance(self.predicate, Expr):
             return None

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column
 from penstock.flow.time_spans import check_span, shown_span
 from penstock.flow.unservable import EVENT_TIME
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
-from penstock.graph.node import Operator, unchanged
+from penstock.graph.node import Operator, identity_lineage
+from penstock.graph.operator_declarations import (
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    calendar_slots,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +70,13 @@ class FirstWithin(Operator):
         return EVENT_TIME
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]), {})
+        return (identity_lineage(inputs[0]), {})
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        return {"kept": KeyedSlot(), **calendar("", KeyedSlot())}
+        return {"kept": KeyedSlot(), **calendar_slots("", KeyedSlot())}
 
     def placement(self) -> Placement:
-        return keyed(self.keys, None)
+        return place_by_key(self.keys, None)
 
     def needs(self) -> tuple[Need, ...]:
         return (

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.unservable import UNCLAIMED
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.monotone_columns import Growth
+from penstock.graph.monotone_columns import MonotoneColumns
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,12 @@ class Fold(Operator):
         rows = inputs[0]
         return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if not self.claims.monotone:
             return None
-        return Growth((), dict.fromkeys(self.accumulated.names, Max()) if self.accumulated.scalar else {})
+        return MonotoneColumns(
+            (), dict.fromkeys(self.accumulated.names, Max()) if self.accumulated.scalar else {}
+        )
 
     def placement(self) -> Placement:
         return WHOLE

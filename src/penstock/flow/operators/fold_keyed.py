@@ -11,16 +11,16 @@ from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import named_functions
-from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import KeyedSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.expr.tree import Expr
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import SlotLayout
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import SlotLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class FoldKeyed(KeyedFold):
     def output(self, context: CheckContext) -> Columns:
         if self.item is not None:
             context.check_keys([self.item])
-        keys = context.computed(self.keys)
+        keys = context.computed_columns(self.keys)
         context.require(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
         # Of what type it is, the function decides.
         value = context.output.fields[-1]

@@ -10,15 +10,15 @@ from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import DEPENDS_ON_CUT
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.unservable import OF_A_TICK
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.column_arguments import ANY_VALUE
-from penstock.graph.facts import WHOLE, Facts, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.row_by_row import RowFunction
-from penstock.graph.node import unchanged
+from penstock.graph.node import identity_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Inspect(RowFunction):
         return context.input.fields
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import BOOL, Schema
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import EQUAL_ROWS, Facts, KeyedSlot, Need, Placement, Port, keyed, meet
 from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.operator_declarations import (
+    EQUAL_ROWS,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    meet,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +33,8 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Field
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 class How(Enum):
@@ -180,7 +189,11 @@ class Join(Operator):
 
     def placement(self) -> Placement:
         # In a cross join, the right side is expected to be the small one.
-        return keyed(self.left_keys, self.right_keys) if self.left_keys else keyed(EQUAL_ROWS, None)
+        return (
+            place_by_key(self.left_keys, self.right_keys)
+            if self.left_keys
+            else place_by_key(EQUAL_ROWS, None)
+        )
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

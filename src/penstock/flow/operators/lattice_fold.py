@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.check import check
 from penstock.expr.types import AnyType, Field
-from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_claims, lattice_functions
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
-from penstock.graph.monotone_columns import Growth
+from penstock.flow.operators.lattice_merge import LatticeGrowth, lattice_claims, lattice_functions
+from penstock.graph.monotone_columns import MonotoneColumns
 from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from penstock.lattice import Lattice
 
 
@@ -58,7 +58,7 @@ class LatticeFold(Operator):
         merged = self.lattice.column(Field(self.into, typed.type, typed.nullable))
         if self.keys or not self.runs_first_tick:
             merged = Field(self.into, merged.type, typed.nullable or isinstance(merged.type, AnyType))
-        return (*context.computed(self.keys), merged)
+        return (*context.computed_columns(self.keys), merged)
 
     def unservable(self) -> Unservable | None:
         return None
@@ -70,7 +70,7 @@ class LatticeFold(Operator):
         return {"merged": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys))
+        return place_by_key(tuple(expr for _, expr in self.keys))
 
     def needs(self) -> tuple[Need, ...]:
         return (
@@ -86,8 +86,8 @@ class LatticeFold(Operator):
         rows = inputs[0]
         return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
-        return Growth(tuple(name for name, _ in self.keys), {self.into: self.lattice})
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+        return MonotoneColumns(tuple(name for name, _ in self.keys), {self.into: self.lattice})
 
     def inside_loop(self) -> Operator:
         return LatticeGrowth(self.lattice, self.keys, self.into, self.item, self.nondet)

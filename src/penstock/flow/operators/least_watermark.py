@@ -12,15 +12,15 @@ from penstock.expr.types import Field, Schema
 from penstock.flow.operators.end_of_input import VALUE
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.unservable import EVENT_TIME
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, meet
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Placement, Port, meet
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

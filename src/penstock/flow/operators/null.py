@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import ANYWHERE, Facts, Placement, Port, meet
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import ANYWHERE, Facts, Placement, Port, meet
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.types import Field
 from penstock.flow.unservable import EVENT_TIME
 from penstock.flow.watermark_policy import check_policy
-from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Need, Placement, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 NEEDS = (
     Need(

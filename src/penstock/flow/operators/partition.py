@@ -10,7 +10,7 @@ from penstock.expr.check import check
 from penstock.expr.tree import Expr, Literal, columns_of
 from penstock.expr.types import INT64, BoolType, Field
 from penstock.flow.row_by_row import RowByRow
-from penstock.graph.node import unchanged
+from penstock.graph.node import identity_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage
     from penstock.graph.node import Columns, Operator
+    from penstock.graph.operator_declarations import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Partition(RowByRow):
         return self, tuple(f for f in output.fields if f.name in there)
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)

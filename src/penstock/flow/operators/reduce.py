@@ -10,15 +10,15 @@ from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.flow.unservable import UNCLAIMED
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.monotone_columns import Growth
+from penstock.graph.monotone_columns import MonotoneColumns
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Reduce(WithLifetime):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return folded_facts(inputs[0], self.lifetime, self.nondet)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         if self.lifetime is Lifetime.TICK or not self.claims.monotone or self.scalar_column is None:
             return None
-        return Growth((), {self.scalar_column: Max()})
+        return MonotoneColumns((), {self.scalar_column: Max()})
 
     def placement(self) -> Placement:
         return WHOLE

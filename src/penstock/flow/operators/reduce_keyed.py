@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.flow.function_claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
-from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import KeyedSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.expr.tree import Expr
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import SlotLayout
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import SlotLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ReduceKeyed(KeyedFold):
 
     def output(self, context: CheckContext) -> Columns:
         context.require(bool(self.keys), "a fold per key has no key")
-        return (*context.computed(self.keys), *context.computed(((self.into, self.item),)))
+        return (*context.computed_columns(self.keys), *context.computed_columns(((self.into, self.item),)))
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"values": KeyedSlot(), "merged": KeyedSlot()}

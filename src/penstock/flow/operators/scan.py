@@ -11,8 +11,8 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import KeyedSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column, Expr, columns_of
 from penstock.flow.row_by_row import RowByRow
-from penstock.graph.monotone_columns import Growth
+from penstock.graph.monotone_columns import MonotoneColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Field, Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage
     from penstock.graph.node import Columns, Operator
+    from penstock.graph.operator_declarations import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Select(RowByRow):
     columns: tuple[tuple[str, Expr], ...]
 
     def output(self, context: CheckContext) -> Columns:
-        return context.computed(self.columns)
+        return context.computed_columns(self.columns)
 
     def reads(
         self, inputs: Sequence[Schema], output: Schema, live: AbstractSet[str]
@@ -56,13 +56,13 @@ class Select(RowByRow):
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and all(isinstance(expr, Column) for _, expr in self.columns)
 
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
         (before,) = inputs
         names = {expr.name: name for name, expr in self.columns if isinstance(expr, Column)}
         if before is None or any(key not in names for key in before.keys):
             return None
         grown = {names[name]: order for name, order in before.columns.items() if name in names}
-        return Growth(tuple(names[key] for key in before.keys), grown)
+        return MonotoneColumns(tuple(names[key] for key in before.keys), grown)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.columns

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.column_arguments import ANY_VALUE
 from penstock.flow.operators.signals.signal_operator import SignalOperator
-from penstock.graph.facts import ANYWHERE, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import ANYWHERE, Placement, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from penstock.expr.tree import Ordering
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import describe_lifetime
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.unservable import BOUNDED
-from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

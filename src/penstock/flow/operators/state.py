@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.check import check
 from penstock.expr.types import Field
 from penstock.flow.lifetime import Lifetime
-from penstock.flow.operators.lattice_growth import lattice_claims, lattice_functions
+from penstock.flow.operators.lattice_merge import lattice_claims, lattice_functions
 from penstock.flow.ordered_operator import OrderedOperator
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import KeyedSlot
-from penstock.graph.node import ALTERABLE, unchanged
+from penstock.graph.node import ALTERABLE, identity_lineage
+from penstock.graph.operator_declarations import KeyedSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
     from penstock.lattice import Lattice
 
 
@@ -58,7 +58,7 @@ class State(OrderedOperator):
         return IN_ORDER
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"merged": KeyedSlot()}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, unchanged
+from penstock.graph.node import ALTERABLE, identity_lineage
+from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr, Ordering
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class TopK(WithLifetime):
         return None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"groups": KeyedSlot()}
 
     def placement(self) -> Placement:
-        return keyed(self.per)
+        return place_by_key(self.per)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True

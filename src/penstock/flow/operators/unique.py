@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import describe_lifetime
-from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, unchanged
+from penstock.graph.node import ALTERABLE, identity_lineage
+from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Unique(WithLifetime):
         return None
 
     def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
-        return (unchanged(inputs[0]),)
+        return (identity_lineage(inputs[0]),)
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         return {"copies": KeyedSlot(bare=appends[0])}
@@ -82,7 +82,7 @@ class Unique(WithLifetime):
         return rows.but(ordered=rows.ordered and rows.append, once=True)
 
     def placement(self) -> Placement:
-        return keyed(self.columns)
+        return place_by_key(self.columns)
 
     def describe(self) -> str:
         return ", ".join(describe_lifetime(self.lifetime))

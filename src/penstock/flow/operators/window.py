@@ -14,8 +14,18 @@ from penstock.flow.aggregates import aggregated
 from penstock.flow.event_time_windows import Grid, Sessions
 from penstock.flow.time_spans import TIME_TYPES, check_span
 from penstock.flow.unservable import EVENT_TIME
-from penstock.graph.facts import WHOLE, Facts, KeyedSlot, Need, Placement, Port, SessionSlots, calendar, keyed
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import (
+    WHOLE,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    SessionSlots,
+    calendar_slots,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +36,8 @@ if TYPE_CHECKING:
     from penstock.flow.aggregates import Aggregation
     from penstock.flow.event_time_windows import Shape
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Lineage, SlotLayout, Unservable
 
 
 START, END = "window_start", "window_end"
@@ -117,7 +127,7 @@ class Window(Operator):
         return grid_state_slots()
 
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
+        return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True
@@ -156,4 +166,4 @@ class Window(Operator):
 def grid_state_slots() -> Mapping[str, SlotLayout]:
     """Return the slots of grid windows: the rows per group and window, and the expiry calendar."""
     groups = KeyedSlot(of_pair=True)
-    return {"groups": groups, **calendar("", groups)}
+    return {"groups": groups, **calendar_slots("", groups)}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, with_lifetimes
 from penstock.flow.unservable import IN_ORDER
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
 from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Need, Placement, Port, meet
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

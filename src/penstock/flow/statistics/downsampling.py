@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.expr.durations import short
+from penstock.expr.durations import format_duration
 from penstock.flow.statistics.statistic import Need, Statistic
 from penstock.flow.statistics.value_kinds import Result
 
 
-class Fewer(Statistic):
+class Downsampling(Statistic):
     """Base of statistics that fire for only some of the values."""
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class Fewer(Statistic):
 
 
 @dataclass(frozen=True, slots=True)
-class EveryNth(Fewer):
+class EveryNth(Downsampling):
     """Every `count`-th value."""
 
     count: int
@@ -37,7 +37,7 @@ class EveryNth(Fewer):
 
 
 @dataclass(frozen=True, slots=True)
-class Paced(Fewer):
+class TimedDownsampling(Downsampling):
     """Base of downsampling statistics with a time span."""
 
     span: timedelta
@@ -50,10 +50,10 @@ class Paced(Fewer):
         return True
 
     def describe(self) -> str:
-        return short(self.span)
+        return format_duration(self.span)
 
 
-class Throttle(Paced):
+class Throttle(TimedDownsampling):
     """The first value, then each one at least `span` after the last one emitted."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class Throttle(Paced):
     result = Result.AS_GIVEN
 
 
-class Debounce(Paced):
+class Debounce(TimedDownsampling):
     """The newest value, once `span` has passed without another."""
 
     __slots__ = ()
@@ -73,7 +73,7 @@ class Debounce(Paced):
         return True
 
 
-class Timer(Paced):
+class Timer(TimedDownsampling):
     """Latest multiple of `span` that has passed, once per tick in which one has passed."""
 
     __slots__ = ()
@@ -85,11 +85,11 @@ class Timer(Paced):
         return True
 
     def describe(self) -> str:
-        return f"every {short(self.span)}"
+        return f"every {format_duration(self.span)}"
 
 
 @dataclass(frozen=True, slots=True)
-class BarsByCount(Fewer):
+class BarsByCount(Downsampling):
     """Bars of `count` values (open, high, low, close), emitted with the last of them."""
 
     count: int
@@ -103,7 +103,7 @@ class BarsByCount(Fewer):
         return f"of {self.count} values"
 
 
-class BarsByTime(Paced):
+class BarsByTime(TimedDownsampling):
     """Bars per multiple of `span` (start, open, high, low, close), emitted when a later one begins."""
 
     __slots__ = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.expr.durations import short
+from penstock.expr.durations import format_duration
 from penstock.flow.statistics.statistic import Need, Statistic
 from penstock.flow.statistics.value_kinds import Result
 
@@ -34,7 +34,7 @@ class Decay:
         return self.alpha is not None and 0 < self.alpha <= 1
 
     def __str__(self) -> str:
-        rate = f"half life {short(self.half_life)}" if self.half_life else f"alpha {self.alpha:g}"
+        rate = f"half life {format_duration(self.half_life)}" if self.half_life else f"alpha {self.alpha:g}"
         return rate + ("" if self.adjust else ", not adjusted")
 
 

@@ -34,7 +34,7 @@ class Mean(Windowed):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Windowed):
+class Dispersion(Windowed):
     """Base of statistics with divisor count - `ddof`."""
 
     ddof: int = 1
@@ -44,21 +44,21 @@ class Spread(Windowed):
         need(self.ddof >= 0, "what is taken from a count is below zero")
 
 
-class Var(Spread):
+class Var(Dispersion):
     """Variance: squared deviations from the mean, divided by count - `ddof`."""
 
     kind = "var"
     result = Result.FLOAT
 
 
-class Std(Spread):
+class Std(Dispersion):
     """Square root of the variance."""
 
     kind = "std"
     result = Result.FLOAT
 
 
-class Cov(Spread):
+class Cov(Dispersion):
     """Covariance of two signals."""
 
     kind = "cov"

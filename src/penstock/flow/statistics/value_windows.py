@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.expr.durations import short
+from penstock.expr.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class TimeWindow:
     min_periods: int
 
     def __str__(self) -> str:
-        return f"last {short(self.span)}"
+        return f"last {format_duration(self.span)}"
 
 
 @dataclass(frozen=True, slots=True)

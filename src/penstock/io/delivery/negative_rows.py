@@ -35,7 +35,7 @@ class HeldBack:
     sources: tuple[str, ...]
 
 
-def consolidated(rows: Iterable[Row]) -> dict[Row, int]:
+def consolidate_rows(rows: Iterable[Row]) -> dict[Row, int]:
     """Sum the weights (last fields) of equal rows, and drop zeros."""
     sums: dict[Row, int] = {}
     for *values, weight in rows:
@@ -112,7 +112,7 @@ class HeldRows:
         from penstock.io.arrow import read_part
 
         last = max((number for number in self._numbers() if number <= tick), default=None)
-        return {} if last is None else consolidated(read_part(self._path(last), self._schema))
+        return {} if last is None else consolidate_rows(read_part(self._path(last), self._schema))
 
     def _path(self, tick: int) -> Path:
         assert self._folder is not None

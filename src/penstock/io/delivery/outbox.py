@@ -23,8 +23,8 @@ from typing import TypeAlias
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import STAGING, remove_folder
-from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidated
-from penstock.io.delivery.table_keys import Keys
+from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_rows
+from penstock.io.delivery.table_keys import TableKey
 from penstock.io.files import changelog
 from penstock.io.requirements import require_arrow
 from penstock.io.sink import (
@@ -132,7 +132,7 @@ class DeliveryWriter(PartsWriter):
     keys: of a table; None for a changelog.
     """
 
-    def __init__(self, request: SinkRequest, delivery: Delivery, keys: Keys | None) -> None:
+    def __init__(self, request: SinkRequest, delivery: Delivery, keys: TableKey | None) -> None:
         require_arrow(f"sink {request.name!r}")
         self._request = request
         self._delivery = delivery
@@ -183,13 +183,13 @@ class DeliveryWriter(PartsWriter):
             self._apply_to_table(tick, self._keys, batches)
         self._ready = tick
 
-    def _apply_to_table(self, tick: int, keys: Keys, batches: Batches) -> None:
+    def _apply_to_table(self, tick: int, keys: TableKey, batches: Batches) -> None:
         before = self._held.before(tick)
         touched = _of_keys_in(before, keys, batches) if before else {}
         less = self._delivery.apply(tick, (lambda: _with(touched, batches)) if touched else batches)
         if less is not None:
             others = {row: weight for row, weight in before.items() if row not in touched}
-            self._held.keep(tick, others | consolidated(less))
+            self._held.keep(tick, others | consolidate_rows(less))
 
     def publish(self, tick: int) -> None:
         if self._ready == tick:
@@ -207,10 +207,10 @@ class DeliveryWriter(PartsWriter):
 
 def consolidated_rows(rows: Rows, schema: Schema) -> Rows:
     """Consolidate changes so that each row appears once."""
-    return [(*row, weight) for row, weight in consolidated(with_one_zero(rows, schema)).items()]
+    return [(*row, weight) for row, weight in consolidate_rows(with_one_zero(rows, schema)).items()]
 
 
-def _of_keys_in(held: Mapping[Row, int], keys: Keys, batches: Batches) -> dict[Row, int]:
+def _of_keys_in(held: Mapping[Row, int], keys: TableKey, batches: Batches) -> dict[Row, int]:
     """Select the held-back rows whose key appears in the changes."""
     key = keys.of()
     changed = {key(row) for rows in batches() for row in rows}

@@ -39,7 +39,7 @@ class Spool:
             write_part(aside, rows, self._schema)
             move(aside, self._file(tick), durable=True)
 
-    def kept(self, tick: int) -> Rows | None:
+    def rows_of_tick(self, tick: int) -> Rows | None:
         """Return the rows of a spooled tick, or None."""
         from penstock.io.arrow import read_part
 
@@ -90,7 +90,7 @@ class SpooledWriter(Writer):
     def recover(self, tick: int) -> None:
         self._begins(tick)
         if self._spool is not None:
-            rows = self._spool.kept(tick)
+            rows = self._spool.rows_of_tick(tick)
             if rows is not None:
                 self._prepared = tick, rows
                 self.publish(tick)

@@ -17,33 +17,33 @@ Text = Callable[[Any], str]
 
 
 @singledispatch
-def text_of(data_type: DataType) -> Text:
+def text_converter(data_type: DataType) -> Text:
     """Build a converter from values to text that is equal for equal values in every process."""
     # repr is exact and fixed for bool, int, str, bytes, date and for datetimes in UTC.
     return repr
 
 
-@text_of.register(Float64Type)
-@text_of.register(DecimalType)
+@text_converter.register(Float64Type)
+@text_converter.register(DecimalType)
 def _(data_type: DataType) -> Text:
     # Hashes of numbers do not depend on the process, and -0.0 and 0.0, 1.0 and 1.00 have the same.
     return lambda value: "nan" if value != value else str(hash(value))
 
 
-@text_of.register
+@text_converter.register
 def _(data_type: ListType) -> Text:
     element = nullable_text(data_type.element)
     return lambda values: "[" + ",".join(map(element, values)) + "]"
 
 
-@text_of.register
+@text_converter.register
 def _(data_type: StructType) -> Text:
     parts = [nullable_text(f.type) for f in data_type.fields]
     return lambda values: "(" + ",".join(part(value) for part, value in zip(parts, values)) + ")"
 
 
 def nullable_text(data_type: DataType) -> Text:
-    inner = text_of(data_type)
+    inner = text_converter(data_type)
     return lambda value: "-" if value is None else inner(value)
 
 
@@ -73,7 +73,7 @@ def _unknown(columns: list[str]) -> str:
     return f"unknown column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns))}"
 
 
-def bucketing(sink: str, schema: Schema, key: tuple[str, ...] | None, buckets: int) -> Bucketing:
+def build_bucketing(sink: str, schema: Schema, key: tuple[str, ...] | None, buckets: int) -> Bucketing:
     """Build a bucketing by key columns, or by the whole row if `key` is None.
 
     Raises `BadInput` for unknown columns.
@@ -96,9 +96,9 @@ GOES, COMES, REPLACES = -1, 1, 2
 """Markers that replace the weight as the last field of a row in a net change."""
 
 
-def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
+def validate_key(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
     """Validate a key and return its columns. Raises `BadInput` for unknown columns and for nullable ones."""
-    bucketing(sink, schema, key, 1)
+    build_bucketing(sink, schema, key, 1)
     for name in key:
         position = schema.position(name)
         assert position is not None
@@ -114,7 +114,7 @@ def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class TableKey:
     """Key of a table, with the sink and the row sources to name in errors."""
 
     sink: str
@@ -124,7 +124,7 @@ class Keys:
 
     def of(self) -> Callable[[Row], Row]:
         """Return a function that extracts the key from a row."""
-        return bucketing(self.sink, self.schema, self.key, 1).key
+        return build_bucketing(self.sink, self.schema, self.key, 1).key
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class NetChange:
 
 
 def net_change(
-    keys: Keys, there: Iterable[Row], changes: Mapping[Row, int], *, replaces: bool = False
+    keys: TableKey, there: Iterable[Row], changes: Mapping[Row, int], *, replaces: bool = False
 ) -> NetChange:
     """Compute the net effect of `changes`, which include the held-back rows of their keys, on a table.
 
@@ -180,7 +180,7 @@ _MAX_OTHERS = 3
 
 
 def duplicate_key_error(
-    keys: Keys, one: Row, other: object, *, held: Rows, fix: str = _TABLE_FIX
+    keys: TableKey, one: Row, other: object, *, held: Rows, fix: str = _TABLE_FIX
 ) -> DuplicateKey:
     """Build the error for two rows with one key. held: rows the tick would hold back, weight last.
 

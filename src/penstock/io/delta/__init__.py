@@ -15,12 +15,12 @@ from penstock.errors import BadInput
 from penstock.expr.types import Float64Type, ListType, Schema, StructType
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
-from penstock.io.delivery.table_keys import Keys, key_of
+from penstock.io.delivery.table_keys import TableKey, validate_key
 from penstock.io.files.changelog import check_columns
 from penstock.io.requirements import refuse_untyped, require_package
 from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
-from penstock.paths import scheme_of, unsupported
+from penstock.path_or_url import scheme_of, unsupported_scheme_error
 
 _GUARANTEE = Guarantee(
     "exactly once", "a version of the table holds the rows of a tick together with its number"
@@ -44,7 +44,7 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
     except DeltaError as error:
         if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
             return  # For example a missing option, which reading or writing the table reports.
-        raise unsupported(
+        raise unsupported_scheme_error(
             path,
             what,
             why=f"The deltalake package says: {str(error).partition('. Known')[0]}.",
@@ -175,14 +175,14 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
                 sink=sink,
                 column=f.name,
             )
-    return key_of(sink, schema, key)
+    return validate_key(sink, schema, key)
 
 
 @open_sink.register
 def _(sink: DeltaTable, request: SinkRequest) -> Writer:
     check_delta(sink, f"sink {request.name!r}", request.schema)
     key = _comparable(request.name, request.schema, sink.key)
-    keys = Keys(request.name, request.schema, key, request.sources)
+    keys = TableKey(request.name, request.schema, key, request.sources)
     from penstock.io.delta.delivery import TableDelivery
 
     where: Any = (request.name, sink.path, sink.app, sink.options, request.schema)

@@ -17,7 +17,7 @@ from penstock.errors import UnwritableSink
 from penstock.expr.types import INT64, Field, Schema
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.delivery.outbox import Batches, Delivery
-from penstock.io.delivery.table_keys import Keys, net_change
+from penstock.io.delivery.table_keys import TableKey, net_change
 from penstock.io.files.changelog import TICK
 from penstock.io.source import WEIGHT, Row, Rows
 
@@ -169,7 +169,7 @@ class ChangelogDelivery(DeltaDelivery):
 class TableDelivery(DeltaDelivery):
     """Delivery that merges rows by key. It first compares existing rows of the tick's keys in all columns."""
 
-    def __init__(self, *where: Any, keys: Keys, feed: bool) -> None:
+    def __init__(self, *where: Any, keys: TableKey, feed: bool) -> None:
         super().__init__(*where)
         self._keys = keys
         self.feed = feed

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from penstock.errors import UnreadableSource
 from penstock.expr.types import Field
-from penstock.io.change_data import DeltaChanges, decoder, record_schema
+from penstock.io.change_data import DeltaChanges, build_decoder, record_schema
 from penstock.io.files.parquet_rows import batch_records, check_columns
 from penstock.io.source import BadRecord, Batch, Feed, Reader
 
@@ -89,7 +89,7 @@ class DeltaVersions:
             self.feed,
             schema=record_schema(shape, self.feed.schema),
             append=True,
-            decode=decoder(shape, self.feed.schema),
+            decode=build_decoder(shape, self.feed.schema),
             live=None,
         )
         with self._reporting(f"has no readable changes of version {version}"):

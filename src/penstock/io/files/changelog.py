@@ -42,7 +42,7 @@ from penstock.io.sink import (
     refuse_mid_run_start,
 )
 from penstock.io.source import WEIGHT, set_fields
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

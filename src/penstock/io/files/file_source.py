@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from penstock.errors import BadInput, InputChanged, UnreadableSource
 from penstock.io.source import DONE, Source, dead_letter_folder, printable, set_fields
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 _CHECKED_PER_LOOK = 256
 """Number of files already read that a look compares with what was read, in turn."""

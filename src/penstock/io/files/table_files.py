@@ -40,7 +40,7 @@ from penstock.io.delivery.atomic_files import (
 )
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.negative_rows import HeldBack
-from penstock.io.delivery.table_keys import Bucketing, Keys, bucketing, duplicate_key_error
+from penstock.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
 from penstock.io.files.changelog import published_ticks, tick_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
@@ -55,7 +55,7 @@ from penstock.io.sink import (
     refuse_mid_run_start,
 )
 from penstock.io.source import set_fields
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -163,7 +163,7 @@ def stage(
     """
     from penstock.io.arrow import write_part
 
-    by = bucketing(sink, schema, target.key, target.buckets)
+    by = build_bucketing(sink, schema, target.key, target.buckets)
     buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for row in with_one_zero(changes, schema):
         buckets[by.bucket(row)].append(row)
@@ -175,7 +175,9 @@ def stage(
         if twice is not None:
             assert target.key is not None
             less = _held_of_changed_keys(by, base, buckets, schema)
-            raise duplicate_key_error(Keys(sink, schema, target.key, sources), *twice, held=less, fix=_FIX)
+            raise duplicate_key_error(
+                TableKey(sink, schema, target.key, sources), *twice, held=less, fix=_FIX
+            )
         staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
         write_part(folder / staged, rows, schema, weighted=False, durable=durable)
         if held:
@@ -302,7 +304,7 @@ class TableWriter(PartsWriter):
         require_arrow(f"sink {request.name!r}")
         self._target = target
         self._request = request
-        bucketing(request.name, request.schema, target.key, target.buckets)
+        build_bucketing(request.name, request.schema, target.key, target.buckets)
 
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
-from penstock.io.delivery.table_keys import Keys, key_of
+from penstock.io.delivery.table_keys import TableKey, validate_key
 from penstock.io.files.changelog import check_columns
 from penstock.io.postgres.server import Server
 from penstock.io.requirements import refuse_untyped
@@ -75,7 +75,9 @@ def _(sink: PostgresTable, request: SinkRequest) -> Writer:
     from penstock.io.postgres.delivery import TableDelivery
 
     refuse_untyped(request.schema, f"sink {request.name!r}, a table in PostgreSQL")
-    keys = Keys(request.name, request.schema, key_of(request.name, request.schema, sink.key), request.sources)
+    keys = TableKey(
+        request.name, request.schema, validate_key(request.name, request.schema, sink.key), request.sources
+    )
     return DeliveryWriter(
         request, TableDelivery(sink.server, request.name, sink.table, sink.schema, request.schema, keys), keys
     )

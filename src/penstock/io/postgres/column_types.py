@@ -78,52 +78,52 @@ Text = Callable[[Any], str]
 
 
 @singledispatch
-def copy_text(data_type: DataType) -> Text:
+def copy_converter(data_type: DataType) -> Text:
     """Build a converter from non-null values to the text format of COPY."""
     return str
 
 
-@copy_text.register
+@copy_converter.register
 def _(data_type: BoolType) -> Text:
     return lambda value: "t" if value else "f"
 
 
-@copy_text.register
+@copy_converter.register
 def _(data_type: Float64Type) -> Text:
     return repr  # PostgreSQL accepts inf and nan.
 
 
-@copy_text.register
+@copy_converter.register
 def _(data_type: StrType) -> Text:
-    return escaped
+    return escape_copy_text
 
 
-@copy_text.register
+@copy_converter.register
 def _(data_type: BytesType) -> Text:
     return lambda value: "\\\\x" + value.hex()
 
 
-@copy_text.register(DateType)
-@copy_text.register(TimestampType)
+@copy_converter.register(DateType)
+@copy_converter.register(TimestampType)
 def _(data_type: DataType) -> Text:
     return lambda value: value.isoformat()
 
 
-@copy_text.register(ListType)
-@copy_text.register(StructType)
+@copy_converter.register(ListType)
+@copy_converter.register(StructType)
 def _(data_type: DataType) -> Text:
     plain = to_json(data_type)
-    return lambda value: escaped(json.dumps(plain(value), ensure_ascii=False))
+    return lambda value: escape_copy_text(json.dumps(plain(value), ensure_ascii=False))
 
 
-def escaped(text: str) -> str:
+def escape_copy_text(text: str) -> str:
     """Escape characters that would end a COPY field or line."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def copy_line(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
+def copy_line_converter(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
     """Build a converter from rows of this schema, followed by integers, to COPY lines."""
-    parts = [copy_text(f.type) for f in schema.fields]
+    parts = [copy_converter(f.type) for f in schema.fields]
     width = len(parts)
 
     def line(row: tuple[Any, ...]) -> str:

@@ -17,9 +17,9 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 from penstock.errors import PenstockError, UnwritableSink
 from penstock.expr.types import Schema
 from penstock.io.delivery.outbox import Batches, Delivery
-from penstock.io.delivery.table_keys import Keys, duplicate_key_error
-from penstock.io.postgres.column_types import column_definition, copy_line, quoted
-from penstock.io.postgres.server import Server, connect, reason
+from penstock.io.delivery.table_keys import TableKey, duplicate_key_error
+from penstock.io.postgres.column_types import column_definition, copy_line_converter, quoted
+from penstock.io.postgres.server import Server, connect, server_message
 from penstock.io.source import Row, Rows
 
 _TICKS = "penstock_ticks"
@@ -67,7 +67,7 @@ class PostgresDelivery(Delivery):
                 self._hang_up()
             raise UnwritableSink(
                 f"sink {self._sink!r}: PostgreSQL rejected a change to {self._table}",
-                why=reason(error),
+                why=server_message(error),
                 fix=f"correct the table or the rows; it is in {self._server}",
                 sink=self._sink,
             ) from error
@@ -147,7 +147,7 @@ class PostgresDelivery(Delivery):
             self._end("commit")
 
     def _copy(self, into: str, columns: list[str], batches: Iterable[Rows]) -> None:
-        line: Callable[[Row], str] = copy_line(self._rows)
+        line: Callable[[Row], str] = copy_line_converter(self._rows)
         lines = ("".join(map(line, rows)).encode() for rows in batches)
         self._run(f"copy {into} ({', '.join(columns)}) from stdin", stream=lines)
 
@@ -177,7 +177,7 @@ class TableDelivery(PostgresDelivery):
     """Delivery that updates rows by key. The server compares changes with existing rows in all columns."""
 
     def __init__(
-        self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, keys: Keys
+        self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, keys: TableKey
     ) -> None:
         super().__init__(server, sink, table, schema, rows)
         self._keys = keys

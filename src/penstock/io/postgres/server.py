@@ -101,7 +101,7 @@ def connect(server: Server, sink: str) -> Any:
     except (InterfaceError, DatabaseError, OSError) as error:
         raise UnwritableSink(
             f"sink {sink!r} cannot connect to {server}",
-            why=without_password(reason(error)),
+            why=without_password(server_message(error)),
             fix="start the server, or correct the URL",
             sink=sink,
         ) from None  # the frames below hold the password
@@ -115,7 +115,7 @@ def ssl_context(tls: Tls) -> Any:
     )()
 
 
-def reason(error: BaseException) -> str:
+def server_message(error: BaseException) -> str:
     """Return the server's error message, or the cause of a failed connection, in a line or two."""
     fields = error.args[0] if error.args else None
     if isinstance(fields, dict):

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.expr.row_classes import from_user, schema_of, to_user
 from penstock.expr.types import Schema
 from penstock.io.files.dead_letters import DeadLetters
-from penstock.io.pull.sources import CloseOnce, Reading
+from penstock.io.pull.sources import CloseOnce, ReaderSourceRun
 from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
 from penstock.pull import Source, Transformer, pull
 from penstock.pull.fusion import Kernel
@@ -47,7 +47,7 @@ def rows_of(
     def open(module: Module) -> Read:
         convert = from_user(schema, what=f"source {name!r}")
         reader = open_source(source, Feed(name, schema, follow=follow, from_user=convert))
-        return Reading(module, reader, read_rows, CloseOnce(reader.close), None).read
+        return ReaderSourceRun(module, reader, read_rows, CloseOnce(reader.close), None).read
 
     return pull(Source.of("rows_of", open, linear=True), _unpacked(schema, letters))
 

@@ -78,7 +78,7 @@ def _(end: Sink) -> Guarantee:
     )
 
 
-class Handover:
+class CommittedTickDelivery:
     """Delivery of committed ticks to a user's pull sink, one `Change` at a time. For one run.
 
     A tick is delivered when downstream asks again after its last change. Until then a checkpoint keeps the
@@ -102,7 +102,7 @@ class Handover:
         """Recover after `tick`, the last committed one, or 0 for a new run. Called once, first."""
         if self._spool is not None:
             self._spool.drop_others(tick)
-            self._show(tick, self._spool.kept(tick) or [])
+            self._show(tick, self._spool.rows_of_tick(tick) or [])
 
     def transformer(self) -> Transformer:
         """Build a transformer from tick steps to changes, asking for a step once all are delivered."""
@@ -138,7 +138,7 @@ class Handover:
 
 
 class _Changes:
-    def __init__(self, handover: Handover, edge: Edge) -> None:
+    def __init__(self, handover: CommittedTickDelivery, edge: Edge) -> None:
         self._handover = handover
         self._edge = edge
         self._asks: deque[tuple[AnswerTo, int]] = deque()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from penstock.io.delivery.guarantee import Guarantee, guarantee_of
-from penstock.io.in_process import converted
+from penstock.io.in_process import convert_rows
 from penstock.io.source import Batch, Feed, Reader
 from penstock.pull import Source, Transformer
 from penstock.pull.edge import Edge
@@ -54,10 +54,12 @@ def reader_source(
     The reader is read only on request. If it has nothing yet, the answer comes later. The source is done when
     the reader is; a stop closes the reader before it is confirmed.
     """
-    return Source.of(name, lambda module: Reading(module, reader, limit, close, pending).read, linear=True)
+    return Source.of(
+        name, lambda module: ReaderSourceRun(module, reader, limit, close, pending).read, linear=True
+    )
 
 
-class Reading:
+class ReaderSourceRun:
     """Running source over a reader."""
 
     def __init__(
@@ -106,7 +108,7 @@ def _(end: Source) -> Guarantee:
     return Guarantee("exactly once", "if the source brings the same rows again: those taken are skipped")
 
 
-def in_batches(feed: Feed, limit: int | None) -> Transformer:
+def group_into_batches(feed: Feed, limit: int | None) -> Transformer:
     """Group rows into batches: each request, for `limit` rows or all, makes upstream's answer one batch.
 
     The position is the number of rows taken. A later run skips as many, so upstream must produce the same
@@ -156,7 +158,7 @@ class _Parts:
 
     def _reply(self, rows: list[Any]) -> None:
         assert self._answer is not None
-        batch = converted(rows, self._feed, f"{self._taken} rows")
+        batch = convert_rows(rows, self._feed, f"{self._taken} rows")
         self._taken += len(rows)
         self._answer(None, Batch(batch.rows, batch.bad, {_ROWS: self._taken}))
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
@@ -101,7 +101,7 @@ def iter_values(
     >>> square
     25
     """
-    whole("iter_values", "batch", batch, least=1)
+    check_integer("iter_values", "batch", batch, least=1)
     return _values(source, Reading("iter_values", batch), window, confirm_within)
 
 
@@ -130,7 +130,7 @@ def _work(run: Run, reading: Reading) -> None:
         runtime.when_idle = reading.woken = lambda: arrival.done() or arrival.set_result(None)
         runtime.loop.run_until_complete(arrival)
     if runtime.idle and not (reading.arrived or reading.over):
-        raise run.stuck()
+        raise run.unfinished_error()
 
 
 def aiter_values(
@@ -153,7 +153,7 @@ def aiter_values(
     >>> asyncio.run(main())
     ['a', 'b']
     """
-    whole("aiter_values", "batch", batch, least=1)
+    check_integer("aiter_values", "batch", batch, least=1)
     return _values_awaited(source, Reading("aiter_values", batch), window, confirm_within)
 
 

@@ -12,11 +12,11 @@ from penstock.pull.dataflow.async_map import async_map
 from penstock.pull.dataflow.bridge import as_callback, as_dataflow
 from penstock.pull.dataflow.compose import pull
 from penstock.pull.dataflow.edge import Edge, Requests
+from penstock.pull.dataflow.edge_recorder import probe, probe_around
 from penstock.pull.dataflow.merging import cat, flatten, merge, working
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Sink, Source, Transformer
-from penstock.pull.dataflow.probe import probe, probe_around
 from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
 from penstock.pull.dataflow.sources import count, empty, error, infinite, once, values
 from penstock.pull.dataflow.stream import Port, Stream
@@ -33,7 +33,7 @@ __all__ = [
     "Fail",
     "FailIndication",
     "Failed",
-    "Module",
+    "ModuleContext",
     "Port",
     "Requests",
     "Sink",

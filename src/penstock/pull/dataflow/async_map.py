@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
@@ -28,7 +28,7 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
     [2, 4, 6]
     """
 
-    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         calls = _Calls(module, upstream, function, width)
         async for request in requests:
             if isinstance(request, Ask):
@@ -52,7 +52,7 @@ class _Calls:
 
     def __init__(
         self,
-        module: Module,
+        module: ModuleContext,
         upstream: Edge,
         function: Callable[[Any], Coroutine[Any, Any, Any]],
         width: int,

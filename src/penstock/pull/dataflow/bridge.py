@@ -14,10 +14,10 @@ from penstock.errors import SourceLocation
 from penstock.pull import edge as callback_edge
 from penstock.pull import module_context as callback_module
 from penstock.pull import modules as callback
-from penstock.pull.compose import join
+from penstock.pull.compose import connect_modules
 from penstock.pull.dataflow.edge import Edge, Requests, tracked
-from penstock.pull.dataflow.messages import Abort, Ask, Fail, Value, end_of, ending_of
-from penstock.pull.dataflow.module_threads import Module, ResultListener
+from penstock.pull.dataflow.messages import Abort, Ask, Fail, Value, from_callback_end, to_callback_end
+from penstock.pull.dataflow.module_threads import ModuleContext, ResultListener
 from penstock.pull.dataflow.modules import AnyModule, Sink, Source, Transformer, open_steps
 from penstock.pull.protocol import AnswerTo, End, Read
 
@@ -49,7 +49,7 @@ def as_callback(original: AnyModule) -> callback.Source | callback.Transformer |
         return callback.Sink.of(original.name, partial(_open_sink, original))
     if not original.before:
         return original.bridged
-    return join(
+    return connect_modules(
         original.bridged,
         as_callback(Transformer(original.name, original.location, original.before, original.width)),
     )
@@ -82,7 +82,7 @@ def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink
     name = original.then[0].name if original.then else "nothing"
 
     def step(run: Run, upstream: Edge) -> Edge:
-        return _serving(run, join(original, _source_of(upstream)).open_in(run), name, location)
+        return _serving(run, connect_modules(original, _source_of(upstream)).open_in(run), name, location)
 
     return Transformer(name, location, (step,))
 
@@ -92,7 +92,7 @@ def as_dataflow(original: callback.Source | callback.Transformer | callback.Sink
 
 def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
     """Create an edge of this form whose requests are passed to an edge in callback form."""
-    module = Module(run, name, location)
+    module = ModuleContext(run, name, location)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
     module.thread(_serve(lower.requests, edge))
@@ -101,12 +101,12 @@ def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLoca
 
 async def _serve(requests: Requests, edge: callback_edge.Edge) -> None:
     async for request in requests:
-        edge(None if isinstance(request, Ask) else end_of(request.cause), _binding(request))
+        edge(None if isinstance(request, Ask) else to_callback_end(request.cause), _binding(request))
 
 
 def _binding(request: Ask | Abort | Fail) -> AnswerTo:
     def answered(end: End | None, value: Any = None, /) -> None:
-        request.answer.bind(Value(value) if end is None else ending_of(end))
+        request.answer.bind(Value(value) if end is None else from_callback_end(end))
 
     return answered
 

@@ -28,9 +28,9 @@ from penstock.pull.dataflow.messages import (
     FailIndication,
     Request,
     Value,
-    end_of,
     ending,
     stop_for,
+    to_callback_end,
 )
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
@@ -171,7 +171,7 @@ class Edge:
             if isinstance(found, Value):
                 answer(None, found.value)
             else:
-                answer(end_of(found))
+                answer(to_callback_end(found))
 
         request = Ask() if abort is None else stop_for(ending(abort))
         request.answer.when_bound(answered)
@@ -239,7 +239,7 @@ class Edge:
             if isinstance(answer, Failed):
                 self._failed = self._failed or answer.error
         if confirms or self._stop is None:
-            self.finish(end_of(answer))
+            self.finish(to_callback_end(answer))
 
     def _too_late(self, pending: _Pending, answer: Answer) -> None:
         """Ignore an answer to a request already answered by the end."""
@@ -279,7 +279,7 @@ class Edge:
         cause: End | None = self._failed
         if self._stop is not None and (cause is None or waiting[0] is self._stop):
             # If the module failed before the stop reached it, a waiting ask gets the failure first.
-            cause = end_of(_cause(self._stop.request))
+            cause = to_callback_end(_cause(self._stop.request))
         if isinstance(cause, Exception):
             end = failure(cause, end)
         self._end = end

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import DONE, Answer, Ask, Done, Ending, Failed, Value, ending
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Running, Source, Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
@@ -16,7 +16,7 @@ from penstock.pull.protocol import End, attach_close_error
 Asks = Stream[Ask]
 
 
-async def working(module: Module, requests: Requests, work: Callable[[Asks], Running]) -> None:
+async def working(module: ModuleContext, requests: Requests, work: Callable[[Asks], Running]) -> None:
     """Run `work(asks)` to answer all asks, one after another, until the stream is stopped.
 
     Then the thread is abandoned, and the module's inputs are stopped, last opened first.
@@ -31,7 +31,7 @@ async def working(module: Module, requests: Requests, work: Callable[[Asks], Run
             request.answer.bind(await stop_all(module, request.cause))
 
 
-async def stop_all(module: Module, cause: Ending | End) -> Ending:
+async def stop_all(module: ModuleContext, cause: Ending | End) -> Ending:
     """Stop all inputs one after another, last opened first. Returns the first error, or done."""
     first = ending(cause)
     for edge in reversed(module.reading):
@@ -64,7 +64,7 @@ def flatten() -> Transformer:
     [1, 2, 3]
     """
 
-    def thread(module: Module, requests: Requests, upstream: Edge) -> Running:
+    def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> Running:
         async def work(asks: Asks) -> None:
             ask = await asks.next()
             while isinstance(outer := await upstream.ask(), Value):
@@ -92,7 +92,7 @@ def cat(sources: Iterable[Source]) -> Source:
     [1, 2, 3]
     """
 
-    def thread(module: Module, requests: Requests) -> Running:
+    def thread(module: ModuleContext, requests: Requests) -> Running:
         async def work(asks: Asks) -> None:
             ask, end = await asks.next(), DONE
             for source in sources:
@@ -118,7 +118,7 @@ def merge(*sources: Source) -> Source:
     ['a', 'b', 'c', 'd', 'e']
     """
 
-    async def thread(module: Module, requests: Requests) -> None:
+    async def thread(module: ModuleContext, requests: Requests) -> None:
         came: Port[_Came] = Port()
         asks: Port[Ask] = Port()
         readers = [_Reader(module.read(source), came) for source in sources]

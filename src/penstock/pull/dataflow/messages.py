@@ -120,12 +120,12 @@ def _check_exception(of: Failed | Fail | FailIndication) -> None:
 # --- the same in the callback form ---------------------------------------------------------
 
 
-def end_of(ending: Ending) -> End:
+def to_callback_end(ending: Ending) -> End:
     """Convert to callback form: True for done, the exception for failed."""
     return ending.error if isinstance(ending, Failed) else True
 
 
-def ending_of(end: End) -> Ending:
+def from_callback_end(end: End) -> Ending:
     """Convert an end in callback form to an answer."""
     return Failed(end) if isinstance(end, Exception) else DONE
 
@@ -135,7 +135,7 @@ def ending(cause: Ending | End) -> Ending:
     if isinstance(cause, Done | Failed):
         return cause
     if cause is True or isinstance(cause, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return ending_of(cause)
+        return from_callback_end(cause)
     raise WrongValue(
         f"a stream cannot be stopped for {cause!r}",
         where=[SourceLocation.of_caller()],

@@ -30,7 +30,7 @@ class Opens(Protocol):
     def open_in(self, run: Run) -> Edge: ...
 
 
-class Module(module_context.Module):
+class ModuleContext(module_context.Module):
     """Context that the threads of a module use.
 
     An exception in any of its threads fails the module: its other threads are stopped and its

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.dataflow.edge import Edge, Requests
-from penstock.pull.dataflow.module_threads import Module, ResultListener
+from penstock.pull.dataflow.module_threads import ModuleContext, ResultListener
 from penstock.pull.dataflow.variable import Variable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Source:
     then: tuple[Step, ...] = ()
 
     @classmethod
-    def of(cls, name: str, thread: Callable[[Module, Requests], Running], *, width: int = 0) -> Source:
+    def of(cls, name: str, thread: Callable[[ModuleContext, Requests], Running], *, width: int = 0) -> Source:
         """Create a source from a thread function, which reads `requests` and binds their answers.
 
         width: number of requests it works on at once; 0 if it answers immediately, or through sources that it
@@ -45,7 +45,7 @@ class Source:
         location = SourceLocation.of_caller()
 
         def open(run: Run) -> Edge:
-            module = Module(run, name, location)
+            module = ModuleContext(run, name, location)
             edge = Edge(module, depth=width)
             module.begin(thread, module, edge.requests)
             edge.deepen(max((each.depth for each in module.reading), default=0))
@@ -69,13 +69,13 @@ class Transformer:
 
     @classmethod
     def of(
-        cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
+        cls, name: str, thread: Callable[[ModuleContext, Requests, Edge], Running], *, width: int = 0
     ) -> Transformer:
         """Create a transformer from a thread function, which reads `requests` and uses the edge above."""
         location = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge) -> Edge:
-            module = Module(run, name, location)
+            module = ModuleContext(run, name, location)
             module.connect(upstream)
             edge = Edge(module, depth=width + upstream.depth)
             module.begin(thread, module, edge.requests, upstream)
@@ -101,15 +101,15 @@ class Sink:
     bridged: CallbackSink | None = None
 
     @classmethod
-    def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
+    def of(cls, name: str, thread: Callable[[ModuleContext, Edge], Running]) -> Sink:
         """Create a sink from a thread function.
 
         The thread ends with `module.done(result)` or `module.fail(error, partial)`.
         """
         location = SourceLocation.of_caller()
 
-        def open(run: Run, upstream: Edge, on_result: ResultListener | None) -> Module:
-            module = Module(run, name, location)
+        def open(run: Run, upstream: Edge, on_result: ResultListener | None) -> ModuleContext:
+            module = ModuleContext(run, name, location)
             module.connect(upstream)
             if on_result is None:
                 run.add_sink(module)

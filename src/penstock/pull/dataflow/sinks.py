@@ -8,10 +8,10 @@ from inspect import isawaitable
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import AWAIT_BEFORE, Synchronous, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, SynchronousCheck, synchronous_check
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Sink
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
@@ -44,9 +44,9 @@ class Values:
 def drain(each: Callable[[Any], object] | None = None) -> Sink:
     """Read to the end. each: called with each value; returning False makes it the last value read."""
     if each is not None:
-        each = synchronous("drain", each, fix="for_each(function) awaits it").calling(each)
+        each = synchronous_check("drain", each, fix="for_each(function) awaits it").calling(each)
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming = Values(upstream)
         async for value in coming:
             if each is not None and each(value) is False:
@@ -69,9 +69,9 @@ def for_each(function: Callable[[Any], object]) -> Sink:
     stored 1
     stored 2
     """
-    check = Synchronous("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
+    check = SynchronousCheck("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         await _ForEach(module, upstream, function, check).work()
 
     return Sink.of("for_each", thread)
@@ -84,7 +84,11 @@ class _ForEach:
     """
 
     def __init__(
-        self, module: Module, upstream: Edge, function: Callable[[Any], object], check: Synchronous
+        self,
+        module: ModuleContext,
+        upstream: Edge,
+        function: Callable[[Any], object],
+        check: SynchronousCheck,
     ) -> None:
         self._module = module
         self._upstream = upstream
@@ -135,9 +139,9 @@ class _ForEach:
 
 def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
     """Fold all values by `function(so_far, value)`, from `start`; the partial result is `Run.partial`."""
-    function = synchronous("reduce", function, fix=AWAIT_BEFORE).calling(function)
+    function = synchronous_check("reduce", function, fix=AWAIT_BEFORE).calling(function)
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming, so_far = Values(upstream), start
         async for value in coming:
             so_far = function(so_far, value)
@@ -154,7 +158,7 @@ def collect() -> Sink:
     ['a', 'b', 'c']
     """
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming = Values(upstream)
         found = [value async for value in coming]
         _finish(module, coming.end, found)
@@ -164,9 +168,9 @@ def collect() -> Sink:
 
 def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
     """Find the first value for which `wanted(value)` is true, then abort upstream; `default` without one."""
-    wanted = synchronous("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
+    wanted = synchronous_check("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
-    async def thread(module: Module, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, upstream: Edge) -> None:
         coming = Values(upstream)
         async for value in coming:
             if wanted(value):
@@ -177,7 +181,7 @@ def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
     return Sink.of("find", thread)
 
 
-def _finish(module: Module, end: Ending | None, result: Any) -> None:
+def _finish(module: ModuleContext, end: Ending | None, result: Any) -> None:
     if isinstance(end, Failed):
         module.fail(end.error, result)
     else:

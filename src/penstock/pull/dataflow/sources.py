@@ -9,9 +9,9 @@ from typing import Any
 from penstock.pull.argument_checks import refuse_async
 from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Source
-from penstock.pull.sources.iterator_reads import begin_of, close_generator
+from penstock.pull.sources.iterator_reads import close_generator, iteration_starter
 
 
 def values(items: Iterable[Any] = ()) -> Source:
@@ -21,7 +21,7 @@ def values(items: Iterable[Any] = ()) -> Source:
     >>> pull(values([1, 2, 3]), collect()).run()
     [1, 2, 3]
     """
-    return _iterating("values", begin_of(items, "values"))
+    return _iterating("values", iteration_starter(items, "values"))
 
 
 def count(last: int | None = None) -> Source:
@@ -49,7 +49,7 @@ def error(cause: Exception) -> Source:
     """Answer every request, even an abort, with this error."""
     failed = Failed(cause)
 
-    async def thread(_module: Module, requests: Requests) -> None:
+    async def thread(_module: ModuleContext, requests: Requests) -> None:
         async for request in requests:
             request.answer.bind(failed)
 
@@ -60,7 +60,7 @@ _END: Any = object()
 
 
 def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> Source:
-    async def thread(_module: Module, requests: Requests) -> None:
+    async def thread(_module: ModuleContext, requests: Requests) -> None:
         items: Iterator[Any] | None = None
         async for request in requests:
             if not isinstance(request, Ask):

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.pull import modules as callback
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
-from penstock.pull.dataflow.module_threads import Module
+from penstock.pull.dataflow.module_threads import ModuleContext
 from penstock.pull.dataflow.modules import Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.fusion import Kernel
@@ -47,7 +47,7 @@ def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
     (part,) = transformer.then
     assert isinstance(part, callback.KernelPart)
 
-    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         relay = _Relay(module, upstream, part.kernel())
         async for request in requests:
             if isinstance(request, Ask):
@@ -63,7 +63,7 @@ def _with_kernel_of(transformer: callback.Transformer) -> Transformer:
 class _Relay:
     """Relay between pending asks from downstream and values ready for the next asks."""
 
-    def __init__(self, module: Module, upstream: Edge, kernel: Kernel) -> None:
+    def __init__(self, module: ModuleContext, upstream: Edge, kernel: Kernel) -> None:
         self._module = module
         self._upstream = upstream
         self._kernel = kernel
@@ -118,7 +118,7 @@ def take(count: int) -> Transformer:
     [1, 2]
     """
 
-    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+    async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         left, ends = count, False
         last: Variable[Answer] = Variable()
         last.bind(Value(None))

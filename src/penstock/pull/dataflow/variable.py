@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import AlreadyBound, NotBound, SourceLocation
-from penstock.pull.argument_checks import Synchronous, is_unawaited
+from penstock.pull.argument_checks import SynchronousCheck, is_unawaited
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def _drop(returned: object) -> None:
     """Discard a waiting function's return value. Raises `NotAwaited` for a coroutine."""
     if returned is not None and is_unawaited(returned):
         fix = "await the variable in a dataflow thread: module.thread(coroutine)"
-        Synchronous("a function given to when_bound()", fix, SourceLocation.of_caller())(returned)
+        SynchronousCheck("a function given to when_bound()", fix, SourceLocation.of_caller())(returned)
 
 
 def _equal(one: Any, other: Any) -> bool:

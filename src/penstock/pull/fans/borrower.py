@@ -35,7 +35,7 @@ class Loan:
 
 
 class LenderState(Protocol):
-    """Interface of a lender toward its borrowers: see `penstock.pull.fans.lend.Lending`."""
+    """Interface of a lender toward its borrowers: see `penstock.pull.fans.lend.LendingRun`."""
 
     module: Module
 
@@ -110,7 +110,7 @@ class Borrower:
 
         ReadLoop(edge, take, over).start()
 
-    def too_many(self) -> ProtocolBroken:
+    def unexpected_result_error(self) -> ProtocolBroken:
         """Build the error for a result without a corresponding value."""
         return ProtocolBroken(
             "a borrower gave more results than it was lent values",

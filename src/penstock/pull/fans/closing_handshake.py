@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.compose import only
+from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Duplex, Sink, Source, TransformerPart
@@ -27,7 +27,7 @@ def closing_handshake(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     >>> pull(here, there, here).run()
     ['z']
     """
-    only(Duplex, "closing_handshake", [duplex])
+    require_one_kind(Duplex, "closing_handshake", [duplex])
     owner = object()
     location = SourceLocation.of_caller()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import NotLending, SourceLocation
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.fans.borrower import Borrower, Loan
@@ -21,14 +21,14 @@ from penstock.pull.transformers.async_map import async_map
 from penstock.pull.transformers.take import take
 
 
-class Lending:
+class LendingRun:
     """Running lender. It asks upstream once per idle borrower while downstream wants a result.
 
     The stream ends when upstream has ended, all values are answered and all borrowers have closed. If
     downstream stops it, the stream ends when upstream and all borrowers have closed.
     """
 
-    def __init__(self, module: Module, edge: Edge, running: Registry[Lending]) -> None:
+    def __init__(self, module: Module, edge: Edge, running: Registry[LendingRun]) -> None:
         self.module = module
         self.ledger = Ledger()
         self.over = False
@@ -95,7 +95,7 @@ class Lending:
     def answer(self, borrower: Borrower, result: Any) -> None:
         """Handle a borrower's result."""
         if not self.ledger.owes(borrower):
-            raise borrower.too_many()
+            raise borrower.unexpected_result_error()
         self.ledger.answer(borrower, result)
         borrower.loan.answered += 1
         self._go_on()
@@ -184,7 +184,7 @@ Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
 class Lender(Transformer):
     """Transformer with a handle to add borrowers; see `lend`."""
 
-    running: Registry[Lending] = field(default_factory=lambda: Registry[Lending]())
+    running: Registry[LendingRun] = field(default_factory=lambda: Registry[LendingRun]())
 
     def lend(self, borrower: Borrows, *, values: int | None = None) -> Loan:
         """Lend values to one more borrower, in the most recently started run of this transformer.
@@ -229,11 +229,11 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     >>> pull(values([1, 2, 3, 4]), lend(quits, map(lambda x: 10 * x)), collect()).run()
     [10, 20, 30, 40]
     """
-    whole("lend", "width", width, least=1)
-    running: Registry[Lending] = Registry()
+    check_integer("lend", "width", width, least=1)
+    running: Registry[LendingRun] = Registry()
 
     def open(module: Module, edge: Edge) -> Read:
-        lending = Lending(module, edge, running)
+        lending = LendingRun(module, edge, running)
         for borrower in borrowers:
             _add(lending, borrower, None, Loan())
         return lending.read
@@ -241,7 +241,7 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
     return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), running=running)
 
 
-def _add(lending: Lending, borrower: Borrows, values: int | None, loan: Loan) -> None:
+def _add(lending: LendingRun, borrower: Borrows, values: int | None, loan: Loan) -> None:
     stream = isinstance(borrower, Transformer | Duplex)
     worker = borrower if isinstance(borrower, Transformer | Duplex) else async_map(borrower)
     if values is not None:

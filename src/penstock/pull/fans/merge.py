@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, SourceLocation
-from penstock.pull.compose import only
-from penstock.pull.edge import Edge, when_all
+from penstock.pull.compose import require_one_kind
+from penstock.pull.edge import Edge, stop_all
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -45,7 +45,7 @@ class MergeState:
         if abort is not None:
             self._asks.clear()
             self._closing = True
-            when_all(list(self._open), abort, answer)
+            stop_all(list(self._open), abort, answer)
             return
         self._asks.append((answer, most))
         self._most = most
@@ -128,7 +128,7 @@ def merge(*sources: Source) -> Source:
     >>> pull(merge(values("ace"), values("bd")), collect()).run()
     ['a', 'b', 'c', 'd', 'e']
     """
-    only(Source, "merge", sources)
+    require_one_kind(Source, "merge", sources)
     return Source.of("merge", lambda module: MergeState(module, sources).read, batches=True)
 
 
@@ -145,7 +145,7 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     ['a', 'b', 'd', 'c', 'e']
     """
     location = SourceLocation.of_caller()
-    inputs = _Inputs(only(Source, "many", sources), open_ended)
+    inputs = _Inputs(require_one_kind(Source, "many", sources), open_ended)
     return Many(SourcePart("many", location, inputs.open, batches=True), inputs)
 
 
@@ -170,7 +170,7 @@ class Many(Source):
 
     def add(self, source: Source) -> None:
         """Add a source. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
-        self._inputs.add(*only(Source, "add", [source]))
+        self._inputs.add(*require_one_kind(Source, "add", [source]))
 
     def cap(self) -> None:
         """Accept no further sources, and end with the existing ones. Later calls have no effect."""

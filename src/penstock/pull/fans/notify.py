@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import QueueFull, SourceLocation
-from penstock.pull.argument_checks import whole
-from penstock.pull.buffer import Buffer
+from penstock.pull.argument_checks import check_integer
+from penstock.pull.ask_buffer import Buffer
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
 from penstock.pull.pipeline_runtime import Cancellable
@@ -31,7 +31,7 @@ def notify(*, bound: int | None = 1024) -> Notify:
     ([1, 2], [2])
     """
     if bound is not None:
-        whole("notify", "bound", bound, least=1)
+        check_integer("notify", "bound", bound, least=1)
     return Notify(bound, SourceLocation.of_caller())
 
 

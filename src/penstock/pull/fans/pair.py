@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from penstock.errors import AlreadyUsed, SourceLocation
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
@@ -30,7 +30,7 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     >>> pull(values([1, 2]), pair(), collect()).run()
     [1, 2]
     """
-    whole("pair", "width", width, least=0)
+    check_integer("pair", "width", width, least=0)
     location = SourceLocation.of_caller()
     owner = object()
 

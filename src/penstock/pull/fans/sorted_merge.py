@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Literal
 
 from penstock.errors import BadOption, NotSorted, SourceLocation
-from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
-from penstock.pull.compose import only
-from penstock.pull.edge import Edge, when_all
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
+from penstock.pull.compose import require_one_kind
+from penstock.pull.edge import Edge, stop_all
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, End
@@ -39,7 +39,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     [1, 2, 3, 4, 4, 6]
     """
     location = SourceLocation.of_caller()
-    only(Source, "sorted_merge", sources)
+    require_one_kind(Source, "sorted_merge", sources)
     if equal not in ("both", "left", "right"):
         raise BadOption(
             f"sorted_merge() cannot work with equal={equal!r}",
@@ -49,7 +49,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
             constructor="sorted_merge",
             option="equal",
         )
-    key_of = _same if key is None else synchronous("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
+    key_of = _same if key is None else synchronous_check("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
     return Source.of(
         "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, location).read, batches=True
     )
@@ -103,7 +103,7 @@ class _Sorted:
         if abort is not None:
             self._closing = True
             self._asks.clear()
-            when_all([each.edge for each in self._inputs if not each.ended], abort, answer)
+            stop_all([each.edge for each in self._inputs if not each.ended], abort, answer)
             return
         self._asks.append((answer, most))
         self._go_on()

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, BadOption, SourceLocation, UnknownPort
-from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous, whole
-from penstock.pull.buffer import Buffer
-from penstock.pull.compose import only
+from penstock.pull.argument_checks import AWAIT_BEFORE, check_integer, synchronous_check
+from penstock.pull.ask_buffer import Buffer
+from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
@@ -21,7 +21,7 @@ Choose = Callable[[Any], Iterable[int]]
 """Function from a value to the numbers (from 0) of its branches."""
 
 
-class Branch(Buffer):
+class TeeBranch(Buffer):
     """Pending requests and waiting values of one branch."""
 
     __slots__ = ("left",)
@@ -40,7 +40,7 @@ class Branch(Buffer):
         return ahead - len(self.values) - beyond
 
 
-class Hub:
+class SharedUpstream:
     """Reader of one upstream on behalf of all branches.
 
     It asks upstream when some branch has an open request, and every other active branch either has one too or
@@ -53,7 +53,7 @@ class Hub:
         self._upstream = upstream
         self._choose = choose
         self._ahead = ahead
-        self._branches = [Branch() for _ in range(count)]
+        self._branches = [TeeBranch() for _ in range(count)]
         self._in_flight: deque[int] = deque()
         self._end: End | None = None
         self.edges = [
@@ -61,7 +61,7 @@ class Hub:
             for branch in self._branches
         ]
 
-    def _read(self, branch: Branch, abort: End | None, answer: AnswerTo, most: int) -> None:
+    def _read(self, branch: TeeBranch, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._leave(branch, abort, answer)
             return
@@ -104,7 +104,7 @@ class Hub:
                 if not self._branches[number].left:
                     self._branches[number].values.append(value)
 
-    def _leave(self, branch: Branch, cause: End, answer: AnswerTo) -> None:
+    def _leave(self, branch: TeeBranch, cause: End, answer: AnswerTo) -> None:
         """Remove a branch. The last one to leave stops the upstream."""
         branch.left = True
         branch.values.clear()
@@ -127,13 +127,13 @@ def branches(
     """Create the sources that share one upstream in a run."""
     owner = object()
 
-    def open_hub(run: Run) -> Hub:
+    def open_hub(run: Run) -> SharedUpstream:
         module = Module(run, name, location)
         module.advice = (
             f"It asks for a value when every branch has asked, or has room for one more: ahead={ahead}.",
             "let every branch ask; or give a larger ahead=, or None, where one is read before another",
         )
-        return Hub(module, module.open(source), count, choose, ahead)
+        return SharedUpstream(module, module.open(source), count, choose, ahead)
 
     def open_branch(number: int, module: Module) -> BatchRead:
         edge = module.shared(owner, lambda: open_hub(module.run)).edges[number]
@@ -179,10 +179,10 @@ def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Sourc
     >>> together(pull(plain, collect()), pull(squares, map(lambda x: x * x), collect())).run()
     ([1, 2, 3], [1, 4, 9])
     """
-    only(Source, "tee", [source])
-    whole("tee", "count", count, least=1)
+    require_one_kind(Source, "tee", [source])
+    check_integer("tee", "count", count, least=1)
     if ahead is not None:
-        whole("tee", "ahead", ahead, least=0)
+        check_integer("tee", "ahead", ahead, least=0)
     return branches("tee", SourceLocation.of_caller(), source, count, choose=None, ahead=ahead)
 
 
@@ -210,10 +210,10 @@ def fork(
     ([1, 3], [0, 2, 4])
     """
     location = SourceLocation.of_caller()
-    only(Source, "fork", [source])
+    require_one_kind(Source, "fork", [source])
     if ahead is not None:
-        whole("fork", "ahead", ahead, least=0)
-    classify = synchronous("fork", classify, fix=AWAIT_BEFORE).calling(classify)
+        check_integer("fork", "ahead", ahead, least=0)
+    classify = synchronous_check("fork", classify, fix=AWAIT_BEFORE).calling(classify)
     numbers = {key: number for number, key in enumerate(keys)}
     if len(numbers) != len(keys) or not keys:
         raise BadOption(

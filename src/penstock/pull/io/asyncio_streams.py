@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import whole
-from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, Streams, cut_off
-from penstock.pull.io.halves import SourceHalf, writing
+from penstock.pull.argument_checks import check_integer
+from penstock.pull.io.byte_source import opens_byte_source
+from penstock.pull.io.connection import Connection, Half, Streams, close_abruptly
+from penstock.pull.io.halves import SourceHalf, open_writing
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.modules import Sink, Source
 from penstock.pull.protocol import End
@@ -21,10 +21,12 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
     An abort cancels a pending read and leaves the stream open, with all unread bytes, for its owner to
     continue reading or close. A broken stream fails with `ConnectionLost`. Run it in the stream's event loop.
     """
-    whole("from_stream", "chunk", chunk, least=1)
+    check_integer("from_stream", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
     stream = (reader, None)
-    read = reading(lambda _module: SourceHalf(_GivenStream("from_stream", location, stream, chunk=chunk)))
+    read = opens_byte_source(
+        lambda _module: SourceHalf(_GivenStream("from_stream", location, stream, chunk=chunk))
+    )
     return Source.of("from_stream", read, linear=True)
 
 
@@ -39,7 +41,7 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
     """
     location = SourceLocation.of_caller()
     stream = (None, writer)
-    write = writing(lambda _module: _GivenStream("to_stream", location, stream, close=close))
+    write = open_writing(lambda _module: _GivenStream("to_stream", location, stream, close=close))
     return Sink.of("to_stream", write)
 
 
@@ -60,14 +62,14 @@ class _GivenStream(Connection):
 
     def _stop(self, cause: End) -> None:
         if self._close:
-            cut_off(self._streams[1], failed=True)
+            close_abruptly(self._streams[1], failed=True)
 
     def broken(self, error: OSError) -> Exception:
         return self.lost(error)
 
     refused = broken
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         """Leave the stream to its owner."""
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:

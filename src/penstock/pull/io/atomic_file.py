@@ -1,4 +1,4 @@
-"""`Target`: a file being written, which appears as a whole or not at all."""
+"""`AtomicTarget`: a file being written, which appears as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BESIDE = 50
 """Number of characters that a temporary file takes from the target's name, since name length is limited."""
 
 
-class Target:
+class AtomicTarget:
     """File open for writing: `write` any number of times, then `commit` or `cancel` once.
 
     append: add to the existing contents.

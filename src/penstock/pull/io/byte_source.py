@@ -12,7 +12,7 @@ from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import AnswerTo, End, Read
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     """Asynchronous side of a source."""
 
     async def read(self) -> Any:
@@ -29,8 +29,8 @@ class Reader(Protocol):
         """Release everything still open, without waiting. Always called last, even after an end."""
 
 
-def reading(make: Callable[[Module], Reader]) -> Callable[[Module], Read]:
-    """Create the function that opens the source in a run; `make` creates its `Reader`.
+def opens_byte_source(make: Callable[[Module], ByteReader]) -> Callable[[Module], Read]:
+    """Create the function that opens the source in a run; `make` creates its `ByteReader`.
 
     The source reads when asked; an abort cancels a pending read, then closes.
     """
@@ -44,7 +44,7 @@ def reading(make: Callable[[Module], Reader]) -> Callable[[Module], Read]:
 
 
 class _Reading:
-    def __init__(self, module: Module, reader: Reader) -> None:
+    def __init__(self, module: Module, reader: ByteReader) -> None:
         self._module = module
         self._reader = reader
         self._step: Cancellable | None = None

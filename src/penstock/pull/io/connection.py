@@ -129,7 +129,7 @@ class Connection(ABC):
         """Return the failure to report for an error of writing; None if the other side just wants no more."""
 
     @abstractmethod
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         """End a half, and wait until everything that ends with it is closed. Raises if that failed."""
 
     @abstractmethod
@@ -153,7 +153,7 @@ async def wait_settled(task: asyncio.Task[object] | None) -> None:
             task.exception()
 
 
-def cut_off(writer: asyncio.StreamWriter, *, failed: bool) -> None:
+def close_abruptly(writer: asyncio.StreamWriter, *, failed: bool) -> None:
     """Close a stream immediately. failed: reset the connection, so that the other side sees it break."""
     connection = writer.get_extra_info("socket")
     if failed and connection is not None:

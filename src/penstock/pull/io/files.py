@@ -10,11 +10,11 @@ from os import PathLike
 from typing import Any, Protocol
 
 from penstock.errors import UnreadableSource
-from penstock.paths import local_path
-from penstock.pull.argument_checks import whole
+from penstock.path_or_url import local_path
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
-from penstock.pull.io.atomic_file import Target
+from penstock.pull.io.atomic_file import AtomicTarget
 from penstock.pull.io.lines import check_encoding, encoder, lines
 from penstock.pull.io.octets import CHUNK, Octets, check_octets
 from penstock.pull.io.split import LONGEST
@@ -34,7 +34,7 @@ class Readable(Protocol):
     def close(self) -> object: ...
 
 
-def reading(
+def open_source(
     path: FilePath, chunk: int, open_file: Callable[[FilePath], Readable]
 ) -> Callable[[Module], Read]:
     """Open the source in a run. The file is opened at the first ask."""
@@ -47,7 +47,7 @@ def reading(
     return open
 
 
-def plain(path: FilePath) -> Readable:
+def open_unbuffered(path: FilePath) -> Readable:
     """Open a file for reading, unbuffered."""
     return io.FileIO(path)
 
@@ -55,7 +55,7 @@ def plain(path: FilePath) -> Readable:
 def open_unzipped(path: FilePath) -> Readable:
     """Open a file for reading, decompressed if its name ends in `.gz`."""
     if not str(path).endswith(".gz"):
-        return plain(path)
+        return open_unbuffered(path)
     import gzip
 
     return gzip.GzipFile(path, "rb")
@@ -104,8 +104,8 @@ class _Reading:
             file.close()
 
 
-def writing(
-    module: Module, edge: Edge, target: Target, bytes_of: Callable[[Any], Octets], *, per_value: bool
+def open_sink(
+    module: Module, edge: Edge, target: AtomicTarget, bytes_of: Callable[[Any], Octets], *, per_value: bool
 ) -> None:
     """Open a sink that writes `bytes_of` each value. The result counts values (`per_value`) or bytes.
 
@@ -148,8 +148,10 @@ def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
     >>> pull(from_file(path, chunk=3), collect()).run()
     [b'abc', b'd']
     """
-    whole("from_file", "chunk", chunk, least=1)
-    return Source.of("from_file", reading(local_path(path, "from_file"), chunk, plain), linear=True)
+    check_integer("from_file", "chunk", chunk, least=1)
+    return Source.of(
+        "from_file", open_source(local_path(path, "from_file"), chunk, open_unbuffered), linear=True
+    )
 
 
 def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sink:
@@ -168,8 +170,8 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
     file = local_path(path, "to_file")
 
     def open(module: Module, edge: Edge) -> None:
-        target = Target(module, file, append=append, atomic=atomic)
-        writing(module, edge, target, partial(check_octets, module), per_value=False)
+        target = AtomicTarget(module, file, append=append, atomic=atomic)
+        open_sink(module, edge, target, partial(check_octets, module), per_value=False)
 
     return Sink.of("to_file", open)
 
@@ -192,7 +194,7 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
     """
     divide = lines(encoding, longest=longest)
     file = local_path(path, "from_lines")
-    return pull(Source.of("from_lines", reading(file, CHUNK, open_unzipped), linear=True), divide)
+    return pull(Source.of("from_lines", open_source(file, CHUNK, open_unzipped), linear=True), divide)
 
 
 def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:
@@ -205,7 +207,7 @@ def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, a
     file = local_path(path, "to_lines")
 
     def open(module: Module, edge: Edge) -> None:
-        target = Target(module, file, append=append, atomic=atomic, zipped=file.endswith(".gz"))
-        writing(module, edge, target, encoder("to_lines", module.location, encoding, "\n"), per_value=True)
+        target = AtomicTarget(module, file, append=append, atomic=atomic, zipped=file.endswith(".gz"))
+        open_sink(module, edge, target, encoder("to_lines", module.location, encoding, "\n"), per_value=True)
 
     return Sink.of("to_lines", open)

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
-from penstock.pull.io.byte_source import reading
+from penstock.pull.io.byte_source import opens_byte_source
 from penstock.pull.io.connection import Connection, Streams
 from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
@@ -19,9 +19,9 @@ from penstock.pull.sinks.read_loops import WorkerLoop
 
 def duplex(name: str, location: SourceLocation, connection: Callable[[Module], Connection]) -> Duplex:
     """Create a duplex of the two halves of a connection, which `connection(module)` returns in a run."""
-    read = reading(lambda module: SourceHalf(connection(module)))
+    read = opens_byte_source(lambda module: SourceHalf(connection(module)))
     source = Source(SourcePart(name, location, read, linear=True))
-    return Duplex(source, Sink(SinkPart(name, location, writing(connection))), name, location)
+    return Duplex(source, Sink(SinkPart(name, location, open_writing(connection))), name, location)
 
 
 class SourceHalf:
@@ -41,7 +41,7 @@ class SourceHalf:
             raise connection.broken(error) from error
         if not data:
             self._ended = True
-            await connection.left("source")
+            await connection.end_half("source")
         return data
 
     async def close(self, cause: End) -> None:
@@ -54,7 +54,7 @@ class SourceHalf:
             self._connection.abandon()
 
 
-def writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edge], None]:
+def open_writing(connection: Callable[[Module], Connection]) -> Callable[[Module, Edge], None]:
     """Open the sink in a run. Its result is the number of bytes written.
 
     The sink asks once the connection is open, and again each time the system has taken the last value. If the

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.fusion import Expansion, Kernel
 from penstock.pull.io.octets import check_octets
-from penstock.pull.io.split import LONGEST, Divider
+from penstock.pull.io.split import LONGEST, SeparatorSplitter
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import BatchRead
@@ -30,7 +30,7 @@ def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
     >>> pull(values([b"caf\xc3", b"\xa9\r\nand\n", b"tea"]), lines(), collect()).run()
     ['café', 'and', 'tea']
     """
-    whole("lines", "longest", longest, least=1)
+    check_integer("lines", "longest", longest, least=1)
     check_encoding("lines", encoding)
 
     def open(module: Module, edge: Edge) -> BatchRead:
@@ -47,7 +47,7 @@ class _Decoding:
         self._module = module
         self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._divider = Divider(module, "\n", longest)
+        self._divider = SeparatorSplitter(module, "\n", longest)
 
     def feed(self, chunks: Iterable[Any]) -> Iterator[str]:
         for chunk in chunks:

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import Any, cast
 
 from penstock.errors import BadOption, ProcessFailed, SourceLocation
-from penstock.pull.argument_checks import positive, whole
+from penstock.pull.argument_checks import check_integer, check_positive
 from penstock.pull.io.connection import Connection, Half, Streams, wait_settled
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
@@ -56,8 +56,8 @@ def process(
     >>> pull(values([b"21"]), process([sys.executable, "-c", double]), concat(b"")).run()
     b'42\n'
     """
-    positive("process", "grace", grace)
-    whole("process", "chunk", chunk, least=1)
+    check_positive("process", "grace", grace)
+    check_integer("process", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
     if isinstance(args, str | bytes) or not args:
         raise BadOption(
@@ -185,7 +185,7 @@ class Child(Connection):
     def refused(self, error: OSError) -> None:
         """Ignore the error: the program closed its input and wants no more, which `gone` reports."""
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         self._using.discard(half)
         await self.wait_closed()
         if self.failure is not None:
@@ -193,7 +193,7 @@ class Child(Connection):
 
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:
         writer.close()
-        await self.left("sink")
+        await self.end_half("sink")
 
     def _stop(self, cause: End) -> None:
         self._using.clear()

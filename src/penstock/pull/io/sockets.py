@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, SourceLocation
-from penstock.pull.argument_checks import IN_A_TASK, synchronous, whole
+from penstock.pull.argument_checks import IN_A_TASK, check_integer, synchronous_check
 from penstock.pull.argument_checks import port as check_port
-from penstock.pull.io.byte_source import reading
-from penstock.pull.io.connection import Connection, Half, Streams, cut_off
+from penstock.pull.io.byte_source import opens_byte_source
+from penstock.pull.io.connection import Connection, Half, Streams, close_abruptly
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.module_context import Module
@@ -57,7 +57,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     the other side closes it while the sink is sending.
     """
     check_port("connect", port)
-    whole("connect", "chunk", chunk, least=1)
+    check_integer("connect", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
     name = address(host, port)
     owner = object()
@@ -106,16 +106,16 @@ def listen(
     ssl:   a context with a certificate, for TLS; the handshake takes place when a connection is first used.
     """
     check_port("listen", port)
-    whole("listen", "pending", pending, least=1)
-    whole("listen", "chunk", chunk, least=1)
+    check_integer("listen", "pending", pending, least=1)
+    check_integer("listen", "chunk", chunk, least=1)
     location = SourceLocation.of_caller()
     if ready is not None:
-        ready = synchronous("listen", ready, fix=IN_A_TASK).calling(ready)
+        ready = synchronous_check("listen", ready, fix=IN_A_TASK).calling(ready)
 
     def listener(_module: Module) -> Listener:
         return Listener(host, port, ssl, pending, chunk, ready, location)
 
-    return Source.of("listen", reading(listener), linear=True)
+    return Source.of("listen", opens_byte_source(listener), linear=True)
 
 
 def address(host: str, port: int) -> str:
@@ -145,7 +145,7 @@ class SocketConnection(Connection):
         self._watch(self._writer)
         return reader, self._writer
 
-    async def left(self, half: Half) -> None:
+    async def end_half(self, half: Half) -> None:
         if half == "source" and self.stopped:
             raise self.broken(None)  # looks like an end, but this side cut the stream off
         self._using.discard(half)
@@ -158,11 +158,11 @@ class SocketConnection(Connection):
         if not self._is_closed_by_us:
             if writer.can_write_eof():
                 writer.write_eof()
-            await self.left("sink")
+            await self.end_half("sink")
 
     def _stop(self, cause: End) -> None:
         if self._writer is not None:
-            cut_off(self._writer, failed=isinstance(cause, Exception))
+            close_abruptly(self._writer, failed=isinstance(cause, Exception))
         elif self._opening is not None:
             self._opening.cancel()
         else:

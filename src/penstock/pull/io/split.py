@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import BadOption, LineTooLong, SourceLocation
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.fusion import Expansion
 from penstock.pull.io.octets import check_octets
@@ -24,7 +24,7 @@ _FEW = 256
 """Number of chunks without a separator to hold separately; more are joined, to save overhead."""
 
 
-class Divider(Generic[T]):
+class SeparatorSplitter(Generic[T]):
     """Incremental splitter at a separator, linear in the input however it is cut into chunks."""
 
     def __init__(self, module: Module, separator: T, longest: int) -> None:
@@ -104,7 +104,7 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
     >>> pull(values([b"a;b", b"c;;d"]), split(b";"), collect()).run()
     [b'a', b'bc', b'', b'd']
     """
-    whole("split", "longest", longest, least=1)
+    check_integer("split", "longest", longest, least=1)
     if not separator:
         raise BadOption(
             "split() cannot work with an empty separator",
@@ -114,7 +114,7 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
         )
 
     def open(module: Module, edge: Edge) -> BatchRead:
-        divider = Divider(module, separator, longest)
+        divider = SeparatorSplitter(module, separator, longest)
 
         def feed(chunks: Iterable[Any]) -> Iterator[bytes]:
             return chain.from_iterable(divider.feed(bytes(check_octets(module, chunk))) for chunk in chunks)

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from penstock.errors import BadTrace
 from penstock.pull.rules.docs_rules import DOCS
 from penstock.pull.rules.edge_rules import PAIR
+from penstock.pull.rules.matched_trace import Fault, Faults, Placed, TracedEdge
 from penstock.pull.rules.strict_rules import STRICT
 from penstock.pull.rules.trace import Event, Trace
-from penstock.pull.rules.traced_edge import Fault, Faults, Placed, TracedEdge
-from penstock.pull.rules.transformer_rules import TRANSFORMER, Transformer
+from penstock.pull.rules.transformer_rules import TRANSFORMER, TransformerTrace
 
 Profile = Literal["spec", "docs", "strict"]
 """Set of rules. spec: the specification. docs: rules in use. strict: invariants of an existing checker."""
@@ -121,7 +121,7 @@ def _violations(trace: Trace, profile: Profile, one_to_one: bool) -> Iterator[Vi
     yield from _broken(EDGE_RULES[profile], above, "TI.")
     yield from _broken(EDGE_RULES[profile], below, "TO.")
     if profile == "spec":
-        yield from _broken(TRANSFORMER, Transformer(above, below, one_to_one))
+        yield from _broken(TRANSFORMER, TransformerTrace(above, below, one_to_one))
 
 
 def _broken(

@@ -5,7 +5,14 @@ S0, S6 and S7 are what its users say, S1 to S5 its documentation.
 
 from __future__ import annotations
 
-from penstock.pull.rules.traced_edge import Asked, Fault, Faults, Reply, TracedEdge, out_of_order
+from penstock.pull.rules.matched_trace import (
+    Fault,
+    Faults,
+    MatchedAnswer,
+    TracedEdge,
+    TracedRequest,
+    out_of_order,
+)
 
 
 def s0_one_answer_each(edge: TracedEdge) -> Faults:
@@ -21,7 +28,7 @@ def s0_one_answer_each(edge: TracedEdge) -> Faults:
 
 def s1_one_ask_at_a_time(edge: TracedEdge) -> Faults:
     """S1. No ask is made before the last one is answered."""
-    previous: Asked | None = None
+    previous: TracedRequest | None = None
     for asked in edge.requests:
         if asked.event.kind == "ask":
             if previous is not None and (previous.answer is None or previous.answer.at > asked.at):
@@ -88,12 +95,12 @@ def s7_one_stop(edge: TracedEdge) -> Faults:
             yield Fault(asked, f"the stream was stopped by {stopped.event}", stopped)
 
 
-def _stopped_before(edge: TracedEdge, at: int) -> Asked | None:
+def _stopped_before(edge: TracedEdge, at: int) -> TracedRequest | None:
     stop = edge.first_stop
     return stop if stop is not None and stop.at < at else None
 
 
-def _ended_before(edge: TracedEdge, at: int) -> Reply | None:
+def _ended_before(edge: TracedEdge, at: int) -> MatchedAnswer | None:
     end = edge.first_end
     return end if end is not None and end.at < at else None
 

@@ -7,14 +7,14 @@ abort or an error is judged by P5 and P7, a value after an answered end by P4, b
 
 from __future__ import annotations
 
-from penstock.pull.rules.traced_edge import (
-    Asked,
+from penstock.pull.rules.matched_trace import (
     Fault,
     Faults,
+    MatchedAnswer,
     Placed,
-    Reply,
     TracedEdge,
-    Unasked,
+    TracedRequest,
+    UnaskedReason,
     out_of_order,
 )
 
@@ -25,7 +25,7 @@ def p1_answer_after_its_request(edge: TracedEdge) -> Faults:
     """P1. An answer happens after its request."""
     numbered = {asked.event.index: asked for asked in reversed(edge.requests)}
     for answer in edge.answers:
-        if answer.unasked is Unasked.NO_REQUEST:
+        if answer.unasked is UnaskedReason.NO_REQUEST:
             later = numbered.get(answer.event.index)
             when = "only later" if later is not None else "never"
             yield Fault(answer, f"request {answer.event.index} is answered and was {when} made", later)
@@ -34,7 +34,7 @@ def p1_answer_after_its_request(edge: TracedEdge) -> Faults:
 def p2_one_answer(edge: TracedEdge) -> Faults:
     """P2. A request is answered at most once."""
     for answer in edge.answers:
-        if answer.unasked is Unasked.AGAIN and answer.request is not None:
+        if answer.unasked is UnaskedReason.AGAIN and answer.request is not None:
             yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
 
 
@@ -71,8 +71,8 @@ def p6_failure_is_final(edge: TracedEdge) -> Faults:
     an error may be confirmed by done.
     """
     cause = edge.failed_below
-    failed: Reply | None = None
-    completed: Reply | None = None
+    failed: MatchedAnswer | None = None
+    completed: MatchedAnswer | None = None
     for reply in edge.replies:
         kind = reply.event.kind
         if kind == "value" or (completed is not None and cause is None):
@@ -92,14 +92,14 @@ def p6_failure_is_final(edge: TracedEdge) -> Faults:
                 completed = reply
 
 
-def _other_error(reply: Reply, cause: Asked | None, completed: Reply | None) -> bool:
+def _other_error(reply: MatchedAnswer, cause: TracedRequest | None, completed: MatchedAnswer | None) -> bool:
     """Whether an error differs from downstream's where it should be equal. P7 checks the cause itself."""
     if cause is None or reply.request is cause or reply.event.message == cause.event.message:
         return False
     return reply.request.at > cause.at or completed is not None
 
 
-def _must_fail(reply: Reply, cause: Asked) -> bool:
+def _must_fail(reply: MatchedAnswer, cause: TracedRequest) -> bool:
     return reply.request.at > cause.at and reply.request.event.kind != "error"
 
 
@@ -127,7 +127,7 @@ def _value_for(edge: TracedEdge, kind: str) -> Faults:
 def p8_indication_has_no_answer(edge: TracedEdge) -> Faults:
     """P8. An indication is not answered."""
     for answer in edge.answers:
-        if answer.unasked is Unasked.INDICATION and answer.request is not None:
+        if answer.unasked is UnaskedReason.INDICATION and answer.request is not None:
             yield Fault(answer, f"{answer.request.event} expects no answer", answer.request)
 
 
@@ -155,7 +155,7 @@ def l_events_of_the_layer(edge: TracedEdge) -> Faults:
     placed: list[tuple[Placed, str]] = [(asked, asked.event.kind) for asked in edge.requests]
     placed += [(answer, answer.event.kind) for answer in edge.answers]
     for place, kind in sorted(placed, key=lambda pair: pair[0].at):
-        is_answer = not isinstance(place, Asked)
+        is_answer = not isinstance(place, TracedRequest)
         needs = (3 if kind == "error" else 1) if is_answer else _LAYERS[kind]
         if needs > edge.layer:
             yield Fault(place, f"belongs to layer {needs}, and this is layer {edge.layer}")
@@ -163,7 +163,7 @@ def l_events_of_the_layer(edge: TracedEdge) -> Faults:
 
 def w1_numbers_are_unique(edge: TracedEdge) -> Faults:
     """W1. No two requests of a port have the same number."""
-    first: dict[int, Asked] = {}
+    first: dict[int, TracedRequest] = {}
     for asked in edge.requests:
         if asked.event.index in first:
             yield Fault(asked, f"number {asked.event.index} is taken", first[asked.event.index])

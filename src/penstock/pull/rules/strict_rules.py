@@ -8,13 +8,21 @@ our addition: an answer without a request cannot occur there.
 
 from __future__ import annotations
 
-from penstock.pull.rules.traced_edge import Asked, Fault, Faults, Reply, TracedEdge, Unasked, out_of_order
+from penstock.pull.rules.matched_trace import (
+    Fault,
+    Faults,
+    MatchedAnswer,
+    TracedEdge,
+    TracedRequest,
+    UnaskedReason,
+    out_of_order,
+)
 
 
 def i0_answer_has_a_request(edge: TracedEdge) -> Faults:
     """I0. What is answered has been requested, and expects an answer."""
     for answer in edge.answers:
-        if answer.unasked in (Unasked.NO_REQUEST, Unasked.INDICATION):
+        if answer.unasked in (UnaskedReason.NO_REQUEST, UnaskedReason.INDICATION):
             yield Fault(answer, f"nothing waits for answer {answer.event.index}", answer.request)
 
 
@@ -37,7 +45,7 @@ def i2_every_request_is_answered(edge: TracedEdge) -> Faults:
 def i3_one_answer(edge: TracedEdge) -> Faults:
     """I3. A request is answered at most once."""
     for answer in edge.answers:
-        if answer.unasked is Unasked.AGAIN and answer.request is not None:
+        if answer.unasked is UnaskedReason.AGAIN and answer.request is not None:
             yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
 
 
@@ -68,7 +76,7 @@ def i7_terminates(edge: TracedEdge) -> Faults:
         yield Fault(edge.last, "nothing stops or ends the stream")
 
 
-def _terminated_before(edge: TracedEdge, at: int) -> Asked | Reply | None:
+def _terminated_before(edge: TracedEdge, at: int) -> TracedRequest | MatchedAnswer | None:
     """Return the earlier of the first stop and the first end, if it precedes an index."""
     found = [place for place in (edge.first_stop, edge.first_end) if place is not None and place.at < at]
     return min(found, key=lambda place: place.at, default=None)

@@ -19,7 +19,7 @@ from typing import Literal, cast
 
 from penstock.errors import BadTrace
 from penstock.pull.rules.trace_values import (
-    closing,
+    closing_bracket,
     message_text,
     read_message,
     read_value,
@@ -215,7 +215,7 @@ def _carried(text: str, at: int, found: re.Match[str]) -> tuple[str | None, int]
     begin = found.end()
     # A message is prose: apostrophes are not quotes, unless the whole message is quoted.
     quotes = found["answer"] in ("value", "values") or text[begin : begin + 1] in ("'", '"')
-    end = closing(text, begin - 1, quotes=quotes)
+    end = closing_bracket(text, begin - 1, quotes=quotes)
     if end < 0:
         raise _bad(text, at, "has a bracket that its line does not close", "close it, or quote the text")
     return text[begin:end], end + 1

@@ -14,7 +14,7 @@ _OPEN = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = "'\""
 
 
-class Shown(str):
+class OpaqueValue(str):
     """Value without a literal form, known only by its text in a parsed trace.
 
     Equal to the same text as a string, but written without quotes.
@@ -26,7 +26,7 @@ class Shown(str):
         return str(self)
 
 
-def closing(text: str, start: int, *, quotes: bool) -> int:
+def closing_bracket(text: str, start: int, *, quotes: bool) -> int:
     """Find the index at which the bracket at `start` is closed on its line, or -1.
 
     quotes: whether brackets within quotes do not count, as in Python.
@@ -82,9 +82,9 @@ def message_text(message: str) -> str:
 
 
 def read_value(text: str) -> object:
-    """Parse the text of a value: a literal's value, otherwise the text itself as `Shown`."""
+    """Parse the text of a value: a literal's value, otherwise the text itself as `OpaqueValue`."""
     found = _literal(text)
-    return Shown(text.strip()) if found is _NOTHING else found
+    return OpaqueValue(text.strip()) if found is _NOTHING else found
 
 
 def read_values(text: str) -> tuple[object, ...]:
@@ -118,7 +118,7 @@ def _literal(text: str) -> object:
 
 
 def _fits(text: str, *, quotes: bool) -> bool:
-    return text.isprintable() and closing(f"({text})", 0, quotes=quotes) == len(text) + 1
+    return text.isprintable() and closing_bracket(f"({text})", 0, quotes=quotes) == len(text) + 1
 
 
 def _split(text: str) -> list[str]:

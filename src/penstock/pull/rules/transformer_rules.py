@@ -13,11 +13,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.pull.rules.traced_edge import Asked, Fault, Faults, Placed, Reply, TracedEdge
+from penstock.pull.rules.matched_trace import Fault, Faults, MatchedAnswer, Placed, TracedEdge, TracedRequest
 
 
 @dataclass(frozen=True)
-class Transformer:
+class TransformerTrace:
     """Both edges of a transformer. input: towards upstream. output: towards downstream."""
 
     input: TracedEdge
@@ -25,7 +25,7 @@ class Transformer:
     one_to_one: bool = True
 
     @cached_property
-    def in_time(self) -> tuple[Placed, ...]:
+    def events_in_order(self) -> tuple[Placed, ...]:
         """List requests and replies of both edges, in chronological order."""
         edges = (self.input, self.output)
         placed: list[Placed] = [asked for edge in edges for asked in edge.requests]
@@ -38,11 +38,11 @@ class Transformer:
         return received - sum(reply.event.carried for reply in self.output.replies if reply.at < at)
 
 
-def t2_answer_waits_for_upstream(both: Transformer) -> Faults:
+def t2_answer_waits_for_upstream(both: TransformerTrace) -> Faults:
     """T2. An ask is answered only after upstream has answered: a value by a value, an end by an end."""
     held = 0
-    for reply in both.in_time:
-        if not isinstance(reply, Reply):
+    for reply in both.events_in_order:
+        if not isinstance(reply, MatchedAnswer):
             continue
         if reply.event.port == "U":
             held += reply.event.carried
@@ -55,49 +55,49 @@ def t2_answer_waits_for_upstream(both: Transformer) -> Faults:
             yield Fault(reply, f"{reply.event.kind} before upstream has ended", _latest_ask(both, reply))
 
 
-def _told_to_end(both: Transformer, at: int) -> bool:
+def _told_to_end(both: TransformerTrace, at: int) -> bool:
     """Whether upstream has ended before an index, or was stopped in a way that it does not confirm."""
     end, stop = both.input.first_end, both.input.first_stop
     indicated = stop is not None and stop.at < at and not stop.event.expects_answer
     return indicated or (end is not None and end.at < at)
 
 
-def _latest_ask(both: Transformer, reply: Reply) -> Asked | None:
+def _latest_ask(both: TransformerTrace, reply: MatchedAnswer) -> TracedRequest | None:
     """Return the last ask made of upstream before an answer."""
     requests = both.input.requests
     before = bisect_left(requests, reply.at, key=lambda asked: asked.at)
     return requests[before - 1] if before else None
 
 
-def t3_asks_when_asked(both: Transformer) -> Faults:
+def t3_asks_when_asked(both: TransformerTrace) -> Faults:
     """T3. Upstream is asked for no more than downstream has asked for."""
     if not both.one_to_one:
         return
     above = below = 0
-    latest: Asked | None = None
-    for place in both.in_time:
+    latest: TracedRequest | None = None
+    for place in both.events_in_order:
         change = _demand(place)
         if place.event.port in ("D", "TO"):
             below += change
             continue
         above += change
-        if isinstance(place, Asked) and change and above > below:
+        if isinstance(place, TracedRequest) and change and above > below:
             yield Fault(place, f"upstream is asked for {above} values, downstream asked for {below}", latest)
             below = above
-        if isinstance(place, Asked):
+        if isinstance(place, TracedRequest):
             latest = place
 
 
 def _demand(place: Placed) -> int:
     """Return how much an event changes the number of requested values; a batch answer settles its size."""
-    if isinstance(place, Asked):
+    if isinstance(place, TracedRequest):
         return (place.event.most or 1) if place.event.kind == "ask" else 0
-    if isinstance(place, Reply) and place.event.kind == "value" and place.request.event.kind == "ask":
+    if isinstance(place, MatchedAnswer) and place.event.kind == "value" and place.request.event.kind == "ask":
         return place.event.carried - (place.request.event.most or 1)
     return 0
 
 
-def t4_confirms_after_upstream(both: Transformer) -> Faults:
+def t4_confirms_after_upstream(both: TransformerTrace) -> Faults:
     """T4. An abort or an error is confirmed only after upstream has confirmed."""
     end, stops = both.input.first_end, both.input.requests
     closing = next((asked for asked in stops if asked.event.kind in ("abort", "error")), None)
@@ -112,14 +112,14 @@ def t4_confirms_after_upstream(both: Transformer) -> Faults:
             yield Fault(reply, "upstream was not asked to confirm", reply.request)
 
 
-def t5_stop_is_forwarded(both: Transformer) -> Faults:
+def t5_stop_is_forwarded(both: TransformerTrace) -> Faults:
     """T5. When downstream stops the stream, upstream is told, unless it has ended by itself."""
     stop, upstream = both.output.first_stop, both.input
     if upstream.complete and stop is not None and upstream.first_stop is None and upstream.first_end is None:
         yield Fault(stop, "upstream never hears of it")
 
 
-def t6_no_value_is_lost(both: Transformer) -> Faults:
+def t6_no_value_is_lost(both: TransformerTrace) -> Faults:
     """T6. Each value from upstream goes downstream, in its turn.
 
     Values may be lost with the stream: those of asks that were pending when downstream or the
@@ -135,7 +135,7 @@ def t6_no_value_is_lost(both: Transformer) -> Faults:
             kept = 0
 
 
-def _lost_with_the_end(both: Transformer) -> int:
+def _lost_with_the_end(both: TransformerTrace) -> int:
     """Return how many values of pending asks may be lost. Unanswered asks are covered by P9."""
     stops = [stop.at for stop in (both.input.first_stop, both.output.first_stop) if stop is not None]
     end = both.output.first_end
@@ -152,11 +152,11 @@ def _lost_with_the_end(both: Transformer) -> int:
     return lost
 
 
-def _is_ask(asked: Asked) -> bool:
+def _is_ask(asked: TracedRequest) -> bool:
     return asked.event.kind == "ask"
 
 
-def t8_end_is_passed_on(both: Transformer) -> Faults:
+def t8_end_is_passed_on(both: TransformerTrace) -> Faults:
     """T8. An end is passed on as it is: done as done, an error as the same error, in both directions.
 
     A transformer that fails by itself, on a value that it holds, passes on its own error.
@@ -172,7 +172,7 @@ def t8_end_is_passed_on(both: Transformer) -> Faults:
             yield Fault(stop, f"downstream has failed the stream by {failure.event}", failure)
 
 
-def _changed(both: Transformer, above: Reply, below: Reply) -> bool:
+def _changed(both: TransformerTrace, above: MatchedAnswer, below: MatchedAnswer) -> bool:
     """Whether an end differs downstream from upstream without a reason."""
     failure = both.output.failed_below
     if below.event.kind == "done":
@@ -189,7 +189,7 @@ def _changed(both: Transformer, above: Reply, below: Reply) -> bool:
     )
 
 
-def _failed_by_itself(both: Transformer, reply: Reply) -> bool:
+def _failed_by_itself(both: TransformerTrace, reply: MatchedAnswer) -> bool:
     """Whether an error downstream is the transformer's own: it failed upstream, or it held a value."""
     end, stop = both.input.first_end, both.input.first_stop
     if reply.event.kind != "error" or (end is not None and end.event.message == reply.event.message):
@@ -200,7 +200,7 @@ def _failed_by_itself(both: Transformer, reply: Reply) -> bool:
     return not both.one_to_one and any(answer.event.carried for answer in both.input.replies)
 
 
-def _stop_of_its_own(both: Transformer, stop: Asked, failure: Asked) -> bool:
+def _stop_of_its_own(both: TransformerTrace, stop: TracedRequest, failure: TracedRequest) -> bool:
     """Whether a stop may have another cause: an ask that was not forwarded, or a value that failed."""
     asks = [asked for asked in both.output.requests if _is_ask(asked) and asked.at < failure.at]
     pending = any(asked.answer is None or asked.answer.at > failure.at for asked in asks)
@@ -209,7 +209,7 @@ def _stop_of_its_own(both: Transformer, stop: Asked, failure: Asked) -> bool:
     return replaced or (stop.event.kind == "error" and both.held(stop.at) > 0)
 
 
-def _end(reply: Reply) -> str:
+def _end(reply: MatchedAnswer) -> str:
     return reply.event.kind if reply.event.message is None else f"{reply.event.kind}({reply.event.message})"
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import IN_A_TASK, synchronous
+from penstock.pull.argument_checks import IN_A_TASK, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink, SinkPart
 from penstock.pull.protocol import End
 from penstock.pull.running_modules import AbortHandle
-from penstock.pull.sinks.folds import Taking, drop, nothing, whole
+from penstock.pull.sinks.folds import Taking, drop, fresh_sink, no_result
 from penstock.pull.sinks.read_loops import ReadLoop
 
 
@@ -32,7 +32,7 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
     ['a', 'b', 'c']
     """
     handle = AbortHandle()
-    checked = synchronous("drain", function, fix="for_each(function) awaits it")
+    checked = synchronous_check("drain", function, fix="for_each(function) awaits it")
 
     def open(module: Module, edge: Edge) -> None:
         def take(values: list[Any]) -> None:
@@ -98,16 +98,18 @@ def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1)
     in: 'b'
     """
     before = f"{label}: " if label else ""
-    write = synchronous("log", to, fix="for_each() of a function that writes what it is given").calling(to)
+    write = synchronous_check("log", to, fix="for_each() of a function that writes what it is given").calling(
+        to
+    )
 
     def begin(_module: Module) -> Taking:
         def take(values: list[Any]) -> None:
             for value in values:
                 write(f"{before}{value!r}")
 
-        return take, nothing
+        return take, no_result
 
-    return whole("log", begin, batch=batch)
+    return fresh_sink("log", begin, batch=batch)
 
 
 def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
@@ -121,7 +123,7 @@ def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) ->
     >>> pull(values([1, 2]), on_end(lambda error: print("over:", error))).run()
     over: None
     """
-    call = synchronous("on_end", function, fix=IN_A_TASK).calling(function)
+    call = synchronous_check("on_end", function, fix=IN_A_TASK).calling(function)
 
     def begin(module: Module) -> Taking:
         def close(error: Exception | None, closed: Callable[[], object]) -> None:
@@ -129,6 +131,6 @@ def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) ->
             closed()
 
         module.closing(close)
-        return drop, nothing
+        return drop, no_result
 
-    return whole("on_end", begin, batch=batch)
+    return fresh_sink("on_end", begin, batch=batch)

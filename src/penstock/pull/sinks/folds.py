@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, AnyStr
 
 from penstock.errors import NoValue
-from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
@@ -18,7 +18,7 @@ Taking = tuple[Callable[[list[Any]], object], Callable[[], Any]]
 """Pair of functions: `take(values)` receives each batch in order, `result()` is called once at the end."""
 
 
-def whole(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
+def fresh_sink(name: str, begin: Callable[[Module], Taking], *, batch: int) -> Sink:
     """Create a sink with fresh state per run. If the stream fails, `Run.partial` has the partial result."""
 
     def open(module: Module, edge: Edge) -> None:
@@ -39,7 +39,7 @@ def drop(_values: list[Any]) -> None:
     """Discard values."""
 
 
-def nothing() -> None:
+def no_result() -> None:
     """Return None, the result of sinks without one."""
 
 
@@ -59,7 +59,7 @@ def collect(*, batch: int = 1) -> Sink:
         found: list[Any] = []
         return found.extend, lambda: found
 
-    return whole("collect", begin, batch=batch)
+    return fresh_sink("collect", begin, batch=batch)
 
 
 def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
@@ -88,7 +88,7 @@ def concat(empty: AnyStr = "", *, batch: int = 1) -> Sink:
 
         return take, lambda: empty.join(found)
 
-    return whole("concat", begin, batch=batch)
+    return fresh_sink("concat", begin, batch=batch)
 
 
 def last(*, default: Any = None, batch: int = 1) -> Sink:
@@ -110,7 +110,7 @@ def last(*, default: Any = None, batch: int = 1) -> Sink:
 
         return take, lambda: found
 
-    return whole("last", begin, batch=batch)
+    return fresh_sink("last", begin, batch=batch)
 
 
 _NOTHING: Any = object()
@@ -129,7 +129,7 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
     >>> pull(values([1, 2, 3]), reduce(lambda total, value: total + value, 10)).run()
     16
     """
-    checked = synchronous("reduce", function, fix=AWAIT_BEFORE)
+    checked = synchronous_check("reduce", function, fix=AWAIT_BEFORE)
 
     def open(module: Module, edge: Edge) -> None:
         so_far = initial
@@ -170,7 +170,7 @@ def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: in
     >>> pull(values([1, 7, 9]), find(lambda value: value > 5)).run()
     7
     """
-    checked = synchronous("find", test, fix=AWAIT_BEFORE)
+    checked = synchronous_check("find", test, fix=AWAIT_BEFORE)
 
     def open(module: Module, edge: Edge) -> None:
         def take(values: list[Any]) -> None:

@@ -7,7 +7,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any
 
 from penstock.errors import CallCancelled, SourceLocation
-from penstock.pull.argument_checks import Synchronous, whole
+from penstock.pull.argument_checks import SynchronousCheck, check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink
@@ -40,8 +40,8 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
     stored 1
     stored 2
     """
-    whole("for_each", "width", width, least=1)
-    check = Synchronous("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
+    check_integer("for_each", "width", width, least=1)
+    check = SynchronousCheck("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
     def open(module: Module, edge: Edge) -> None:
         _Calling(module, edge, function, width, cancel, check).start()
@@ -59,7 +59,7 @@ class _Calling:
         function: Callable[[Any], object],
         width: int,
         cancel: bool,
-        check: Synchronous,
+        check: SynchronousCheck,
     ) -> None:
         self._module = module
         self._check = check

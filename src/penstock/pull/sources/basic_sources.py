@@ -7,11 +7,11 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, cast
 
-from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous
+from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous_check
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.sources.iterator_reads import awaited, begin_of, drawn
+from penstock.pull.sources.iterator_reads import async_iterator_source, iteration_starter, iterator_source
 
 
 def values(
@@ -34,11 +34,11 @@ def values(
     [1, 2]
     """
     if on_stop is not None:
-        on_stop = synchronous("values", on_stop, fix=IN_A_TASK).calling(on_stop)
+        on_stop = synchronous_check("values", on_stop, fix=IN_A_TASK).calling(on_stop)
     found: Iterable[Any] = () if items is None else items
     if isinstance(items, Mapping):
         found = cast("Mapping[Any, Any]", items).values()
-    return drawn("values", begin_of(found, "values"), on_stop=on_stop)
+    return iterator_source("values", iteration_starter(found, "values"), on_stop=on_stop)
 
 
 def keys(mapping: Mapping[Any, Any]) -> Source:
@@ -48,7 +48,7 @@ def keys(mapping: Mapping[Any, Any]) -> Source:
     >>> pull(keys({"a": 1, "b": 2}), collect()).run()
     ['a', 'b']
     """
-    return drawn("keys", lambda: iter(mapping.keys()))
+    return iterator_source("keys", lambda: iter(mapping.keys()))
 
 
 def once(value: Any) -> Source:
@@ -60,7 +60,7 @@ def once(value: Any) -> Source:
     >>> pull(once(None), collect()).run()
     [None]
     """
-    return drawn("once", lambda: iter((value,)))
+    return iterator_source("once", lambda: iter((value,)))
 
 
 def empty() -> Source:
@@ -70,7 +70,7 @@ def empty() -> Source:
     >>> pull(empty(), collect()).run()
     []
     """
-    return drawn("empty", lambda: iter(()))
+    return iterator_source("empty", lambda: iter(()))
 
 
 def error(cause: Exception) -> Source:
@@ -104,8 +104,8 @@ def count(last: int | None = None, start: int = 0) -> Source:
     [0, 1, 2, 3]
     """
     if last is None:
-        return drawn("count", lambda: itertools.count(start))
-    return drawn("count", lambda: iter(range(start, last + 1)))
+        return iterator_source("count", lambda: itertools.count(start))
+    return iterator_source("count", lambda: iter(range(start, last + 1)))
 
 
 def infinite(make: Callable[[], Any]) -> Source:
@@ -123,7 +123,7 @@ def infinite(make: Callable[[], Any]) -> Source:
     def made() -> Iterator[Any]:
         return (make() for _ in repeat(None))
 
-    return drawn("infinite", made)
+    return iterator_source("infinite", made)
 
 
 def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
@@ -146,5 +146,5 @@ def iterate(items: Iterable[Any] | AsyncIterable[Any]) -> Source:
     [0, 1]
     """
     if isinstance(items, Iterable):
-        return drawn("iterate", begin_of(items, "iterate"))
-    return awaited(items)
+        return iterator_source("iterate", iteration_starter(items, "iterate"))
+    return async_iterator_source(items)

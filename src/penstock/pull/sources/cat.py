@@ -12,7 +12,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import AnyModule, Source
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.sources.iterator_reads import begin_of, close_generator
+from penstock.pull.sources.iterator_reads import close_generator, iteration_starter
 
 
 def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
@@ -29,7 +29,7 @@ def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
     >>> pull(cat([values([1, 2]), None, values([3])]), collect()).run()
     [1, 2, 3]
     """
-    begin = begin_of(sources, "cat")
+    begin = iteration_starter(sources, "cat")
     return Source.of("cat", lambda module: _Cat(module, begin).read, batches=True, width=width)
 
 

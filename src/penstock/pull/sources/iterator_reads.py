@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 I = TypeVar("I")
 
 
-def drawn(
+def iterator_source(
     name: str,
     begin: Callable[[], Iterator[Any]],
     *,
@@ -93,7 +93,7 @@ def close_generator(items: Iterator[Any] | None) -> None:
         cast("Generator[Any]", items).close()
 
 
-def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
+def iteration_starter(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
     """Return a function that starts iterating: anew in every run, or only once if `items` is an iterator.
 
     name: of the function that the user called, for the error.
@@ -125,7 +125,7 @@ def once_only(items: I, name: str) -> Callable[[], I]:
 _OVER = object()
 
 
-def awaited(items: AsyncIterable[Any]) -> Source:
+def async_iterator_source(items: AsyncIterable[Any]) -> Source:
     """Create a source of an asynchronous iterator; see `iterate`."""
     if isinstance(items, AsyncIterator):
         begin = once_only(items, "iterate")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import AlreadyUsed, QueueFull, SourceLocation, WrongThread
-from penstock.pull.argument_checks import IN_A_TASK, synchronous, whole
+from penstock.pull.argument_checks import IN_A_TASK, check_integer, synchronous_check
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -40,9 +40,9 @@ def pushable(
     """
     location = SourceLocation.of_caller()
     if bound is not None:
-        whole("pushable", "bound", bound, least=1)
+        check_integer("pushable", "bound", bound, least=1)
     if on_close is not None:
-        on_close = synchronous("pushable", on_close, fix=IN_A_TASK).calling(on_close)
+        on_close = synchronous_check("pushable", on_close, fix=IN_A_TASK).calling(on_close)
     gate = _Gate(PushQueue(bound), location, on_close, thread_safe)
     return Pushable(SourcePart("pushable", location, gate.open, batches=True), gate)
 

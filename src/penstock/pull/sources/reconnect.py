@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.pull.argument_checks import positive, refuse_async, whole
-from penstock.pull.compose import only
+from penstock.pull.argument_checks import check_integer, check_positive, refuse_async
+from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
@@ -31,8 +31,8 @@ def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], flo
     >>> [wait(failures) for failures in (1, 2, 3, 4)]
     [0.5, 1.0, 2.0, 2.5]
     """
-    positive("back_off", "first", first)
-    positive("back_off", "most", most)
+    check_positive("back_off", "first", first)
+    check_positive("back_off", "most", most)
     refuse_async("back_off", jitter, fix="give a function that returns the number")
 
     def wait(failures: int) -> float:
@@ -73,9 +73,9 @@ def reconnect(
     [0, 1, 2, 3, 4]
     """
     if attempts is not None:
-        whole("reconnect", "attempts", attempts, least=1)
+        check_integer("reconnect", "attempts", attempts, least=1)
     if wait is not None and not callable(wait):
-        positive("reconnect", "wait", wait)
+        check_positive("reconnect", "wait", wait)
     for function in (make, wait, position):
         refuse_async("reconnect", function, fix="return at once: the source itself may wait")
     waits: Wait = back_off() if wait is None else wait if callable(wait) else _always(wait)
@@ -163,7 +163,7 @@ class _Reconnect:
         except Exception as error:
             self._failed(error)
         else:
-            self._edge = self._module.open(*only(Source, "reconnect", [source]))
+            self._edge = self._module.open(*require_one_kind(Source, "reconnect", [source]))
 
     def _got(self, edge: Edge, end: End | None, value: Any = None, /) -> None:
         if edge is not self._edge or not self._asks:

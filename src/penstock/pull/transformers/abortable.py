@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import SourceLocation
-from penstock.pull.argument_checks import IN_A_TASK, synchronous
+from penstock.pull.argument_checks import IN_A_TASK, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 from penstock.pull.running_modules import AbortHandle
 from penstock.pull.stop_once import StopOnce
-from penstock.pull.transformers.through import OnEnd, Over
+from penstock.pull.transformers.through import EndOnce, OnEnd
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,10 +49,10 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
     """
     handle = AbortHandle()
     if on_end is not None:
-        on_end = synchronous("abortable", on_end, fix=IN_A_TASK).calling(on_end)
+        on_end = synchronous_check("abortable", on_end, fix=IN_A_TASK).calling(on_end)
 
     def open(module: Module, edge: Edge) -> BatchRead:
-        over, stop = Over(on_end), StopOnce(edge)
+        over, stop = EndOnce(on_end), StopOnce(edge)
         entry = handle.at_work.add(module, lambda cause: module.enter(abort_now, cause))
 
         def read(abort: End | None, answer: AnswerTo, most: int) -> None:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import CallCancelled
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import Read
-from penstock.pull.transformers.concurrent_calls import Calls, Done
+from penstock.pull.transformers.concurrent_calls import ConcurrentCalls, Done
 
 
 def async_map(
@@ -38,11 +38,11 @@ def async_map(
     >>> pull(values([1, 2, 3]), async_map(double, width=2), collect()).run()
     [2, 4, 6]
     """
-    whole("async_map", "width", width, least=1)
+    check_integer("async_map", "width", width, least=1)
 
     def open(module: Module, edge: Edge) -> Read:
         start = partial(_Call, module, function)
-        return Calls(edge, start, width, ordered=ordered, cancel=cancel).read
+        return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=cancel).read
 
     return Transformer.of("async_map", open, width=width)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.pull.argument_checks import positive, whole
-from penstock.pull.buffer import Buffer
+from penstock.pull.argument_checks import check_integer, check_positive
+from penstock.pull.ask_buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
@@ -24,7 +24,7 @@ def batch(size: int) -> Transformer:
     >>> pull(values("abcde"), batch(2), collect()).run()
     [['a', 'b'], ['c', 'd'], ['e']]
     """
-    whole("batch", "size", size, least=1)
+    check_integer("batch", "size", size, least=1)
     return batches("batch", size, None)
 
 
@@ -40,14 +40,14 @@ def recent(size: int, seconds: float | None = None) -> Transformer:
     >>> pull(values([1, 2, 3, 4, 5]), recent(2), collect()).run()
     [[1, 2], [3, 4], [5]]
     """
-    whole("recent", "size", size, least=1)
+    check_integer("recent", "size", size, least=1)
     return batches("recent", size, seconds)
 
 
 def batches(name: str, size: int, seconds: float | None) -> Transformer:
     """Group values as `batch` does, also closing lists a number of seconds after their first value."""
     if seconds is not None:
-        positive(name, "seconds", seconds)
+        check_positive(name, "seconds", seconds)
     return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.pull.argument_checks import IN_A_TASK, synchronous
+from penstock.pull.argument_checks import IN_A_TASK, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -27,7 +27,7 @@ def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
     [1, 2, -1]
     """
     if handler is not None:
-        handler = synchronous("catch", handler, fix=IN_A_TASK).calling(handler)
+        handler = synchronous_check("catch", handler, fix=IN_A_TASK).calling(handler)
     return Transformer.of("catch", lambda _module, edge: _catch(edge, handler), batches=True)
 
 

@@ -29,7 +29,7 @@ class _Call:
     result: Any = None
 
 
-class Calls:
+class ConcurrentCalls:
     """Running transformer. Each ask is passed upstream at once; values wait while `width` calls are running.
 
     ordered: emit results in the order of the values; otherwise in order of completion.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation
-from penstock.pull.argument_checks import whole
-from penstock.pull.buffer import Buffer
+from penstock.pull.argument_checks import check_integer
+from penstock.pull.ask_buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
@@ -24,7 +24,7 @@ def eager(bound: int) -> Transformer:
     >>> pull(values("abc"), eager(10), collect()).run()
     ['a', 'b', 'c']
     """
-    whole("eager", "bound", bound, least=1)
+    check_integer("eager", "bound", bound, least=1)
     return Transformer.of("eager", lambda _module, edge: _Ahead(edge, bound, bound - 1).read, batches=True)
 
 
@@ -40,9 +40,9 @@ def high_watermark(high: int, low: int | None = None) -> Transformer:
     >>> pull(values("abc"), high_watermark(2), collect()).run()
     ['a', 'b', 'c']
     """
-    whole("high_watermark", "high", high, least=1)
+    check_integer("high_watermark", "high", high, least=1)
     least = high // 2 if low is None else low
-    whole("high_watermark", "low", least, least=0)
+    check_integer("high_watermark", "low", least, least=0)
     if least >= high:
         raise BadOption(
             f"high_watermark() cannot work with high={high} and low={low}",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from penstock.pull.argument_checks import AWAIT_BEFORE, refuse_async, synchronous, whole
+from penstock.pull.argument_checks import AWAIT_BEFORE, check_integer, refuse_async, synchronous_check
 from penstock.pull.fusion import Kernel
 from penstock.pull.modules import Transformer
 
@@ -40,7 +40,7 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     [1, 3, 5]
     """
     keep = bool if test is None else test
-    checked = synchronous("filter", keep, fix=AWAIT_BEFORE)
+    checked = synchronous_check("filter", keep, fix=AWAIT_BEFORE)
     # Not the builtin: a StopIteration raised by the test would end the batch.
     return Transformer.of_kernel(
         "filter",
@@ -56,7 +56,7 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
     [0, 2, 4]
     """
     drop = bool if test is None else test
-    checked = synchronous("filter_not", drop, fix=AWAIT_BEFORE)
+    checked = synchronous_check("filter_not", drop, fix=AWAIT_BEFORE)
     return Transformer.of_kernel(
         "filter_not",
         lambda: (
@@ -78,7 +78,7 @@ def skip(count: int) -> Transformer:
     ['c', 'd']
     """
 
-    whole("skip", "count", count)
+    check_integer("skip", "count", count)
 
     def make() -> Kernel:
         left = count
@@ -106,7 +106,7 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 9, 1]), skip_while(lambda x: x < 5), collect()).run()
     [9, 1]
     """
-    checked = synchronous("skip_while", test, fix=AWAIT_BEFORE)
+    checked = synchronous_check("skip_while", test, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
         begun = False
@@ -136,7 +136,7 @@ def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Tran
     >>> pull(values([1, 2, 3, 4]), sliding(3, sum), collect()).run()
     [6, 9]
     """
-    whole("sliding", "size", size, least=1)
+    check_integer("sliding", "size", size, least=1)
     refuse_async("sliding", reduce, fix="sliding(size), async_map(function)", passes_on=True)
 
     def make() -> Kernel:
@@ -164,7 +164,7 @@ def tap(on_value: Callable[[Any], object]) -> Transformer:
     (['a', 'b'], ['a', 'b'])
     """
 
-    checked = synchronous("tap", on_value, fix=AWAIT_AND_RETURN)
+    checked = synchronous_check("tap", on_value, fix=AWAIT_AND_RETURN)
 
     def kernel(items: Iterable[Any]) -> Iterator[Any]:
         for item in items:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.pull.buffer import Buffer
+from penstock.pull.ask_buffer import Buffer
 from penstock.pull.edge import Edge
 from penstock.pull.protocol import AnswerTo, End
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from penstock.pull.argument_checks import synchronous, whole
+from penstock.pull.argument_checks import check_integer, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, Transformer
@@ -33,7 +33,7 @@ def flatten(*, width: int = 0) -> Transformer:
     >>> pull(values([[1, 2], values([3]), "four", None, {"x": 5}]), flatten(), collect()).run()
     [1, 2, 3, 'four', 5]
     """
-    whole("flatten", "width", width, least=0)
+    check_integer("flatten", "width", width, least=0)
     return Transformer.of(
         "flatten", lambda module, edge: open_flat(module, edge, _same), batches=True, width=width
     )
@@ -232,9 +232,9 @@ def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     >>> pull(values(["a b", "", "c"]), flat_map(str.split), collect()).run()
     ['a', 'b', 'c']
     """
-    whole("flat_map", "width", width, least=0)
+    check_integer("flat_map", "width", width, least=0)
     fix = "async_map(function), then flatten(); iterate(generator) is a source of an asynchronous generator"
-    checked = synchronous("flat_map", function, fix=fix).calling(function)
+    checked = synchronous_check("flat_map", function, fix=fix).calling(function)
     return Transformer.of(
         "flat_map", lambda module, edge: open_flat(module, edge, checked), batches=True, width=width
     )

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.pull.argument_checks import refuse_async, whole
+from penstock.pull.argument_checks import check_integer, refuse_async
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.pipeline_runtime import Cancellable
 from penstock.pull.protocol import Read
-from penstock.pull.transformers.concurrent_calls import Calls, Done
+from penstock.pull.transformers.concurrent_calls import ConcurrentCalls, Done
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -38,7 +38,7 @@ def paramap(
     >>> pull(values(["b", "a"]), paramap(str.upper, width=2), collect()).run()
     ['B', 'A']
     """
-    whole("paramap", "width", width, least=1)
+    check_integer("paramap", "width", width, least=1)
     refuse_async("paramap", function, fix="async_map(function, width) awaits it", passes_on=True)
 
     def open(module: Module, edge: Edge) -> Read:
@@ -54,7 +54,7 @@ def paramap(
             future.add_done_callback(lambda future: resume(_finish, future, done))
             return future
 
-        return Calls(edge, start, width, ordered=ordered, cancel=True).read
+        return ConcurrentCalls(edge, start, width, ordered=ordered, cancel=True).read
 
     return Transformer.of("paramap", open, width=width)
 

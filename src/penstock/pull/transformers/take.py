@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.pull.argument_checks import whole
+from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, End
@@ -21,7 +21,7 @@ def take(count: int) -> Transformer:
     >>> pull(values([1, 2, 3]), take(2), collect()).run()
     [1, 2]
     """
-    whole("take", "count", count)
+    check_integer("take", "count", count)
     return Transformer.of("take", lambda _module, edge: _Take(edge, count).read, batches=True)
 
 

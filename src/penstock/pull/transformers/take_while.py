@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from penstock.pull.edge import Edge
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -29,7 +29,7 @@ def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer
     >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5, last=True), collect()).run()
     [1, 2, 9]
     """
-    checked = synchronous("take_while", test, fix=AWAIT_BEFORE).calling(test)
+    checked = synchronous_check("take_while", test, fix=AWAIT_BEFORE).calling(test)
     return Transformer.of("take_while", lambda _module, edge: _take_while(edge, checked, last), batches=True)
 
 
@@ -78,6 +78,6 @@ def _take_while(edge: Edge, test: Callable[[Any], Any], last: bool) -> BatchRead
         waiting = [*asks]
         asks.clear()
         for answer in waiting:
-            answer(end if edge.stop_arrived else True)
+            answer(end if edge.was_stopped else True)
 
     return read

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from penstock.errors import BadOption, SourceLocation
-from penstock.pull.argument_checks import positive
+from penstock.pull.argument_checks import check_positive
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
@@ -33,7 +33,7 @@ def throttle(*, per_second: float | None = None, every: float | None = None) -> 
             fix="throttle(per_second=10) or throttle(every=0.1)",
         )
     option, value = ("every", every) if every is not None else ("per_second", per_second)
-    positive("throttle", option, value)
+    check_positive("throttle", option, value)
     seconds = every or 1 / (per_second or 1)
     return Transformer.of("throttle", lambda module, edge: _throttle(module, edge, seconds))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous
+from penstock.pull.argument_checks import IN_A_TASK, refuse_async, synchronous_check
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
@@ -33,13 +33,13 @@ def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | Non
         refuse_async("through", on_value, fix=AWAIT_AND_RETURN)
         parts.append(tap(on_value))
     if on_end is not None:
-        parts.append(_at_end(synchronous("through", on_end, fix=IN_A_TASK).calling(on_end)))
+        parts.append(_at_end(synchronous_check("through", on_end, fix=IN_A_TASK).calling(on_end)))
     return pull(Transformer(()), *parts)
 
 
 def _at_end(on_end: OnEnd) -> Transformer:
     def open(_module: Module, edge: Edge) -> BatchRead:
-        over = Over(on_end)
+        over = EndOnce(on_end)
 
         def read(abort: End | None, answer: AnswerTo, most: int) -> None:
             def passed(end: End | None, value: Any = None, /) -> None:
@@ -55,7 +55,7 @@ def _at_end(on_end: OnEnd) -> Transformer:
     return Transformer.of("through", open, batches=True)
 
 
-class Over:
+class EndOnce:
     """Function that passes an end to the user's function, only once, and returns the end to pass on."""
 
     def __init__(self, on_end: OnEnd | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import NoAnswerInTime, Step
-from penstock.pull.argument_checks import positive
+from penstock.pull.argument_checks import check_positive
 from penstock.pull.edge import Edge
 from penstock.pull.edge_requests import NamedModule
 from penstock.pull.module_context import Module
@@ -25,7 +25,7 @@ def timeout(seconds: float) -> Transformer:
     >>> pull(values("ab"), timeout(60), collect()).run()
     ['a', 'b']
     """
-    positive("timeout", "seconds", seconds)
+    check_positive("timeout", "seconds", seconds)
     return Transformer.of("timeout", lambda module, edge: _timeout(module, edge, seconds), batches=True)
 
 

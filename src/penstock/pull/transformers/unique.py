@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.errors import NotHashable, SourceLocation
-from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous
+from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from penstock.pull.fusion import Kernel
 from penstock.pull.modules import Transformer
 
@@ -39,7 +39,7 @@ def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
     location = SourceLocation.of_caller()
-    checked = synchronous(name, key, fix=AWAIT_BEFORE)
+    checked = synchronous_check(name, key, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
         seen: set[Any] = set()

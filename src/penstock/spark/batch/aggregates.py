@@ -32,9 +32,9 @@ from penstock.flow.aggregates import (
     Sum,
 )
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.spark.batch.operators import Site, exact_column, lower
-from penstock.spark.lowering import exact_numbers
-from penstock.spark.lowering.signed_zero import one_zero
+from penstock.spark.batch.operators import Site, exact_column, lower_operator
+from penstock.spark.lowering import exact_sums
+from penstock.spark.lowering.signed_zero import replace_negative_zero
 from penstock.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class NativeAggregates:
     """Native aggregates over a group, and the function that computes the answer column from them."""
 
     measures: tuple[Column, ...]
@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class AggregateArguments:
     """Columns and types of an aggregation's arguments, with the field of the answer."""
 
     columns: tuple[Column, ...]
@@ -60,7 +60,7 @@ class Arguments:
     out: Field
 
 
-@lower.register(Aggregate)
+@lower_operator.register(Aggregate)
 def _(operator: Aggregate, site: Site) -> DataFrame:
     fields = site.node.schema.fields
     keys = [site.column(expr).alias(f"key {at}") for at, (_, expr) in enumerate(operator.keys)]
@@ -70,13 +70,15 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
         given = [
-            one_zero(type_, site.column(expr))
+            replace_negative_zero(type_, site.column(expr))
             for type_, expr in zip(types, aggregation.arguments(), strict=True)
         ]
         labels = [f"argument {number} {at}" for at in range(len(given))]
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
         out = fields[len(operator.keys) + number]
-        measured = measure(aggregation, Arguments(tuple(exact_column(label) for label in labels), types, out))
+        measured = measure(
+            aggregation, AggregateArguments(tuple(exact_column(label) for label in labels), types, out)
+        )
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
         answer = measured.answer(*(exact_column(label) for label in made))
@@ -92,7 +94,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
 
 
 @singledispatch
-def measure(aggregation: Aggregation, to: Arguments) -> Measured:
+def measure(aggregation: Aggregation, to: AggregateArguments) -> NativeAggregates:
     """Build the native form of an aggregation."""
     raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
 
@@ -102,61 +104,63 @@ def _as_it_is(column: Column) -> Column:
 
 
 @measure.register(Count)
-def _(aggregation: Count, to: Arguments) -> Measured:
-    return Measured((f.count(to.columns[0] if to.columns else exact_column("row")),), _as_it_is)
+def _(aggregation: Count, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.count(to.columns[0] if to.columns else exact_column("row")),), _as_it_is)
 
 
 @measure.register(CountDistinct)
-def _(aggregation: CountDistinct, to: Arguments) -> Measured:
-    return Measured((f.count_distinct(to.columns[0]),), _as_it_is)
+def _(aggregation: CountDistinct, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.count_distinct(to.columns[0]),), _as_it_is)
 
 
 @measure.register(Min)
-def _(aggregation: Min, to: Arguments) -> Measured:
-    return Measured((f.min(to.columns[0]),), _as_it_is)
+def _(aggregation: Min, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.min(to.columns[0]),), _as_it_is)
 
 
 @measure.register(Max)
-def _(aggregation: Max, to: Arguments) -> Measured:
-    return Measured((f.max(to.columns[0]),), _as_it_is)
+def _(aggregation: Max, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.max(to.columns[0]),), _as_it_is)
 
 
 @measure.register(First)
-def _(aggregation: First, to: Arguments) -> Measured:
-    return Measured((f.min(_pair(to)),), lambda pair: pair.getField("value"))
+def _(aggregation: First, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.min(_pair(to)),), lambda pair: pair.getField("value"))
 
 
 @measure.register(Last)
-def _(aggregation: Last, to: Arguments) -> Measured:
-    return Measured((f.max(_pair(to)),), lambda pair: pair.getField("value"))
+def _(aggregation: Last, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.max(_pair(to)),), lambda pair: pair.getField("value"))
 
 
-def _pair(to: Arguments) -> Column:
+def _pair(to: AggregateArguments) -> Column:
     """Pair `by` with the value in a struct, which orders ties of `by` by value."""
     value, by = to.columns
     return f.when(by.isNotNull(), f.struct(by.alias("by"), value.alias("value")))
 
 
 @measure.register(Collect)
-def _(aggregation: Collect, to: Arguments) -> Measured:
-    return Measured((f.collect_list(to.columns[0]),), f.sort_array)
+def _(aggregation: Collect, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((f.collect_list(to.columns[0]),), f.sort_array)
 
 
 @measure.register(Sum)
-def _(aggregation: Sum, to: Arguments) -> Measured:
+def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if kind == FLOAT64:
-        return Measured((f.collect_list(column),), exact_numbers.float_sum)
+        return NativeAggregates((f.collect_list(column),), exact_sums.float_sum)
     if kind == INT32 or isinstance(kind, DecimalType):
-        return Measured((f.sum(column),), _as_it_is)
-    return Measured(exact_numbers.half_sums(column), exact_numbers.int_sum)
+        return NativeAggregates((f.sum(column),), _as_it_is)
+    return NativeAggregates(exact_sums.half_sums(column), exact_sums.int_sum)
 
 
 @measure.register(Mean)
-def _(aggregation: Mean, to: Arguments) -> Measured:
+def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if kind == FLOAT64:
-        return Measured((f.collect_list(column),), exact_numbers.float_mean)
+        return NativeAggregates((f.collect_list(column),), exact_sums.float_mean)
     if isinstance(kind, DecimalType):
-        return Measured((f.avg(column),), _as_it_is)
-    return Measured((*exact_numbers.half_sums(column.cast("long")), f.count(column)), exact_numbers.int_mean)
+        return NativeAggregates((f.avg(column),), _as_it_is)
+    return NativeAggregates(
+        (*exact_sums.half_sums(column.cast("long")), f.count(column)), exact_sums.int_mean
+    )

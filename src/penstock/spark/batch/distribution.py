@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.graph.node import Operator
-    from penstock.spark.batch.plan import BatchPlan, Subplan
+    from penstock.spark.batch.batch_plan import BatchPlan, Subplan
 
 
 @dataclass(frozen=True, slots=True)

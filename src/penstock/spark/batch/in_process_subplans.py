@@ -16,16 +16,16 @@ from pyspark.sql import functions as f
 from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.operators import exact_column
 from penstock.spark.batch.sources import ORDINAL, with_ordinals
-from penstock.spark.batch.stream_union import BATCH, Ports, of_port
+from penstock.spark.batch.stream_union import BATCH, StreamUnion, select_stream
 from penstock.spark.batch.subplan_flow import (
-    Border,
+    SubplanBorder,
     SubplanFlow,
     machine_for,
     program_of,
+    run_until_idle,
     subplan_flow,
-    until_quiet,
 )
-from penstock.spark.lowering.columns import to_column
+from penstock.spark.lowering.expressions import to_column
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.plan import pickled
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from penstock.spark.batch.plan import BatchPlan, Subplan
+    from penstock.spark.batch.batch_plan import BatchPlan, Subplan
     from penstock.spark.ticks.errors import Task
 
 Rows = list[tuple[Any, ...]]
@@ -53,7 +53,7 @@ def run_subplan(
     share: applied to what the subplan answers where more than one of its nodes is read.
     """
     part, how = subplan_flow(plan, subplan), distribution_of(plan, subplan)
-    entering, leaving = ports_of(part.entries), ports_of(part.exits)
+    entering, leaving = frame_layout(part.entries), frame_layout(part.exits)
     streams: list[DataFrame] = []
     for port, entry in enumerate(part.entries):
         rows = with_ordinals(plan.graph, entry.node, frames) if entry.ordered else made[entry.node]
@@ -63,10 +63,10 @@ def run_subplan(
     )
     if len(part.exits) > 1:
         answer = share(answer)
-    return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}
+    return {border.node: select_stream(answer, port, border.schema) for port, border in enumerate(part.exits)}
 
 
-def _further(part: SubplanFlow, entry: Border, how: Distribution) -> dict[str, Column]:
+def _further(part: SubplanFlow, entry: SubplanBorder, how: Distribution) -> dict[str, Column]:
     """Extra columns of a stream's rows: the hash of their keys, and their ordinals."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
@@ -81,7 +81,7 @@ def _no_number() -> Column:
 
 
 def _brought_together(
-    streams: list[DataFrame], entering: Ports, part: SubplanFlow, how: Distribution
+    streams: list[DataFrame], entering: StreamUnion, part: SubplanFlow, how: Distribution
 ) -> DataFrame:
     sorting = ORDINAL if part.ordered else ()
     if isinstance(how, InOneTask):
@@ -105,9 +105,9 @@ def _brought_together(
 # --- tasks ----------------------------------------------------------------------------------
 
 
-def ports_of(borders: tuple[Border, ...]) -> Ports:
+def frame_layout(borders: tuple[SubplanBorder, ...]) -> StreamUnion:
     """Frame layout of the streams that enter or leave a subplan."""
-    return Ports(tuple((border.schema, border.weighted) for border in borders))
+    return StreamUnion(tuple((border.schema, border.weighted) for border in borders))
 
 
 def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
@@ -120,24 +120,28 @@ def subplan_task(part: SubplanFlow, how: Distribution) -> Task:
 
         part, chunks = cloudpickle.loads(shipped)
         program = program_of(part.graph)
-        leaving = ports_of(part.exits)
+        leaving = frame_layout(part.exits)
         for inputs in chunks(batches, part.entries):
-            answers = until_quiet(machine_for(program), inputs | {name: [(None,)] for name in part.ended})
+            answers = run_until_idle(machine_for(program), inputs | {name: [(None,)] for name in part.ended})
             for port, border in enumerate(part.exits):
                 yield from leaving.to_batches(answers[border.name], port)
 
     return task
 
 
-Chunks = Callable[[Iterable["pa.RecordBatch"], tuple[Border, ...]], Iterator[dict[str, Rows]]]
+Chunks = Callable[[Iterable["pa.RecordBatch"], tuple[SubplanBorder, ...]], Iterator[dict[str, Rows]]]
 
 
-def _each_batch(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+def _each_batch(
+    batches: Iterable[pa.RecordBatch], entries: tuple[SubplanBorder, ...]
+) -> Iterator[dict[str, Rows]]:
     for batch in batches:
         yield _rows_of(batch, entries)
 
 
-def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+def _all_at_once(
+    batches: Iterable[pa.RecordBatch], entries: tuple[SubplanBorder, ...]
+) -> Iterator[dict[str, Rows]]:
     inputs: dict[str, Rows] = {border.name: [] for border in entries}
     for batch in batches:
         for name, rows in _rows_of(batch, entries).items():
@@ -145,7 +149,9 @@ def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...])
     yield inputs
 
 
-def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+def split_between_keys(
+    batches: Iterable[pa.RecordBatch], entries: tuple[SubplanBorder, ...]
+) -> Iterator[dict[str, Rows]]:
     """Split rows into chunks of at least `BATCH` that end where the key hash changes."""
     waiting: list[pa.RecordBatch] = []
     last: int | None = None
@@ -163,11 +169,11 @@ def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -
 
 _CHUNKS: dict[type[Distribution], Chunks] = {
     Anywhere: _each_batch,
-    ByKeys: whole_keys,
+    ByKeys: split_between_keys,
     InOneTask: _all_at_once,
 }
 
 
-def _rows_of(batch: pa.RecordBatch, entries: tuple[Border, ...]) -> dict[str, Rows]:
-    ports = ports_of(entries)
+def _rows_of(batch: pa.RecordBatch, entries: tuple[SubplanBorder, ...]) -> dict[str, Rows]:
+    ports = frame_layout(entries)
     return {border.name: ports.rows(batch, port) for port, border in enumerate(entries)}

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.analysis import analyse
 from penstock.flow.operators.source import Source
 from penstock.spark.batch.distribution import InOneTask
-from penstock.spark.batch.in_process_subplans import ports_of, subplan_task
-from penstock.spark.batch.stream_union import Ports, of_port
+from penstock.spark.batch.in_process_subplans import frame_layout, subplan_task
+from penstock.spark.batch.stream_union import StreamUnion, select_stream
 from penstock.spark.batch.subplan_flow import loop_flow
-from penstock.spark.local.session_info import tasks_at_a_time
-from penstock.spark.placing.rounds import why_whole
-from penstock.spark.placing.stages import cut
+from penstock.spark.local.session_properties import tasks_at_a_time
+from penstock.spark.placing.loop_levels import unpartitionable_reason
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.cell import run_stateless
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
@@ -69,7 +69,7 @@ class KeptRows:
 
     folder: str
     port: int
-    ports: Ports
+    ports: StreamUnion
 
 
 @write_changes.register
@@ -89,7 +89,7 @@ def _(
         yield Result("file", (output.name, str(path), len(copies)))
 
 
-def complete(graph: FlowGraph) -> FlowGraph:
+def bound_sources(graph: FlowGraph) -> FlowGraph:
     """Mark the sources of a loop's flow as bounded: a batch delivers all input in the first tick."""
     nodes = tuple(
         replace(node, operator=replace(node.operator, bounded=True))
@@ -102,16 +102,21 @@ def complete(graph: FlowGraph) -> FlowGraph:
 
 def why_in_one_task(graph: FlowGraph) -> str:
     """Return the reason why a loop's flow cannot run in rounds, as a sentence; empty if it can."""
-    analysis = analyse(complete(graph))
+    analysis = analyse(bound_sources(graph))
     ends = {*graph.sources.values(), *graph.sinks.values()}
     body = [node.id for node in graph.nodes if node.id not in ends]
     if {frozenset(loop) for loop in analysis.loops} != {frozenset(body)}:
         return "A way round in it waits for the next tick."
-    return why_whole(graph, body, analysis.facts)
+    return unpartitionable_reason(graph, body, analysis.facts)
 
 
 def run_in_rounds(
-    graph: FlowGraph, entering: Ports, leaving: Ports, rows: DataFrame, bound: LoopBound, parts: int
+    graph: FlowGraph,
+    entering: StreamUnion,
+    leaving: StreamUnion,
+    rows: DataFrame,
+    bound: LoopBound,
+    parts: int,
 ) -> DataFrame:
     """Run a loop's flow over all its input and return its output as a frame of `leaving`.
 
@@ -123,7 +128,7 @@ def run_in_rounds(
         name: Output(name, graph.nodes[node].schema, KeptRows(str(folder / "rows"), port, leaving))
         for port, (name, node) in enumerate(graph.sinks.items())
     }
-    stages = cut(complete(graph), parts, rounds=True)
+    stages = cut_stages(bound_sources(graph), parts, rounds=True)
     plan = ShippedPlan.of(Plan(stages, (), dict(outputs), str(folder), durable=False))
 
     def scattered(order: TickOrder) -> DataFrame:
@@ -138,7 +143,7 @@ def run_in_rounds(
     return kept.mapInArrow(_kept_rows, leaving.type())
 
 
-def _enter(order: TickOrder, entering: Ports) -> Task:
+def _enter(order: TickOrder, entering: StreamUnion) -> Task:
     """Create the task that turns input rows into messages for the parts, in batches."""
 
     @told
@@ -188,7 +193,7 @@ def run_loop(
            it all that enters comes to one task, whose memory must hold it with what follows from it.
     """
     part = loop_flow(graph, group)
-    entering, leaving = ports_of(part.entries), ports_of(part.exits)
+    entering, leaving = frame_layout(part.entries), frame_layout(part.exits)
     streams = [entering.tag_rows(made[entry.node], port, {}) for port, entry in enumerate(part.entries)]
     assert streams, "a loop that nothing enters has no rows"
     whole = reduce(lambda one, other: one.unionAll(other), streams)
@@ -201,4 +206,4 @@ def run_loop(
     else:
         answer = whole.repartition(1).mapInArrow(subplan_task(part, InOneTask()), leaving.type())
         answer = share(answer) if len(part.exits) > 1 else answer
-    return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}
+    return {border.node: select_stream(answer, port, border.schema) for port, border in enumerate(part.exits)}

@@ -22,11 +22,11 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
-from penstock.graph.graph_algorithms import components, is_cyclic, successors
+from penstock.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from penstock.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from penstock.spark.batch.in_process_subplans import run_subplan
 from penstock.spark.batch.loops import run_loop
-from penstock.spark.batch.operators import Site, lower
-from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
+from penstock.spark.batch.operators import Site, lower_operator
 from penstock.spark.lowering.signed_zero import with_one_zero
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def lower_plan(
             `penstock.spark.batch.sources`; else Spark's order is taken.
     """
     graph = plan.graph
-    after = successors(len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None))
+    after = adjacency_lists(
+        len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None)
+    )
     forks = costly_forks(graph, after)
     made: dict[int, DataFrame] = {}
 
@@ -88,7 +90,7 @@ def lower_plan(
             case Native(n):
                 node, read = graph.nodes[n], [i for i in plan.reads[n] if i is not None]
                 inputs, schemas = tuple(made[i] for i in read), tuple(graph.nodes[i].schema for i in read)
-                frame = with_zeros(n, lower(node.operator, Site(node, inputs, schemas, frames)))
+                frame = with_zeros(n, lower_operator(node.operator, Site(node, inputs, schemas, frames)))
                 made[n] = share(frame) if n in forks else frame
             case Loop(nodes):
                 answers = run_loop(graph, nodes, made, share, bound)
@@ -114,7 +116,7 @@ def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[
     """
     reached: list[set[int]] = [set() for _ in graph.nodes]
     costly = [False] * len(graph.nodes)
-    groups = components(after)
+    groups = strongly_connected_components(after)
     for group in groups:
         sinks = {n for n in group if isinstance(graph.nodes[n].operator, Sink)}
         sinks.update(s for n in group for m in after[n] for s in reached[m])

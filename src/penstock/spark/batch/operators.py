@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from penstock.errors import NotOnSpark
-from penstock.spark.lowering.columns import to_column
+from penstock.spark.lowering.expressions import to_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,7 +33,7 @@ class Site:
 
 
 @singledispatch
-def lower(operator: Operator, site: Site) -> DataFrame:
+def lower_operator(operator: Operator, site: Site) -> DataFrame:
     """Lower an operator to its output bag, with the columns of the node's schema."""
     raise NotOnSpark(
         f"{operator.kind} has no form as a batch on Spark",

@@ -14,12 +14,12 @@ from penstock.expr.types import Schema
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
-from penstock.spark.batch.operators import Site, exact_column, lower, renamed
-from penstock.spark.lowering.columns import to_column
+from penstock.spark.batch.operators import Site, exact_column, lower_operator, renamed
+from penstock.spark.lowering.expressions import to_column
 from penstock.spark.lowering.signed_zero import with_one_zero
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SPARK = {How.INNER: "inner", How.LEFT: "left", How.SEMI: "left_semi", How.ANTI: "left_anti"}
 
 
-@lower.register(Join)
+@lower_operator.register(Join)
 def _(operator: Join, site: Site) -> DataFrame:
     if operator.how not in _SPARK:
         raise NotOnSpark(f"no {operator.how.value} join as a batch on Spark", where=[site.node.location])
@@ -57,10 +57,10 @@ def _(operator: Join, site: Site) -> DataFrame:
     return renamed(joined.select(*(exact_column(name) for name in kept)), site.node.schema.names)
 
 
-@lower.register(JoinOnTime)
+@lower_operator.register(JoinOnTime)
 def _(operator: JoinOnTime, site: Site) -> DataFrame:
     # Time tells it what to forget, and a batch forgets nothing.
-    return lower(operator.join, site)
+    return lower_operator(operator.join, site)
 
 
 def _and(one: Column, other: Column) -> Column:
@@ -84,14 +84,14 @@ def _pair_schema(operator: Join, site: Site) -> Schema:
 _RANK = "__rank"
 
 
-@lower.register(Distinct)
-@lower.register(DistinctOnTime)
-@lower.register(Unique)
+@lower_operator.register(Distinct)
+@lower_operator.register(DistinctOnTime)
+@lower_operator.register(Unique)
 def _(operator: Operator, site: Site) -> DataFrame:
     return site.inputs[0].distinct()
 
 
-@lower.register(Difference)
+@lower_operator.register(Difference)
 def _(operator: Difference, site: Site) -> DataFrame:
     pos, neg = site.inputs
     names = site.schemas[0].names
@@ -101,7 +101,7 @@ def _(operator: Difference, site: Site) -> DataFrame:
     return pos.join(other, reduce(lambda a, b: a & b, same), "left_anti")
 
 
-@lower.register(TopK)
+@lower_operator.register(TopK)
 def _(operator: TopK, site: Site) -> DataFrame:
     frame = with_one_zero(site.inputs[0], site.schemas[0])
     names = site.schemas[0].names

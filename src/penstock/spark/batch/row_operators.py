@@ -3,7 +3,7 @@
 All input arrives in one tick. So the result of a tick is the result of the run, rows repeated in every tick
 appear once, and rows that wait for a tick started by something else never appear. If there are several ticks
 and their number is visible, or if the order of rows is read, these lowerings are not used: such operators are
-in a subplan (`penstock.spark.batch.plan`).
+in a subplan (`penstock.spark.batch.batch_plan`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.union import Union
-from penstock.spark.batch.operators import Site, exact_column, lower, renamed
+from penstock.spark.batch.operators import Site, exact_column, lower_operator, renamed
 from penstock.spark.lowering.types import spark_schema
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from penstock.graph.node import Operator
 
 
-@lower.register(Filter)
+@lower_operator.register(Filter)
 def _(operator: Filter, site: Site) -> DataFrame:
     assert isinstance(operator.predicate, Expr)
     return site.inputs[0].filter(site.column(operator.predicate))
 
 
-@lower.register(Select)
+@lower_operator.register(Select)
 def _(operator: Select, site: Site) -> DataFrame:
     return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
 
 
-@lower.register(Explode)
+@lower_operator.register(Explode)
 def _(operator: Explode, site: Site) -> DataFrame:
     names = site.schemas[0].names
     before, after = map(exact_column, names[: operator.at]), map(exact_column, names[operator.at + 1 :])
@@ -62,8 +62,8 @@ def _(operator: Explode, site: Site) -> DataFrame:
     return site.inputs[0].select(*before, made, *after)
 
 
-@lower.register(Chain)
-@lower.register(Union)
+@lower_operator.register(Chain)
+@lower_operator.register(Union)
 def _(operator: Operator, site: Site) -> DataFrame:
     first, *others = site.inputs
     for other in others:
@@ -71,28 +71,28 @@ def _(operator: Operator, site: Site) -> DataFrame:
     return first
 
 
-@lower.register(AssumeOrdered)
-@lower.register(DeferTick)
-@lower.register(EveryTick)
-@lower.register(MultisetDelta)
-@lower.register(Sink)
-@lower.register(Sort)
+@lower_operator.register(AssumeOrdered)
+@lower_operator.register(DeferTick)
+@lower_operator.register(EveryTick)
+@lower_operator.register(MultisetDelta)
+@lower_operator.register(Sink)
+@lower_operator.register(Sort)
 def _(operator: Operator, site: Site) -> DataFrame:
     return site.inputs[0]
 
 
-@lower.register(DeferTickLazy)
+@lower_operator.register(DeferTickLazy)
 def _(operator: DeferTickLazy, site: Site) -> DataFrame:
     return _nothing(site)
 
 
-@lower.register(DeferSignal)
+@lower_operator.register(DeferSignal)
 def _(operator: DeferSignal, site: Site) -> DataFrame:
     rows, signal = site.inputs
     return rows.join(signal.select(f.lit(1).alias(_BESIDE)).limit(1)).drop(_BESIDE)
 
 
-@lower.register(CrossSingleton)
+@lower_operator.register(CrossSingleton)
 def _(operator: CrossSingleton, site: Site) -> DataFrame:
     rows, single = site.inputs
     left = [f"left {at}" for at in range(len(site.schemas[0].names))]
@@ -102,7 +102,7 @@ def _(operator: CrossSingleton, site: Site) -> DataFrame:
     return renamed(pairs.select(*(exact_column(name) for name in kept)), site.node.schema.names)
 
 
-@lower.register(Null)
+@lower_operator.register(Null)
 def _(operator: Null, site: Site) -> DataFrame:
     return _nothing(site)
 

@@ -20,12 +20,12 @@ from penstock.spark.placing.native import is_native
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph, Node
+    from penstock.graph.operator_declarations import Facts
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OrderedNodes:
     """Nodes of a batch whose row order matters.
 
     read:     nodes whose order is read.
@@ -40,7 +40,7 @@ class Order:
     edges: frozenset[tuple[int, int]]
 
 
-def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) -> Order:
+def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) -> OrderedNodes:
     """Find the nodes among `live` whose row order is read."""
     own = {(i, n) for n in live for i in _own_wants(graph, graph.nodes[n])}
     arriving_by: dict[int, bool] = {}
@@ -61,7 +61,7 @@ def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) ->
         if not _makes_order(graph, facts, graph.nodes[n])
         for i in graph.nodes[n].inputs
     }
-    return Order(frozenset(arriving_by), arriving, carried, frozenset(own | handed))
+    return OrderedNodes(frozenset(arriving_by), arriving, carried, frozenset(own | handed))
 
 
 def _own_wants(graph: FlowGraph, node: Node) -> Iterator[int]:

@@ -31,15 +31,15 @@ from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
+from penstock.spark.batch.batch_plan import plan_batch
 from penstock.spark.batch.loops import LoopBound
 from penstock.spark.batch.lower_flow import lower_plan
 from penstock.spark.batch.operators import exact_column
-from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.sources import ORDINAL
-from penstock.spark.local.session_info import is_local
+from penstock.spark.local.session_properties import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
-from penstock.spark.sources.opening import Frame, Opening, frame_of, open_on_spark, sends_rows
+from penstock.spark.sources.opening import Frame, Opening, open_on_spark, sends_rows, source_frame
 from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
@@ -58,7 +58,7 @@ _TICK = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadSource:
     """A source that has been read. frame: its rows, with a `weight` column for a table."""
 
     frame: DataFrame
@@ -124,7 +124,7 @@ class _Run:
         self._closing.callback(persisted.unpersist)
         return persisted
 
-    def read(self, name: str, source: Any, in_order: bool) -> Read:
+    def read(self, name: str, source: Any, in_order: bool) -> ReadSource:
         """Read a source, with ordinals if the order of its rows matters."""
         operator = cast("Source", self.graph.nodes[self.graph.sources[name]].operator)
         # Bounded: all that is there now, and no more.
@@ -140,7 +140,7 @@ class _Run:
             positions={},
         )
         if sends_rows(source):
-            frame = frame_of(source, opening, operator.schema)
+            frame = source_frame(source, opening, operator.schema)
             if frame.isStreaming:
                 raise BadInput(
                     f"source {name!r} is a streaming DataFrame, and a batch needs input that ends",
@@ -148,7 +148,7 @@ class _Run:
                     source=name,
                 )
             frame = frame if isinstance(source, Frame) else self.kept(frame)
-            return Read(frame, frame.count(), ())
+            return ReadSource(frame, frame.count(), ())
         opened = open_on_spark(source, opening)
         assert opened.frame is not None, "a bounded source is a frame"
         schema = _as_read(opened.input)
@@ -157,7 +157,7 @@ class _Run:
         rows = found.filter(exact_column("bad").isNull())
         ordinal = [exact_column(name) for name in ORDINAL] if in_order else []
         frame = rows.select(*(exact_column("row").getField(n).alias(n) for n in schema.names), *ordinal)
-        return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
+        return ReadSource(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""

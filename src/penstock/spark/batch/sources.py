@@ -18,8 +18,8 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.io.source import WEIGHT
-from penstock.spark.batch.operators import Site, exact_column, lower
-from penstock.spark.lowering.columns import to_column
+from penstock.spark.batch.operators import Site, exact_column, lower_operator
+from penstock.spark.lowering.expressions import to_column
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 _COPIES = "__copies"
 
 
-@lower.register(Source)
+@lower_operator.register(Source)
 def _(operator: Source, site: Site) -> DataFrame:
     frame = frame_of_source(operator, site.node, site.frames)
     columns = checked_columns(operator, frame)
     if operator.append or WEIGHT not in frame.columns:
         return frame.select(*columns)
-    return _bag(frame.select(*columns, weight_of(operator, frame).alias(_COPIES)), operator)
+    return _bag(frame.select(*columns, weight_column(operator, frame).alias(_COPIES)), operator)
 
 
 def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -80,7 +80,7 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
     return column.alias(field.name)
 
 
-def weight_of(operator: Source, frame: DataFrame) -> Column:
+def weight_column(operator: Source, frame: DataFrame) -> Column:
     """Return the weight of a table source's row; null is an error, since Spark would skip it in sums."""
     if WEIGHT not in frame.columns:
         return f.lit(1).cast("long")
@@ -147,5 +147,5 @@ def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
         ordinal = [exact_column(PART), exact_column(PLACE)]
     else:
         ordinal = [f.lit(0).cast("long").alias(PART), f.monotonically_increasing_id().alias(PLACE)]
-    weight = [] if operator.append else [weight_of(operator, frame).alias(WEIGHT)]
+    weight = [] if operator.append else [weight_column(operator, frame).alias(WEIGHT)]
     return frame.select(*checked_columns(operator, frame), *weight, *ordinal)

@@ -27,7 +27,7 @@ _PORT = "port"
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class StreamUnion:
     """Layout of a frame that holds several streams.
 
     streams: per stream the schema of its rows, and whether they have a weight last.
@@ -106,7 +106,7 @@ def _structs(rows: Rows, schema: Schema) -> Iterator[Any]:
         yield batch.to_struct_array()
 
 
-def of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
+def select_stream(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
     """Select one stream's rows from a frame of several."""
     row = exact_column(f"row{port}")
     columns = [row.getField(x.name).cast(spark_type(x.type)).alias(x.name) for x in schema.fields]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.graph.facts import Facts
 from penstock.graph.node import FlowGraph, Node
+from penstock.graph.operator_declarations import Facts
 
 if TYPE_CHECKING:
     from penstock.engine.machine import Machine
     from penstock.engine.program import Program
     from penstock.expr.types import Schema
-    from penstock.spark.batch.plan import BatchPlan, Subplan
+    from penstock.spark.batch.batch_plan import BatchPlan, Subplan
 
 
 Rows = list[tuple[Any, ...]]
@@ -27,7 +27,7 @@ _NONE = Facts()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Source):
+class SubplanSource(Source):
     """Source of a subplan, with the facts known about its rows in the whole flow."""
 
     facts: Facts = _NONE
@@ -37,7 +37,7 @@ class Entry(Source):
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
+class SubplanBorder:
     """A node of the flow whose rows enter or leave a subplan.
 
     ordered:  rows arrive in the order of their ordinals. weighted: rows have their weight last.
@@ -55,9 +55,9 @@ class SubplanFlow:
     """A subplan as a flow of its own. ended: sources that receive a single null, the end of time."""
 
     graph: FlowGraph
-    entries: tuple[Border, ...]
+    entries: tuple[SubplanBorder, ...]
     ended: tuple[str, ...]
-    exits: tuple[Border, ...]
+    exits: tuple[SubplanBorder, ...]
 
     @property
     def ordered(self) -> bool:
@@ -78,22 +78,22 @@ def loop_flow(graph: FlowGraph, loop: Sequence[int]) -> SubplanFlow:
     """Cut the nodes of a loop out of a flow."""
     reads = {n: graph.nodes[n].inputs for n in loop}
     outside = dict.fromkeys(i for r in reads.values() for i in r if i not in reads)
-    entries = tuple(Border(n, f"in{at}", graph.nodes[n].schema) for at, n in enumerate(outside))
+    entries = tuple(SubplanBorder(n, f"in{at}", graph.nodes[n].schema) for at, n in enumerate(outside))
     exits = [n for n in loop if any(n in m.inputs for m in graph.nodes if m.id not in reads)]
     return _cut_out(graph, reads, entries, [Source(e.name, e.schema) for e in entries], exits)
 
 
-def _source(name: str, schema: Schema, facts: Facts) -> Entry:
-    return Entry(name, schema, facts.bounded, facts.append, facts)
+def _source(name: str, schema: Schema, facts: Facts) -> SubplanSource:
+    return SubplanSource(name, schema, facts.bounded, facts.append, facts)
 
 
-def _entry(plan: BatchPlan, subplan: Subplan, n: int, name: str) -> Border:
+def _entry(plan: BatchPlan, subplan: Subplan, n: int, name: str) -> SubplanBorder:
     order = plan.order
     ordered = n in order.carried and any((n, m) in order.edges for m in subplan.nodes)
-    return Border(n, name, plan.graph.nodes[n].schema, ordered, ordered and not plan.facts[n].append)
+    return SubplanBorder(n, name, plan.graph.nodes[n].schema, ordered, ordered and not plan.facts[n].append)
 
 
-def _entry_facts(plan: BatchPlan, entry: Border) -> Facts:
+def _entry_facts(plan: BatchPlan, entry: SubplanBorder) -> Facts:
     facts = plan.facts[entry.node]
     # A bag without weights: nothing of it is retracted, and its order is lost.
     return facts if entry.weighted else facts.but(append=True, ordered=facts.ordered and entry.ordered)
@@ -102,7 +102,7 @@ def _entry_facts(plan: BatchPlan, entry: Border) -> Facts:
 def _cut_out(
     graph: FlowGraph,
     reads: Mapping[int, Sequence[int | None]],
-    entries: tuple[Border, ...],
+    entries: tuple[SubplanBorder, ...],
     sources: Sequence[Source],
     exits: Iterable[int],
 ) -> SubplanFlow:
@@ -127,7 +127,7 @@ def _cut_out(
     for n, read in reads.items():
         inputs = tuple(ended[n, port] if i is None else at[i] for port, i in enumerate(read))
         nodes.append(replace(graph.nodes[n], id=at[n], inputs=inputs))
-    leaving = tuple(Border(n, f"out{number}", graph.nodes[n].schema) for number, n in enumerate(exits))
+    leaving = tuple(SubplanBorder(n, f"out{number}", graph.nodes[n].schema) for number, n in enumerate(exits))
     sinks = {border.name: add(border.node, Sink(border.name), (at[border.node],)) for border in leaving}
     whole = FlowGraph(graph.name, tuple(nodes), given, sinks, given_ticks=True)
     return SubplanFlow(whole, entries, tuple(sorted(nodes[n].name for n in ended.values())), leaving)
@@ -147,14 +147,14 @@ def machine_for(program: Program) -> Machine:
     return Machine(program, {slot.name: {} for slot in program.slots})
 
 
-def until_quiet(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+def run_until_idle(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
     """Run ticks for `inputs`, deferred rows and the end of input; return the content of the sinks."""
-    from penstock.engine.event_time import ends_of
+    from penstock.engine.event_time import end_receivers
 
     append = machine.program.sink_append
     held: dict[str, Rows] = {name: [] for name, is_append in append.items() if is_append}
     totals = {name: Counter[tuple[Any, ...]]() for name, is_append in append.items() if not is_append}
-    ends: dict[str, Rows] = {name: [(True,)] for name in ends_of(machine.program.graph)}
+    ends: dict[str, Rows] = {name: [(True,)] for name in end_receivers(machine.program.graph)}
     given = inputs
     while True:
         for name, rows in machine.tick(given).items():

@@ -14,23 +14,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis.liveness import live_graph
-from penstock.engine.resume import ResumeBinding, names_of
+from penstock.engine.resume import ResumeBinding, read_state_names
 from penstock.errors import BadInput, FlowChanged
-from penstock.paths import local_path
-from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
+from penstock.path_or_url import local_path
+from penstock.spark.checkpoints.resume import (
+    ON_SPARK,
+    Loops,
+    choose_loops,
+    kept_slots,
+    layout,
+    stateful_stages,
+)
 from penstock.spark.checkpoints.shard_transfer import (
     DEFERRED,
-    Move,
     Placed,
     StatefulNode,
-    gathered,
+    StateMove,
+    gather_entries,
     moves,
-    scattered,
-    straight_home,
+    redistribute_slots,
+    shard_function,
 )
 from penstock.spark.checkpoints.state_ownership import StateOwnership
-from penstock.spark.placing.combining import combined
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import CompiledStage, Plan
 from penstock.state.chain import Chain, Link, Version, entries_of
 from penstock.state.checkpoint import Checkpoint
@@ -46,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Resharded:
+class ReshardResult:
     """Result of a resharding. keys: number of state entries rewritten."""
 
     tick: int
@@ -55,7 +62,7 @@ class Resharded:
     keys: int
 
 
-def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Resharded:
+def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> ReshardResult:
     """Redistribute the state of a Spark checkpoint over `shards` shards, from which `flow` resumes.
 
     The last tick then has its state there, in one step: whatever breaks this off leaves either division
@@ -78,7 +85,7 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
         written.make_durable()
         counters = {"pending": sorted(written.pending), "waiting": sorted(written.waiting)}
         opened.move(written.chains, {**last.counters, **counters})
-        return Resharded(last.tick, binding.was, shards, written.keys)
+        return ReshardResult(last.tick, binding.was, shards, written.keys)
 
 
 class _Binding:
@@ -88,7 +95,7 @@ class _Binding:
         self._graph = graph
         self._shards = shards
         self.was = 0
-        self.moves: dict[str, Move] = {}
+        self.moves: dict[str, StateMove] = {}
         self._homes: dict[str, Callable[[Any, int], int] | None] = {}
 
     def home(self, slot: str) -> Callable[[Any, int], int] | None:
@@ -96,7 +103,7 @@ class _Binding:
         if slot not in self._homes:
             name, _, what = slot.rpartition(".")
             move = self.moves.get(name)
-            self._homes[slot] = None if move is None else straight_home(move, what)
+            self._homes[slot] = None if move is None else shard_function(move, what)
         return self._homes[slot]
 
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
@@ -110,12 +117,12 @@ class _Binding:
                 diff="engine",
             )
         self.was = last.shards
-        loops = loops_of(folder, last, None)
+        loops = choose_loops(folder, last, None)
         before, after = self._stages(last.shards, loops), self._stages(self._shards, loops)
         place = partial(layout, before, tuple(self._graph.sources), loops)
         # Checks that it is the flow of the checkpoint, and finds the names of its state.
-        bound = ResumeBinding(self._graph, keeps(before), place, {}, last.shards)(folder, last, tick)
-        names = names_of(bound.description)
+        bound = ResumeBinding(self._graph, kept_slots(before), place, {}, last.shards)(folder, last, tick)
+        names = read_state_names(bound.description)
         self.moves = moves(
             _sides(before, last.shards), _sides(after, self._shards), last.shards, self._shards, names
         )
@@ -124,8 +131,8 @@ class _Binding:
         return replace(bound, shards=self._shards, layout=there, sinks=last.sinks)
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
-        stages = cut(combined(self._graph), shards, rounds=loops == "rounds")
-        return stateful(Plan(stages, (), {}, "", False))
+        stages = cut_stages(insert_partial_operators(self._graph), shards, rounds=loops == "rounds")
+        return stateful_stages(Plan(stages, (), {}, "", False))
 
 
 def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, StatefulNode]:
@@ -150,7 +157,7 @@ def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
     """
     together: list[Placed] = []
     for name, entries in _gathered(folder, last, binding).items():
-        together += scattered(binding.moves[name], gathered(entries))
+        together += redistribute_slots(binding.moves[name], gather_entries(entries))
     together.sort()
     yield from heapq.merge(_straight(folder, last, binding), together)
 
@@ -205,7 +212,7 @@ class _Written:
         self.waiting: set[int] = set()
         self.keys = 0
 
-    def put(self, entries: Iterator[Placed], moves: Mapping[str, Move]) -> None:
+    def put(self, entries: Iterator[Placed], moves: Mapping[str, StateMove]) -> None:
         """Write entries, given in the order of slots and keys. Raises `NotOnSpark` for a duplicate."""
         writers: dict[int, EntryWriter] = {}
         with ExitStack() as closing:

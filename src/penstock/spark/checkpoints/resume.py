@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.resume import ResumeBinding, check_engine, names_of
+from penstock.engine.resume import ResumeBinding, check_engine, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
@@ -61,26 +61,28 @@ class SparkResumeBinding:
             shards = last.shards
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
-        loops = loops_of(folder, last, self.loops)
+        loops = choose_loops(folder, last, self.loops)
         plan = self.plan_for(shards, loops)
-        stages = stateful(plan)
+        stages = stateful_stages(plan)
         place = partial(layout, stages, tuple(self.graph.sources), loops)
-        manifest = ResumeBinding(self.graph, keeps(stages), place, self.sinks, shards)(folder, last, tick)
+        manifest = ResumeBinding(self.graph, kept_slots(stages), place, self.sinks, shards)(
+            folder, last, tick
+        )
         if last is not None:
             manifest = replace(manifest, layout=_noted_sources(folder, last, manifest))
         else:
             manifest.layout["named"] = self.named
-        self.plan = replace(plan, names=names_of(manifest.description))
+        self.plan = replace(plan, names=read_state_names(manifest.description))
         return manifest
 
 
-def stateful(plan: Plan) -> tuple[CompiledStage, ...]:
+def stateful_stages(plan: Plan) -> tuple[CompiledStage, ...]:
     """Return the stages that keep state between ticks. Stage 0 drops its state after each tick."""
     compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
     return tuple(of for of in compiled if of.program.slots)
 
 
-def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
+def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
     """Return the slots kept by each operator of the flow, with the operator class that implements it."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for of in stages:
@@ -107,7 +109,7 @@ def layout(
     return {"on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops}
 
 
-def loops_of(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
+def choose_loops(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
     """Choose where a flow's loops run. Raises `FlowChanged` if the checkpoint has them elsewhere."""
     there: Loops | None = None if last is None else last.layout.get("loops", "one shard")
     if there is None or wanted in (None, there):

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
 from penstock.engine.session_runtime import NUMBER
-from penstock.engine.window_runtime import note
+from penstock.engine.window_runtime import schedule_window
 from penstock.errors import NotOnSpark
-from penstock.graph.facts import CalendarSlots, KeyedSlot, PendingSlot, SessionSlots, SlotLayout
+from penstock.graph.operator_declarations import (
+    CalendarSlots,
+    KeyedSlot,
+    PendingSlot,
+    SessionSlots,
+    SlotLayout,
+)
 from penstock.spark.checkpoints.state_ownership import Home, StateOwnership
 from penstock.state.codec import decode, key_encoder, value_encoder
 
@@ -45,7 +51,7 @@ class StatefulNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class StateMove:
     """Migration of one operator's state to its new location. layouts: slot layouts by kind."""
 
     before: StatefulNode
@@ -107,7 +113,7 @@ class Move:
 # --- entries with a key of their own ----------------------------------------------------------
 
 
-def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
+def shard_function(move: StateMove, what: str) -> Callable[[Any, int], int] | None:
     """Return the function from a key to its new shard; None if the slot's entries must be gathered."""
     if move.before.ownership.on_one(move.before.node) and move.after.ownership.on_one(move.after.node):
         return lambda key, shard: 0
@@ -125,7 +131,7 @@ Scattered: TypeAlias = dict[str, dict[int, Values]]
 """Values by key, per slot and new shard."""
 
 
-def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
+def redistribute_slots(move: StateMove, found: Gathered) -> Iterator[Placed]:
     """Redistribute the gathered slots of one operator as entries of its new cells."""
     encode_key, encode = key_encoder(), value_encoder()
     for layout in dict.fromkeys(move.layouts[what] for what in found):
@@ -136,12 +142,12 @@ def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
 
 
 @singledispatch
-def scatter(layout: SlotLayout, move: Move, found: Gathered) -> Scattered:
+def scatter(layout: SlotLayout, move: StateMove, found: Gathered) -> Scattered:
     raise NotImplementedError(type(layout))
 
 
 @scatter.register
-def _(layout: PendingSlot, move: Move, found: Gathered) -> Scattered:
+def _(layout: PendingSlot, move: StateMove, found: Gathered) -> Scattered:
     home = move.home_of_row()
     rows: defaultdict[int, Values] = defaultdict(lambda: {(): []})
     for shard, values in found[DEFERRED].items():
@@ -151,19 +157,19 @@ def _(layout: PendingSlot, move: Move, found: Gathered) -> Scattered:
 
 
 @scatter.register
-def _(layout: CalendarSlots, move: Move, found: Gathered) -> Scattered:
+def _(layout: CalendarSlots, move: StateMove, found: Gathered) -> Scattered:
     slots = [f"{layout.prefix}{what}" for what in ("calendar", "counts", "due")]
     home = move.home(layout.keys)
     made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
     for shard, values in sorted(found.get(slots[2], {}).items()):
         for (end, _), things in sorted(values.items()):
             for thing in things:
-                note(*made[home(thing, shard)], end, thing)
+                schedule_window(*made[home(thing, shard)], end, thing)
     return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
 
 
 @scatter.register
-def _(layout: SessionSlots, move: Move, found: Gathered) -> Scattered:
+def _(layout: SessionSlots, move: StateMove, found: Gathered) -> Scattered:
     home = move.home(layout.keys)
     sessions: defaultdict[int, Values] = defaultdict(dict)
     numbers: defaultdict[int, int] = defaultdict(lambda: 1)
@@ -201,7 +207,7 @@ def _(layout: SessionSlots, move: Move, found: Gathered) -> Scattered:
     return {"sessions": dict(sessions), "due": book, "calendar": calendar}
 
 
-def gathered(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict[int, Values]]:
+def gather_entries(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict[int, Values]]:
     """Group entries by slot kind and shard, decoding keys and values."""
     found: dict[str, dict[int, Values]] = {}
     for what, shard, key, value in entries:
@@ -215,12 +221,12 @@ def moves(
     was: int,
     shards: int,
     names: Mapping[int, str],
-) -> dict[str, Move]:
+) -> dict[str, StateMove]:
     """Return the move of each operator's state, by name. `before` and `after` are keyed by node number."""
-    found: dict[str, Move] = {}
+    found: dict[str, StateMove] = {}
     for origin, side in before.items():
         node, graph = side.node, side.stage.stage.graph
         appends = [analyse(graph).facts[source].append for source in node.inputs]
         layouts = node.operator.state(appends)
-        found[names[origin]] = Move(side, after[origin], was, shards, names[origin], layouts)
+        found[names[origin]] = StateMove(side, after[origin], was, shards, names[origin], layouts)
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, columns_of
 from penstock.expr.types import Field, Schema
-from penstock.spark.placing.routing import divider
+from penstock.spark.placing.routing import row_divider
 from penstock.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
@@ -21,14 +21,14 @@ from penstock.spark.placing.row_placement import (
     Spread,
     ToAll,
     ToOne,
-    by,
     keys_of,
     spread_after,
+    spread_by,
 )
 
 if TYPE_CHECKING:
-    from penstock.graph.facts import KeyedSlot
     from penstock.graph.node import FlowGraph, Node
+    from penstock.graph.operator_declarations import KeyedSlot
     from penstock.spark.placing.stages import Stage
 
 Home: TypeAlias = Callable[[Any], int]
@@ -59,7 +59,7 @@ class StateOwnership:
         exprs = [_in_terms_of(same, keys, schema) for same in spread.positions]
         if any(expr is None for expr in exprs):
             return None
-        divide = divider(
+        divide = row_divider(
             ByKey(tuple(e for e in exprs if e is not None)), schema, self._shards, weighted=False
         )
         in_tuple = len(keys) == 1 and slot.bare
@@ -78,7 +78,7 @@ class StateOwnership:
         if route is None:
             return None
         schema = self._graph.nodes[node.inputs[0]].schema
-        divide = divider(route, schema, self._shards, weighted=False)
+        divide = row_divider(route, schema, self._shards, weighted=False)
         return lambda row: next(iter(divide([row[: len(schema.fields)]])))
 
 
@@ -121,7 +121,9 @@ def _arrived(route: object, shards: int) -> Spread:
     if shards == 1 or isinstance(route, ToOne):
         return ON_ONE
     # What every shard has leaves the spread of what it is used with as it is.
-    return by(*route.keys) if isinstance(route, ByKey) else ON_ONE if isinstance(route, ToAll) else ANYHOW
+    return (
+        spread_by(*route.keys) if isinstance(route, ByKey) else ON_ONE if isinstance(route, ToAll) else ANYHOW
+    )
 
 
 def _in_order(graph: FlowGraph) -> Iterator[Node]:

@@ -58,27 +58,27 @@ Version = Callable[[str], str]
 def examine_machine(environ: Mapping[str, str] | None = None) -> Iterator[Finding]:
     """Yield findings about the machine and this Python."""
     environ = os.environ if environ is None else environ
-    yield python_found()
-    yield from (package_found(package) for package in PACKAGES)
-    java = java_found(environ)
+    yield python_findings()
+    yield from (package_findings(package) for package in PACKAGES)
+    java = java_findings(environ)
     yield java[0]
     if java[1] is not None:
-        yield archive_found(java[1])
+        yield archive_findings(java[1])
     yield workers_python_found(environ)
-    yield memory_found(available_memory())
-    yield disk_found(Path(tempfile.gettempdir()))
-    yield sockets_found(tempfile.gettempdir())
-    yield from programs_found(environ.get("PATH", ""))
+    yield memory_findings(available_memory())
+    yield disk_findings(Path(tempfile.gettempdir()))
+    yield socket_findings(tempfile.gettempdir())
+    yield from program_findings(environ.get("PATH", ""))
 
 
-def python_found(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     text = f"{'.'.join(map(str, version))} at {sys.executable}"
     if version[:2] < OLDEST_PYTHON:
         return Finding("python", Level.BROKEN, f"{text} is too old", "install Python 3.11 or newer")
     return ok("python", text)
 
 
-def package_found(package: Package, version_of: Version = importlib.metadata.version) -> Finding:
+def package_findings(package: Package, version_of: Version = importlib.metadata.version) -> Finding:
     try:
         text = version_of(package.name)
     except importlib.metadata.PackageNotFoundError:
@@ -93,7 +93,7 @@ def package_found(package: Package, version_of: Version = importlib.metadata.ver
     return ok(package.name, text)
 
 
-def java_found(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
+def java_findings(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
     """Return findings about the Java that `penstock.spark.session` would use, and whether it runs."""
     try:
         java = find_java(environ)
@@ -114,7 +114,7 @@ def java_found(environ: Mapping[str, str]) -> tuple[Finding, Java | None]:
     return ok("java", text), java
 
 
-def archive_found(java: Java) -> Finding:
+def archive_findings(java: Java) -> Finding:
     from penstock.spark.local.class_archive import archive_of
 
     try:
@@ -182,7 +182,7 @@ def available_memory() -> int | None:
     return free
 
 
-def memory_found(free: int | None) -> Finding:
+def memory_findings(free: int | None) -> Finding:
     if free is None:
         return ok("memory", "this system does not tell how much is free")
     text = f"{free / _GB:.1f} GB free"
@@ -197,7 +197,7 @@ def memory_found(free: int | None) -> Finding:
     return ok("memory", text)
 
 
-def disk_found(folder: Path) -> Finding:
+def disk_findings(folder: Path) -> Finding:
     about = "temporary files"
     fix = "export TMPDIR=/a/folder/with/space"
     try:
@@ -212,7 +212,7 @@ def disk_found(folder: Path) -> Finding:
     return ok(about, text)
 
 
-def sockets_found(folder: str) -> Finding:
+def socket_findings(folder: str) -> Finding:
     about = "unix sockets"
     slow = "each Python stage of a tick waits some 40 ms for TCP"
     if os.name != "posix":
@@ -231,7 +231,7 @@ def sockets_found(folder: str) -> Finding:
     return ok(about, f"can be made in {folder}")
 
 
-def programs_found(path: str) -> Iterator[Finding]:
+def program_findings(path: str) -> Iterator[Finding]:
     """Yield findings about system programs called by Hadoop's file code and Spark's scripts."""
     missing = [name for name in ("chmod", "readlink") if shutil.which(name, path=path) is None]
     if os.name == "posix" and missing:

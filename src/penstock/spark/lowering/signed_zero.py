@@ -20,29 +20,31 @@ if TYPE_CHECKING:
 
 
 @singledispatch
-def one_zero(type: DataType, column: Column) -> Column:
+def replace_negative_zero(type: DataType, column: Column) -> Column:
     """Replace -0.0 by 0.0 in a column, at any depth."""
     return column
 
 
-@one_zero.register(Float64Type)
+@replace_negative_zero.register(Float64Type)
 def _float(type: Float64Type, column: Column) -> Column:
     return column + f.lit(0.0)
 
 
-@one_zero.register(StructType)
+@replace_negative_zero.register(StructType)
 def _struct(type: StructType, column: Column) -> Column:
     for field in type.fields:
         if holds_floats(field.type):
-            column = column.withField(f"`{field.name}`", one_zero(field.type, column.getField(field.name)))
+            column = column.withField(
+                f"`{field.name}`", replace_negative_zero(field.type, column.getField(field.name))
+            )
     return column
 
 
-@one_zero.register(ListType)
+@replace_negative_zero.register(ListType)
 def _list(type: ListType, column: Column) -> Column:
     if not holds_floats(type):
         return column
-    return f.transform(column, lambda element: one_zero(type.element, element))
+    return f.transform(column, lambda element: replace_negative_zero(type.element, element))
 
 
 def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
@@ -53,7 +55,7 @@ def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
     columns = {name: frame[f"`{name.replace('`', '``')}`"] for name in frame.columns}
     return frame.select(
         *(
-            one_zero(floats[name], column).alias(name) if name in floats else column
+            replace_negative_zero(floats[name], column).alias(name) if name in floats else column
             for name, column in columns.items()
         )
     )

@@ -17,7 +17,7 @@ from penstock.expr.types import DATE, DataType, DateType, StrType, TimestampType
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from penstock.expr.typed import CallTerm
+    from penstock.expr.typing_rules import CallTerm
 
     Lowering = Callable[[CallTerm, tuple[Column, ...]], Column]
 

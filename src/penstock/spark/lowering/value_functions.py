@@ -14,7 +14,7 @@ from penstock.spark.lowering.types import spark_type
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from penstock.expr.typed import CallTerm
+    from penstock.expr.typing_rules import CallTerm
 
     Lowering = Callable[[CallTerm, tuple[Column, ...]], Column]
 

@@ -22,7 +22,7 @@ from penstock.engine.partial_operators import (
     PartialTopK,
     PartialWindow,
 )
-from penstock.engine.steps.accumulator import parts_of
+from penstock.engine.steps.accumulator import all_partial_columns
 from penstock.expr.check import check
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT64, Field, Schema
@@ -33,7 +33,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.window import Window
 from penstock.graph.node import FlowGraph, Node, Operator
-from penstock.spark.placing.stages import cut
+from penstock.spark.placing.stages import cut_stages
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,10 +45,10 @@ ROWS = "rows"
 """Column of a partial aggregate's output with the group's row count."""
 
 
-def combined(graph: FlowGraph) -> FlowGraph:
+def insert_partial_operators(graph: FlowGraph) -> FlowGraph:
     """Insert partial operators before the exchanges of a flow. Nodes keep their numbers; new ones come last.
 
-    Raises `NotOnSpark` like `stages.cut`.
+    Raises `NotOnSpark` like `stages.cut_stages`.
     """
     exchanged = sorted(set(_lone_readers(graph)))
     if not exchanged:
@@ -58,7 +58,7 @@ def combined(graph: FlowGraph) -> FlowGraph:
     for at in exchanged:
         node = graph.nodes[at]
         source, *others = node.inputs
-        divided = divide(node.operator, graph.nodes[source].schema, appends[source])
+        divided = divide_operator(node.operator, graph.nodes[source].schema, appends[source])
         if divided is None:
             continue
         for operator, schema in divided.before:
@@ -71,14 +71,16 @@ def combined(graph: FlowGraph) -> FlowGraph:
 def combined_nodes(graph: FlowGraph) -> Collection[int]:
     """Return the nodes whose rows are pre-aggregated before they are sent to shards."""
     return {
-        at for at, node in enumerate(combined(graph).nodes[: len(graph.nodes)]) if node != graph.nodes[at]
+        at
+        for at, node in enumerate(insert_partial_operators(graph).nodes[: len(graph.nodes)])
+        if node != graph.nodes[at]
     }
 
 
 def _lone_readers(graph: FlowGraph) -> Iterator[int]:
     """Yield the nodes whose first input comes through an exchange and is needed in aggregated form only."""
     # With any number of shards above one the cut is the same; with one there is less to see.
-    for stage in cut(graph, 2).stages:
+    for stage in cut_stages(graph, 2).stages:
         readers = stage.graph.consumers()
         for exchange in stage.arriving:
             edges = readers[stage.graph.sources[exchange.name]]
@@ -100,7 +102,7 @@ def _has_panes(grid: Grid) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class DividedOperator:
     """An operator split in two. before: operators on the sending side, with schemas, in order.
 
     after: what reads that.
@@ -111,7 +113,7 @@ class Divided:
 
 
 @singledispatch
-def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
+def divide_operator(operator: Operator, rows: Schema, appends: bool) -> DividedOperator | None:
     """Split an operator over `rows`; None if it cannot be split.
 
     appends: whether `rows` are never retracted.
@@ -119,13 +121,13 @@ def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
     return None
 
 
-@divide.register(Aggregate)
-def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
-    if parts_of([a for _, a in operator.aggregations], rows, appends=appends) is None:
+@divide_operator.register(Aggregate)
+def _(operator: Aggregate, rows: Schema, appends: bool) -> DividedOperator | None:
+    if all_partial_columns([a for _, a in operator.aggregations], rows, appends=appends) is None:
         return None
     # What it reads becomes columns of their own first: so a DataFrame computes them, and nothing else
     # of the row is handed to Python.
-    columns = Columns(rows)
+    columns = ColumnCollector(rows)
     keys = tuple((name, columns.add(expr, f"key {n}")) for n, (name, expr) in enumerate(operator.keys))
     aggregations: list[tuple[str, Aggregation]] = []
     for name, aggregation in operator.aggregations:
@@ -137,10 +139,10 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
         }
         aggregations.append((name, replace(aggregation, **found)))
     over = replace(operator, keys=keys, aggregations=tuple(aggregations))
-    sums = parts_of([a for _, a in over.aggregations], columns.schema, appends=appends)
+    sums = all_partial_columns([a for _, a in over.aggregations], columns.schema, appends=appends)
     assert sums is not None, "what can be divided over rows can be over their columns"
     sent = Schema((*(columns.field(key) for _, key in keys), Field(ROWS, INT64), *sums))
-    return Divided(
+    return DividedOperator(
         (
             (Select(tuple(columns.named)), columns.schema),
             (PartialAggregate(over, operator.describe()), sent),
@@ -149,10 +151,10 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
     )
 
 
-@divide.register(Window)
-def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
+@divide_operator.register(Window)
+def _(operator: Window, rows: Schema, appends: bool) -> DividedOperator | None:
     time = check(operator.time, rows).type
-    sums = parts_of([a for _, a in operator.aggregations], rows, appends=True)
+    sums = all_partial_columns([a for _, a in operator.aggregations], rows, appends=True)
     # Borders of windows of floats are rounded: times of a pane may be in different ones.
     if sums is None or time == FLOAT64:
         return None
@@ -160,16 +162,16 @@ def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
     fields = (Field(column, key.type, key.nullable) for column, _, key in keys)
     sent = Schema((*fields, Field(PANE, time), Field(ROWS, INT64), *sums))
     merged = MergedWindow(operator, tuple((name, Column(column)) for column, name, _ in keys), rows)
-    return Divided(((PartialWindow(operator), sent),), merged)
+    return DividedOperator(((PartialWindow(operator), sent),), merged)
 
 
-@divide.register(TopK)
-def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
-    return Divided(((PartialTopK(operator), rows),), operator) if appends else None
+@divide_operator.register(TopK)
+def _(operator: TopK, rows: Schema, appends: bool) -> DividedOperator | None:
+    return DividedOperator(((PartialTopK(operator), rows),), operator) if appends else None
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnCollector:
     """Expressions over rows, each as a column."""
 
     rows: Schema

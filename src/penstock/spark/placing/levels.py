@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.flow.operators.sink import Sink
-from penstock.graph.graph_algorithms import components, is_cyclic, successors, topological_order
+from penstock.graph.graph_algorithms import (
+    adjacency_lists,
+    is_cyclic,
+    strongly_connected_components,
+    topological_order,
+)
 from penstock.spark.placing.order import whose_order_is_read
 from penstock.spark.placing.row_placement import (
     ANYHOW,
@@ -23,28 +28,28 @@ from penstock.spark.placing.row_placement import (
     Spread,
     ToAll,
     ToOne,
-    by,
-    common,
+    common_keys,
     keys_of,
     matching_keys,
     spread_after,
-    whole_row,
+    spread_by,
+    whole_row_key,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph, Node
+    from penstock.graph.operator_declarations import Facts
 
 
-def units(graph: FlowGraph) -> list[list[int]]:
+def cycles_in_order(graph: FlowGraph) -> list[list[int]]:
     """Return the nodes in topological order, grouped by cycle. Delayed edges close cycles too."""
     edges = [(e.source, e.target) for e in graph.edges()]
-    groups = components(successors(len(graph.nodes), edges))
+    groups = strongly_connected_components(adjacency_lists(len(graph.nodes), edges))
     group_of = {node: at for at, group in enumerate(groups) for node in group}
     between = {(group_of[a], group_of[b]) for a, b in edges if group_of[a] != group_of[b]}
-    return [groups[at] for at in topological_order(successors(len(groups), sorted(between)))]
+    return [groups[at] for at in topological_order(adjacency_lists(len(groups), sorted(between)))]
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class Levels:
 
     def __post_init__(self) -> None:
         self.order_read = whose_order_is_read(self.graph, self.facts)
-        for unit in units(self.graph):
+        for unit in cycles_in_order(self.graph):
             self.place(unit)
         self._let_append_sinks_stay()
 
@@ -153,7 +158,7 @@ class Levels:
     def _arrived(self, route: Route) -> Spread:
         if self.shards == 1 or isinstance(route, ToOne):
             return ON_ONE
-        return by(*route.keys) if isinstance(route, ByKey) else ANYHOW
+        return spread_by(*route.keys) if isinstance(route, ByKey) else ANYHOW
 
     def _pair(self, node: Node, left_keys: Keys, right_keys: Keys, least: int) -> tuple[int, list[Spread]]:
         left, right = node.inputs[:2]
@@ -163,7 +168,7 @@ class Levels:
         # Each option: the stage, by which keys, and which inputs are where they have to be already.
         anew = max(self.level[left] + 1, self.level[right] + 1, least)
         options = [(anew, everything, (False, False))]
-        both = common(found[0], found[1])
+        both = common_keys(found[0], found[1])
         if both is not None:
             level = max(self.level[left], self.level[right])
             options.append((level, both, (self.level[left] == level, self.level[right] == level)))
@@ -188,7 +193,7 @@ class Levels:
     def _place_union(self, node: Node) -> None:
         level = max(self.level[source] for source in node.inputs)
         latest = next(s for s in node.inputs if self.level[s] == level)
-        route = self.spread[latest].route() or ByKey(whole_row(node.schema))
+        route = self.spread[latest].route() or ByKey(whole_row_key(node.schema))
         spreads: list[Spread] = []
         for port, source in enumerate(node.inputs):
             if self.level[source] < level:
@@ -208,7 +213,7 @@ class Levels:
             self._stay(node)
         elif self.level[source] == 0 or self.spread[source].anyhow:
             # Equal rows must meet to cancel.
-            self.routes[node.id, 0] = ByKey(whole_row(node.schema))
+            self.routes[node.id, 0] = ByKey(whole_row_key(node.schema))
             self._settle(node, self.level[source] + 1, [ANYHOW])
         else:
             self._stay(node)

@@ -64,13 +64,13 @@ def grouping_behind(chain: Chain) -> Grouping | None:
     return grouping_of(last.operator, chain[-2].schema, last.schema, append=source.append)
 
 
-def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
+def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
     """Apply a native chain to the rows of a source.
 
     weighted: the last column is the weight, which is kept. Since the rows belong to a table, -0.0 is replaced
           by 0.0.
     """
-    from penstock.spark.lowering.columns import to_column
+    from penstock.spark.lowering.expressions import to_column
     from penstock.spark.lowering.signed_zero import with_one_zero
 
     schema: Schema = chain[0].schema

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.graph.facts import Facts
     from penstock.graph.node import FlowGraph, Operator
+    from penstock.graph.operator_declarations import Facts
 
 
 def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[int]:

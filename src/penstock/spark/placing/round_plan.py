@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.graph.node import FlowGraph
-    from penstock.spark.placing.rounds import RoundsLevels
+    from penstock.spark.placing.loop_levels import RoundsLevels
     from penstock.spark.placing.stages import Exchange
 
 LOOP_ROWS = 2_000_000
@@ -24,7 +24,7 @@ _SHOWN_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class FeedbackExchange:
     """A feedback edge: the number of its exchange, and the two nodes it connects."""
 
     exchange: int
@@ -39,7 +39,7 @@ class LoopStages:
 
     first: int
     last: int
-    closings: tuple[Closing, ...]
+    closings: tuple[FeedbackExchange, ...]
     max_rounds: int
 
     def check(self, growth: Sequence[Mapping[int, int]], before: int = 0) -> None:
@@ -71,7 +71,7 @@ class LoopStages:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StageSpan:
     """Consecutive stages: those of one loop, run until it converges, or those between loops."""
 
     first: int
@@ -79,21 +79,21 @@ class Span:
     loop: LoopStages | None
 
 
-def loop_stages(
+def loops_in_stage_order(
     graph: FlowGraph, levels: RoundsLevels, exchanges: Sequence[Exchange]
 ) -> tuple[LoopStages, ...]:
     """Return the loops of a flow, in stage order."""
     found: list[LoopStages] = []
     number = {(e.node, e.to_stage, str(e.route)): at for at, e in enumerate(exchanges)}
     for loop in levels.loops:
-        closings: list[Closing] = []
+        closings: list[FeedbackExchange] = []
         bounds: list[int] = []
         for node in (graph.nodes[n] for n in loop):
             if isinstance(node.operator, BagFeedback | Feedback):
                 source = graph.nodes[node.inputs[0]]
                 at = number[source.id, levels.level[node.id], str(levels.routes[node.id, 0])]
                 places = (source.location, node.location)
-                closings.append(Closing(at, source.name, node.name, places))
+                closings.append(FeedbackExchange(at, source.name, node.name, places))
                 bounds.append(node.operator.max_iterations)
         stages = [levels.level[n] for n in loop]
         found.append(LoopStages(min(stages), max(stages), tuple(closings), min(bounds)))

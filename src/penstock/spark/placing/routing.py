@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expr.compile_python import RUNTIME, Scope, key
+from penstock.expr.compile_python import RUNTIME, Scope, dict_key_source
 from penstock.expr.tree import Column
 from penstock.expr.types import ListType, Schema, StructType
 from penstock.io.arrow import table_to_rows
-from penstock.io.delivery.table_keys import bucketing
+from penstock.io.delivery.table_keys import build_bucketing
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
 
@@ -25,7 +25,7 @@ DivideTable: TypeAlias = Callable[[pa.Table], dict[int, pa.Table]]
 _compute: Any = pc  # generated at import time, unseen by type checkers
 
 
-def divider(route: Route, schema: Schema, shards: int, *, weighted: bool) -> Divide:
+def row_divider(route: Route, schema: Schema, shards: int, *, weighted: bool) -> Divide:
     """Compile a route to a function that groups rows by shard.
 
     weighted: rows have their weight behind the columns.
@@ -72,7 +72,7 @@ def _(route: ByKey, schema: Schema, shards: int, weighted: bool) -> Divide:
 
 @_divider.register
 def _(route: ByBucket, schema: Schema, shards: int, weighted: bool) -> Divide:
-    buckets = bucketing("", schema, route.columns, route.buckets)
+    buckets = build_bucketing("", schema, route.columns, route.buckets)
 
     def divide(rows: Rows) -> dict[int, Rows]:
         parts: dict[int, Rows] = {}
@@ -84,7 +84,7 @@ def _(route: ByBucket, schema: Schema, shards: int, weighted: bool) -> Divide:
 
 
 def table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | None:
-    """Return a function that divides a table as `divider` divides its rows; None if keys are computed."""
+    """Return a function that divides a table as `row_divider` divides its rows; None if keys are computed."""
     if shards == 1:
         return lambda table: {0: table}
     return _table_divider(route, schema, shards)
@@ -155,7 +155,7 @@ def _encoded(column: Any) -> Any:
 def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Rows], list[Any]]:
     variables = tuple(f"c{at}" for at in range(len(schema.fields)))
     scope = Scope(schema, variables, {})
-    values = "".join(f"{key(e, scope)}, " for e in route.keys)
+    values = "".join(f"{dict_key_source(e, scope)}, " for e in route.keys)
     unpack = "".join(f"{v}, " for v in (*variables, *(("weight",) if weighted else ())))
     source = f"def keys_of(rows):\n    return [({values}) for {unpack}in rows]\n"
     names: dict[str, Any] = {**RUNTIME, **scope.constants}

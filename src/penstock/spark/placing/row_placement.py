@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.expr.tree import Call, Column, Expr, columns_of
-from penstock.graph.facts import EqualRows
+from penstock.graph.operator_declarations import EqualRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -114,7 +114,7 @@ ANYHOW = Spread()
 ON_ONE = Spread(())
 
 
-def by(*keys: Expr) -> Spread:
+def spread_by(*keys: Expr) -> Spread:
     return Spread(tuple((key,) for key in keys))
 
 
@@ -154,11 +154,12 @@ def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
         return None
     pairs = zip(keys, node.inputs, strict=True)
     return tuple(
-        whole_row(graph.nodes[source].schema) if isinstance(key, EqualRows) else key for key, source in pairs
+        whole_row_key(graph.nodes[source].schema) if isinstance(key, EqualRows) else key
+        for key, source in pairs
     )
 
 
-def whole_row(schema: Schema) -> tuple[Expr, ...]:
+def whole_row_key(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(name) for name in schema.names)
 
 
@@ -215,7 +216,7 @@ def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None
     return found if all(found) else None
 
 
-def common(one: list[set[int]] | None, other: list[set[int]] | None) -> list[int] | None:
+def common_keys(one: list[set[int]] | None, other: list[set[int]] | None) -> list[int] | None:
     """Return the indices of keys by which both inputs are distributed alike; None if there are none."""
     if one is None or other is None or len(one) != len(other):
         return None

@@ -22,14 +22,14 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.spark.placing.levels import Levels
-from penstock.spark.placing.round_plan import LoopStages, Span, loop_stages
-from penstock.spark.placing.rounds import RoundsLevels
+from penstock.spark.placing.loop_levels import RoundsLevels
+from penstock.spark.placing.round_plan import LoopStages, StageSpan, loops_in_stage_order
 from penstock.spark.placing.row_placement import ByBucket, Route
 from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
-    from penstock.graph.facts import Facts
+    from penstock.graph.operator_declarations import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +81,19 @@ class StagePlan:
     def depth(self) -> int:
         return len(self.stages)
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[StageSpan]:
         """Yield the spans of the stages after stage 0, in order: each loop, and the stages between loops."""
         at = 1
         for loop in self.loops:
             if at < loop.first:
-                yield Span(at, loop.first - 1, None)
-            yield Span(loop.first, loop.last, loop)
+                yield StageSpan(at, loop.first - 1, None)
+            yield StageSpan(loop.first, loop.last, loop)
             at = loop.last + 1
         if at < len(self.stages):
-            yield Span(at, len(self.stages) - 1, None)
+            yield StageSpan(at, len(self.stages) - 1, None)
 
 
-def cut(
+def cut_stages(
     graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = None, *, rounds: bool = False
 ) -> StagePlan:
     """Cut a flow into stages for `shards` shards.
@@ -108,7 +108,7 @@ def cut(
     if rounds:
         levels = RoundsLevels(graph, shards, tables or {}, facts)
         plan = _Cutter(graph, shards, facts, levels, frozenset(range(len(graph.nodes)))).plan()
-        plan = replace(plan, loops=loop_stages(graph, levels, plan.exchanges))
+        plan = replace(plan, loops=loops_in_stage_order(graph, levels, plan.exchanges))
     else:
         plan = _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts), _live(graph)).plan()
     check_runs_on_spark(graph, travelling={e.node for e in plan.exchanges})

@@ -11,7 +11,7 @@ from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, re
 from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.source import WEIGHT
 from penstock.spark.sources.kafka import RECORD, Kafka
-from penstock.spark.sources.opening import Opening, frame_of, sends_rows
+from penstock.spark.sources.opening import Opening, sends_rows, source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,20 +22,20 @@ def _(source: ChangeData) -> bool:
     return sends_rows(source.records)
 
 
-@frame_of.register(ChangeData)
+@source_frame.register(ChangeData)
 def _(source: ChangeData, opening: Opening, schema: Schema) -> DataFrame:
     refuse_rows_only(source, opening.name, opening.append)
-    records = frame_of(source.records, opening, record_schema(source, schema))
-    return weighted(source, records, opening.name, schema)
+    records = source_frame(source.records, opening, record_schema(source, schema))
+    return to_weighted_rows(source, records, opening.name, schema)
 
 
-@frame_of.register(Debezium)
+@source_frame.register(Debezium)
 def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
     refuse_rows_only(source, opening.name, opening.append)
-    records = frame_of(source.records, opening, record_schema(source, schema))
+    records = source_frame(source.records, opening, record_schema(source, schema))
     if isinstance(source.records, Kafka):
         records = without_tombstones(records)
-    return weighted(source, records, opening.name, schema)
+    return to_weighted_rows(source, records, opening.name, schema)
 
 
 def without_tombstones(records: DataFrame) -> DataFrame:
@@ -49,12 +49,12 @@ def without_tombstones(records: DataFrame) -> DataFrame:
 
 
 @singledispatch
-def weighted(source: ChangeData, records: DataFrame, name: str, schema: Schema) -> DataFrame:
+def to_weighted_rows(source: ChangeData, records: DataFrame, name: str, schema: Schema) -> DataFrame:
     """Convert change records to weighted rows. Invalid records raise `BadRow` when read."""
     raise NotImplementedError(type(source))
 
 
-@weighted.register(Operations)
+@to_weighted_rows.register(Operations)
 def _(source: Operations, records: DataFrame, name: str, schema: Schema) -> DataFrame:
     from pyspark.sql import functions as f
 
@@ -71,7 +71,7 @@ def _(source: Operations, records: DataFrame, name: str, schema: Schema) -> Data
     return records.withColumn(WEIGHT, weight).filter(f.col(WEIGHT) != 0)
 
 
-@weighted.register(Debezium)
+@to_weighted_rows.register(Debezium)
 def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFrame:
     from pyspark.sql import functions as f
 
@@ -87,7 +87,9 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
         _need(name, _names(held[part].dataType), schema.names, part)
 
     def image(row: Column, weight: int, told: str) -> Column:
-        columns = [typed(x.type, row[x.name], source.epoch).alias(x.name) for x in schema.fields]
+        columns = [
+            integers_to_timestamps(x.type, row[x.name], source.epoch).alias(x.name) for x in schema.fields
+        ]
         made = f.array(f.struct(*columns, f.lit(weight).cast("long").alias(WEIGHT)))
         missing = _bad(name, f"{told}: it is null or missing, and op ", op, " needs it")
         return f.when(row.isNull(), missing).otherwise(made)
@@ -107,7 +109,7 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
     return exploded.select(*(change.getField(n).alias(n) for n in (*schema.names, WEIGHT)))
 
 
-def typed(data_type: DataType, column: Column, epoch: EpochUnit | None) -> Column:
+def integers_to_timestamps(data_type: DataType, column: Column, epoch: EpochUnit | None) -> Column:
     """Convert a column of integer times to timestamps if `epoch` is set."""
     return (
         column
@@ -145,14 +147,16 @@ def _(data_type: TimestampType, column: Column, epoch: EpochUnit) -> Column:
 def _(data_type: ListType, column: Column, epoch: EpochUnit) -> Column:
     from pyspark.sql import functions as f
 
-    return f.transform(column, lambda element: typed(data_type.element, element, epoch))
+    return f.transform(column, lambda element: integers_to_timestamps(data_type.element, element, epoch))
 
 
 @_restored.register(StructType)
 def _(data_type: StructType, column: Column, epoch: EpochUnit) -> Column:
     from pyspark.sql import functions as f
 
-    made = f.struct(*(typed(x.type, column[x.name], epoch).alias(x.name) for x in data_type.fields))
+    made = f.struct(
+        *(integers_to_timestamps(x.type, column[x.name], epoch).alias(x.name) for x in data_type.fields)
+    )
     return f.when(column.isNotNull(), made)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.io.delta import DeltaRows, check_delta
 from penstock.io.source import Feed
 from penstock.spark.sources.arrivals import Arrivals, Positions
-from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark
+from penstock.spark.sources.opening import OpenedSource, Opening, open_arrivals, open_on_spark
 from penstock.spark.ticks.intake import Rows, Taken, read_file
 from penstock.spark.ticks.plan import Input
 
@@ -65,7 +65,7 @@ class VersionArrivals(Arrivals):
 
 
 @open_on_spark.register
-def _(source: DeltaRows, opening: Opening) -> Opened:
+def _(source: DeltaRows, opening: Opening) -> OpenedSource:
     check_delta(source, f"source {opening.name!r}", opening.operator.schema)
     from penstock.io.delta.version_reader import DeltaVersions
 
@@ -73,7 +73,7 @@ def _(source: DeltaRows, opening: Opening) -> Opened:
     feed.refuse_weight_column()
     versions = DeltaVersions(source, feed)
     per_tick = 1 if opening.operator.bounded else source.versions_per_tick
-    return arriving(opening, Versions(source), VersionArrivals(versions, opening.positions, per_tick))
+    return open_arrivals(opening, Versions(source), VersionArrivals(versions, opening.positions, per_tick))
 
 
 @read_file.register

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from penstock.errors import BadInput, UnwritableSink
 from penstock.expr.types import Schema
 from penstock.io.delivery.outbox import Outbox, Rows
-from penstock.io.delivery.table_keys import bucketing
+from penstock.io.delivery.table_keys import build_bucketing
 from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
 from penstock.io.sink import PartsWriter, SinkRequest, Writer, open_sink
 from penstock.io.source import WEIGHT
-from penstock.spark.sources.opening import Opening, frame_of, sends_rows
+from penstock.spark.sources.opening import Opening, sends_rows, source_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def _(source: Kafka) -> bool:
     return True
 
 
-@frame_of.register(Kafka)
+@source_frame.register(Kafka)
 def _(source: Kafka, opening: Opening, schema: Schema) -> DataFrame:
     reader = opening.spark.read if opening.operator.bounded else opening.reader()
     with connector_needed(opening.spark, f"source {opening.name!r}"):
@@ -178,7 +178,7 @@ def _(sink: KafkaTopic, request: SinkRequest) -> Writer:
         raise only_on_spark(f"sink {request.name!r}: a topic of Kafka is written by Spark")
     check_columns(request.name, request.schema)
     if sink.columns is not None:
-        bucketing(request.name, request.schema, sink.columns, 1)
+        build_bucketing(request.name, request.schema, sink.columns, 1)
     if not connector_is_there(spark):
         with connector_needed(spark, f"sink {request.name!r}"):
             spark.read.format("kafka").load()

@@ -22,7 +22,7 @@ from penstock.io.change_data import ChangeData, refuse_rows_only
 from penstock.io.files.file_source import Files, Listing
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import null_within
-from penstock.spark.placing.native import Chain, computed, grouping_behind
+from penstock.spark.placing.native import Chain, apply_native_chain, grouping_behind
 from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
@@ -49,7 +49,7 @@ class Frame(Source):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """An opened source of a run.
 
     frame:    its rows, or locations that are all read in the first tick; None with arrivals.
@@ -126,7 +126,7 @@ def sends_rows(source: object) -> bool:
 
 
 @singledispatch
-def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
+def source_frame(source: object, opening: Opening, schema: Schema) -> DataFrame:
     """Return the DataFrame of a source read by Spark, with at least the columns of `schema`."""
     raise NotImplementedError(type(source))
 
@@ -136,16 +136,16 @@ def _(source: Frame) -> bool:
     return True
 
 
-@frame_of.register(Frame)
+@source_frame.register(Frame)
 def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
     return source.frame
 
 
 @singledispatch
-def open_on_spark(source: object, opening: Opening) -> Opened:
+def open_on_spark(source: object, opening: Opening) -> OpenedSource:
     """Open a source as a DataFrame. Raises `BadInput` if it is no source, `UnreadableSource` if missing."""
     if sends_rows(source):
-        return open_frame(frame_of(source, opening, opening.operator.schema), opening)
+        return to_union_schema(source_frame(source, opening, opening.operator.schema), opening)
     raise BadInput(
         f"source {opening.name!r} is {type(source).__name__}, which is no source on Spark",
         fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Frame(dataframe), Rows(...) or rows",
@@ -154,19 +154,19 @@ def open_on_spark(source: object, opening: Opening) -> Opened:
 
 
 @open_on_spark.register
-def _(source: Files, opening: Opening) -> Opened:
+def _(source: Files, opening: Opening) -> OpenedSource:
     return _open_files(source, source, opening)
 
 
 @open_on_spark.register
-def _(source: ChangeData, opening: Opening) -> Opened:
+def _(source: ChangeData, opening: Opening) -> OpenedSource:
     if isinstance(source.records, Files):
         refuse_rows_only(source, opening.name, opening.append)
         return _open_files(source.records, source, opening)
     return open_on_spark.dispatch(object)(source, opening)
 
 
-def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
+def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> OpenedSource:
     listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
     bounded = opening.operator.bounded
     found = FileArrivals(
@@ -175,53 +175,55 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
         None if bounded else files.files_per_tick,
         may_be_none=opening.resumed or (opening.follow and not bounded),
     )
-    return arriving(opening, reading, found)
+    return open_arrivals(opening, reading, found)
 
 
-def arriving(opening: Opening, reading: Any, arrivals: Arrivals) -> Opened:
+def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedSource:
     """Open a source that the driver finds input of. reading: how tasks read a location.
 
     Of a bounded source, all of it comes with the first tick.
     """
     if opening.operator.bounded:
         first = [] if opening.read else [*chain.from_iterable(iter(arrivals.take, []))]
-        return Opened(opening.input(reading), static_locations(opening, first), static=True)
-    return Opened(opening.input(reading), arrivals=arrivals)
+        return OpenedSource(opening.input(reading), static_locations(opening, first), static=True)
+    return OpenedSource(opening.input(reading), arrivals=arrivals)
 
 
 @open_on_spark.register
-def _(source: GivenRows, opening: Opening) -> Opened:
+def _(source: GivenRows, opening: Opening) -> OpenedSource:
     return _open_rows(source.batches, opening)
 
 
 @open_on_spark.register(Iterable)
-def _(source: Iterable[Any], opening: Opening) -> Opened:
+def _(source: Iterable[Any], opening: Opening) -> OpenedSource:
     return _open_rows([source], opening)
 
 
-def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
+def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> OpenedSource:
     convert = partial(opening.engine.internal_rows, opening.name)
-    return arriving(opening, Spooled(), BatchArrivals(batches, convert, opening.spool, opening.positions))
+    return open_arrivals(
+        opening, Spooled(), BatchArrivals(batches, convert, opening.spool, opening.positions)
+    )
 
 
 @open_on_spark.register
-def _(source: Frame, opening: Opening) -> Opened:
-    return open_frame(source.frame, opening)
+def _(source: Frame, opening: Opening) -> OpenedSource:
+    return to_union_schema(source.frame, opening)
 
 
-def open_frame(found: DataFrame, opening: Opening) -> Opened:
+def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:
     """Convert a DataFrame to the schema of the union. Raises `WrongType` for columns that do not fit."""
     from pyspark.sql import functions as f
 
     checked = found.select(*_checked_columns(found, opening))
-    made = computed(checked, opening.native, weighted=not opening.append)
+    made = apply_native_chain(checked, opening.native, weighted=not opening.append)
     row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
     tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
     frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
     grouping = grouping_behind(opening.native)
     schema = opening.native[-1].schema if grouping is None else grouping.rows
     sent = Input(opening.name, schema, opening.append, None, grouping)
-    return Opened(sent, frame, static=not found.isStreaming)
+    return OpenedSource(sent, frame, static=not found.isStreaming)
 
 
 def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
@@ -288,7 +290,7 @@ def frame_of_locations(spark: SparkSession, locations: list[tuple[int, str, int]
 Shape: TypeAlias = "dict[str, Any]"
 
 
-def union_columns(opened: Iterable[Opened]) -> Shape:
+def union_columns(opened: Iterable[OpenedSource]) -> Shape:
     """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
@@ -310,7 +312,7 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
     return whole
 
 
-def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
+def placeholder_row(spark: SparkSession, shape: Shape) -> DataFrame:
     """Return a row with nothing to read, which still starts a task."""
     return _told(spark, shape, NOTHING, None)
 

@@ -14,7 +14,7 @@ from penstock.expr.types import Schema
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.requirements import refuse_untyped
 from penstock.io.source import Source
-from penstock.spark.sources.opening import Opening, frame_of, sends_rows
+from penstock.spark.sources.opening import Opening, sends_rows, source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,12 +45,12 @@ def _(source: Any) -> bool:
     return True
 
 
-@frame_of.register(pull.Source)
+@source_frame.register(pull.Source)
 def _(source: pull.Source, opening: Opening, schema: Schema) -> DataFrame:
-    return frame_of(Pulled(source), opening, schema)
+    return source_frame(Pulled(source), opening, schema)
 
 
-@frame_of.register(Pulled)
+@source_frame.register(Pulled)
 def _(source: Pulled, opening: Opening, schema: Schema) -> DataFrame:
     from penstock.spark.sources.pull_stream import PullSource
 

@@ -50,7 +50,7 @@ class PullSource(DataSource):
 
         from penstock.spark.lowering.types import spark_schema
 
-        of = Shipped.of(self.shipped)
+        of = ReaderConfiguration.of(self.shipped)
         fields = [] if of.append else [StructField(WEIGHT, LongType(), False)]
         return StructType([*spark_schema(of.schema).fields, *fields])
 
@@ -63,7 +63,7 @@ class PullSource(DataSource):
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ReaderConfiguration:
     """Configuration sent to the process that reads the source."""
 
     name: str
@@ -73,7 +73,7 @@ class Shipped:
     append: bool
 
     @classmethod
-    def of(cls, shipped: bytes) -> Shipped:
+    def of(cls, shipped: bytes) -> ReaderConfiguration:
         return cls(*pickle.loads(shipped))
 
     @contextmanager
@@ -107,7 +107,7 @@ class WholeReader(DataSourceReader):
         self._shipped = shipped
 
     def read(self, partition: Any) -> Any:
-        of = Shipped.of(self._shipped)
+        of = ReaderConfiguration.of(self._shipped)
         with of.failing(), closing(of.values()) as values:
             while rows := list(islice(values, of.source.rows_per_tick)):
                 yield from of.batches(rows)
@@ -117,8 +117,8 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a source in micro-batches. A thread prefetches the values of a tick or two."""
 
     def __init__(self, shipped: bytes) -> None:
-        self._of = Shipped.of(shipped)
-        self._ahead: Ahead | None = None
+        self._of = ReaderConfiguration.of(shipped)
+        self._ahead: Prefetch | None = None
         self._request = False
 
     @override
@@ -134,7 +134,7 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._of.failing():
             if self._ahead is None or self._ahead.taken != start[_ROWS]:
                 self.stop()
-                self._ahead = Ahead(self._of, start[_ROWS])
+                self._ahead = Prefetch(self._of, start[_ROWS])
             rows = self._ahead.take(self._of.source.rows_per_tick, some=self._request)
             return self._of.batches(rows) if rows else iter(()), {_ROWS: start[_ROWS] + len(rows)}
 
@@ -156,10 +156,10 @@ class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ahead = None
 
 
-class Ahead:
+class Prefetch:
     """Prefetch of a source's values after the first `taken`, in a thread with a bounded queue."""
 
-    def __init__(self, of: Shipped, taken: int) -> None:
+    def __init__(self, of: ReaderConfiguration, taken: int) -> None:
         self.taken = taken
         self._stopped = False
         self._ended = False

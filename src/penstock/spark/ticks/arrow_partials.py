@@ -16,7 +16,7 @@ from penstock.engine.machine import Machine
 from penstock.engine.program import compile_program
 from penstock.engine.steps.accumulator import (
     Accumulator,
-    BestOnly,
+    AppendExtreme,
     CountRows,
     CountValues,
     IntMean,
@@ -82,7 +82,7 @@ def _(accumulator: IntSum | IntMean, column: str) -> tuple[Measure, ...]:
 
 
 @measures.register
-def _(accumulator: BestOnly, column: str) -> tuple[Measure, ...] | None:
+def _(accumulator: AppendExtreme, column: str) -> tuple[Measure, ...] | None:
     if accumulator.types[0].type not in _COMPARED:
         return None
     return (Measure("min" if accumulator.sign == "<" else "max", column),)

@@ -18,7 +18,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
-from penstock.spark.placing.routing import Divide, DivideTable, divider, table_divider
+from penstock.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
 from penstock.spark.ticks.arrow_partials import Grouping
 from penstock.spark.ticks.by_value import by_value
@@ -135,7 +135,7 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
     program = compile_program(stage.graph)
     slots = {slot.name: flow_slot(stage, slot.name, plan.names) for slot in program.slots}
     leaving = tuple(
-        (number, e, divider(e.route, e.schema, plan.stages.shards, weighted=not e.append))
+        (number, e, row_divider(e.route, e.schema, plan.stages.shards, weighted=not e.append))
         for number, e in enumerate(plan.stages.exchanges)
         if e.from_stage == stage.number
     )

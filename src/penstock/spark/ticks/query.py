@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged, NotOnSpark
-from penstock.spark.local.session_info import is_remote
+from penstock.spark.local.session_properties import is_remote
 from penstock.spark.sources.arrivals import SourcePositions
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import (
-    Opened,
+    OpenedSource,
     end_of_sources,
     frame_of_locations,
-    nothing,
+    placeholder_row,
     union_columns,
     union_of,
 )
@@ -59,7 +59,7 @@ class Query:
         self,
         spark: SparkSession,
         ticker: Ticker,
-        opened: list[Opened],
+        opened: list[OpenedSource],
         positions: SourcePositions,
         read: Iterable[str],
         *,
@@ -92,7 +92,7 @@ class Query:
         self._stopping = False
 
     def until_done(self, interrupt: Interrupt) -> None:
-        """Run ticks until the sources end with nothing deferred, or a signal arrives.
+        """Run ticks until the sources end with placeholder_row deferred, or a signal arrives.
 
         Raises the errors of ticks.
         """
@@ -137,7 +137,7 @@ class Query:
         found = self._take()
         if not found and not self._is_due:
             return False
-        rows = frame_of_locations(self._spark, found) if found else nothing(self._spark, self._shape)
+        rows = frame_of_locations(self._spark, found) if found else placeholder_row(self._spark, self._shape)
         rows = union_of([rows], self._shape)
         assert rows is not None
         ending = frozenset[str]() if found else self._ending()

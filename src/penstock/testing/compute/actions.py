@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = "Callable[[Simulation], None]"
 
 
-def of_users(act: Callable[[Simulation, Controller], None]) -> Action:
+def requires_controller(act: Callable[[Simulation, Controller], None]) -> Action:
     """Wrap an action that needs a controller; without one, nothing happens."""
 
     def action(world: Simulation) -> None:
@@ -128,18 +128,18 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a replica works": (30, _work),
     "time goes by": (6, _time),
     "connect": (10, lambda w: w.connect(w.controller)),
-    "maintain": (8, of_users(lambda w, c: void(c.maintain()))),
-    "a write begins": (8, of_users(lambda w, c: w.users.begin_write(c))),
-    "a write is durable": (8, of_users(lambda w, c: void(w.users.append(c, w.store)))),
-    "a write ends": (8, of_users(lambda w, c: w.users.end_write(c))),
-    "a view is made": (4, of_users(lambda w, c: w.users.create_view(c))),
-    "a view is dropped": (0.7, of_users(lambda w, c: w.users.drop_view(c))),
-    "a peek": (9, of_users(_peek)),
-    "a peek is cancelled": (2, of_users(lambda w, c: w.users.cancel(c))),
-    "a subscription": (3, of_users(_subscribe)),
-    "a copy": (0.5, of_users(_copy)),
-    "a subscription goes on": (2, of_users(lambda w, c: w.users.resume(c))),
-    "a subscription ends": (1, of_users(lambda w, c: w.users.unsubscribe(c))),
+    "maintain": (8, requires_controller(lambda w, c: void(c.maintain()))),
+    "a write begins": (8, requires_controller(lambda w, c: w.users.begin_write(c))),
+    "a write is durable": (8, requires_controller(lambda w, c: void(w.users.append(c, w.store)))),
+    "a write ends": (8, requires_controller(lambda w, c: w.users.end_write(c))),
+    "a view is made": (4, requires_controller(lambda w, c: w.users.create_view(c))),
+    "a view is dropped": (0.7, requires_controller(lambda w, c: w.users.drop_view(c))),
+    "a peek": (9, requires_controller(_peek)),
+    "a peek is cancelled": (2, requires_controller(lambda w, c: w.users.cancel(c))),
+    "a subscription": (3, requires_controller(_subscribe)),
+    "a copy": (0.5, requires_controller(_copy)),
+    "a subscription goes on": (2, requires_controller(lambda w, c: w.users.resume(c))),
+    "a subscription ends": (1, requires_controller(lambda w, c: w.users.unsubscribe(c))),
     "a link is cut": (2, _cut),
     "an end notices": (5, _notice),
     "a replica is killed": (0.8, _kill_replica),

@@ -12,7 +12,7 @@ from penstock.testing.oracle import Bag, NotOfBags
 from penstock.testing.tick_oracle import TickOracle
 
 
-class Truth:
+class GroundTruth:
     """Ground truth: all durable writes, and the view contents that follow from them."""
 
     def __init__(self, workload: Workload) -> None:
@@ -21,7 +21,7 @@ class Truth:
         self.times: list[int] = [0]
         self._known: dict[tuple[str, int], Bag | None] = {}
 
-    def wrote(self, time: int, writes: Mapping[str, list[tuple[Row, int]]]) -> None:
+    def record_write(self, time: int, writes: Mapping[str, list[tuple[Row, int]]]) -> None:
         """Record a durable write."""
         self.times.append(time)
         for name, rows in writes.items():

@@ -9,13 +9,13 @@ from penstock.compute.controller.controller import ReplicaConnection
 from penstock.compute.errors import ComputeError, ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.responses import Response
-from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
-from penstock.compute.protocol.wire import (
+from penstock.compute.protocol.serialization import (
     command_from_bytes,
     command_to_bytes,
     response_from_bytes,
     response_to_bytes,
 )
+from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
 from penstock.compute.replica.replica import Replica
 
 IN_FLIGHT = 8
@@ -43,7 +43,7 @@ class Process:
         if self.link is not None:
             self.link.replica_side_open = False
         self.link = link
-        self.replica.connected(link.connection.nonce)
+        self.replica.begin_connection(link.connection.nonce)
 
 
 class Link:
@@ -71,13 +71,13 @@ class Link:
         """Send the controller's pending commands, up to the link's capacity."""
         if not self.controller_side_open or len(self.down) >= IN_FLIGHT:
             return []
-        if self.connection.over:
+        if self.connection.is_over:
             self.controller_side_open = False
-            self.connection.failed(None)
+            self.connection.record_stream_end(None)
             return []
-        commands = self.connection.take(IN_FLIGHT - len(self.down))
+        commands = self.connection.take_commands(IN_FLIGHT - len(self.down))
         for command in commands:
-            self._said_by_controller.sent(command)
+            self._said_by_controller.check_sent(command)
             self.down.append(command_to_bytes(command))
         return commands
 
@@ -96,17 +96,17 @@ class Link:
             return []
         responses = self.process.replica.responses()
         for response in responses:
-            self._said_by_replica.sent(response)
+            self._said_by_replica.check_sent(response)
             self.up.append(response_to_bytes(response))
         return responses
 
     def deliver_response(self) -> Response | None:
         """Deliver the oldest response to the controller, if it still listens."""
-        if not self.up or not self.controller_side_open or self.connection.over:
+        if not self.up or not self.controller_side_open or self.connection.is_over:
             return None
         response = response_from_bytes(self.up.popleft())
         self._said_by_controller.check_response(response)
-        self.connection.absorb(response)
+        self.connection.handle_response(response)
         return response
 
     def tell_controller(self) -> None:
@@ -114,7 +114,7 @@ class Link:
         if self.controller_side_open:
             self.controller_side_open = False
             self.up.clear()
-            self.connection.failed(ConnectionBroken("the link was cut", address=self.process.name))
+            self.connection.record_stream_end(ConnectionBroken("the link was cut", address=self.process.name))
 
     def tell_replica(self) -> None:
         """Let the replica notice that the link is cut."""
@@ -123,4 +123,4 @@ class Link:
             self.down.clear()
             if self.process.link is self:
                 self.process.link = None
-                self.process.replica.disconnected()
+                self.process.replica.end_connection()

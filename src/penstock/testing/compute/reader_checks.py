@@ -20,7 +20,7 @@ from penstock.compute.protocol.responses import (
     Rows,
     Stashed,
 )
-from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.simulation_trace import shown
 
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
@@ -50,7 +50,7 @@ class PeekWatch:
     cancelled: bool = False
     answer: PeekAnswer | None = None
 
-    def check_answer(self, truth: Truth, answer: PeekAnswer) -> None:
+    def check_answer(self, truth: GroundTruth, answer: PeekAnswer) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
             raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
@@ -66,7 +66,7 @@ class PeekWatch:
             case Problem():
                 self._check_problem(truth, answer)
 
-    def _check_rows(self, truth: Truth, answer: Rows) -> None:
+    def _check_rows(self, truth: GroundTruth, answer: Rows) -> None:
         found = Counter(dict(answer.rows))
         if len(found) != len(answer.rows) or any(count <= 0 for count in found.values()):
             raise Violation(f"rows of a peek are not counted once, above zero: {answer.rows}")
@@ -77,7 +77,7 @@ class PeekWatch:
                 f" saw {_shown(found)}; right is {_shown(self._wanted(truth, times[-1]))}"
             )
 
-    def _wanted(self, truth: Truth, time: int) -> Counter[Row] | None:
+    def _wanted(self, truth: GroundTruth, time: int) -> Counter[Row] | None:
         rows = truth.view(self.view, time)
         if self.keys is None or rows is None:
             return rows
@@ -85,7 +85,7 @@ class PeekWatch:
             {row: n for row, n in rows.items() if tuple(row[p] for p in self.positions) in self.keys}
         )
 
-    def _check_problem(self, truth: Truth, problem: Problem) -> None:
+    def _check_problem(self, truth: GroundTruth, problem: Problem) -> None:
         lost = self.targeted and problem.code == TargetReplicaLost.code
         gone = self.at is not None and problem.code == SinceViolation.code
         dropped = problem.code == UnknownName.code
@@ -115,7 +115,7 @@ class SubscriptionWatch:
     abandoned: bool = False
     id: str = ""
 
-    def check_event(self, truth: Truth, event: Batch | DroppedAt) -> None:
+    def check_event(self, truth: GroundTruth, event: Batch | DroppedAt) -> None:
         """Check an event: batches are contiguous, and add up to the view."""
         if self.ended:
             raise Violation(f"a subscription to {self.view} was told {event} after its end")
@@ -134,9 +134,11 @@ class SubscriptionWatch:
                 self._check(truth, lower, upper, updates)
 
     def _check(
-        self, truth: Truth, lower: Frontier, upper: Frontier, updates: tuple[tuple[Row, int, int], ...]
+        self, truth: GroundTruth, lower: Frontier, upper: Frontier, updates: tuple[tuple[Row, int, int], ...]
     ) -> None:
-        outside = [t for _, t, _ in updates if lower.passed(t) or not upper.passed(t) or t < self.as_of]
+        outside = [
+            t for _, t, _ in updates if lower.has_passed(t) or not upper.has_passed(t) or t < self.as_of
+        ]
         if outside:
             raise Violation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
         if len({(row, time) for row, time, _ in updates}) != len(updates) or not all(w for *_, w in updates):
@@ -147,7 +149,7 @@ class SubscriptionWatch:
         if last.time is not None and last.time >= self.as_of:
             self._check_sum(truth, last.time)
 
-    def _check_sum(self, truth: Truth, time: int) -> None:
+    def _check_sum(self, truth: GroundTruth, time: int) -> None:
         found = Counter({row: n for row, n in self.sum.items() if n})
         wanted = self._wanted(truth, time)
         if found != wanted:
@@ -156,7 +158,7 @@ class SubscriptionWatch:
                 f" at {time}; right is {_shown(wanted)}"
             )
 
-    def _wanted(self, truth: Truth, time: int) -> Counter[Row] | None:
+    def _wanted(self, truth: GroundTruth, time: int) -> Counter[Row] | None:
         rows, before = truth.view(self.view, time), Counter[Row]()
         if not self.snapshot:
             before = truth.view(self.view, self.as_of)
@@ -180,7 +182,7 @@ class CopyWatch:
     targeted: bool
     answer: RowCount | Problem | Dropped | None = None
 
-    def check_answer(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
+    def check_answer(self, truth: GroundTruth, answer: RowCount | Problem | Dropped) -> None:
         """Check that an answer is correct, and the only one."""
         if self.answer is not None:
             raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
@@ -196,7 +198,9 @@ class CopyWatch:
                 pass  # dropped with its view
 
 
-def _check_failed(what: str, watch: SubscriptionWatch | CopyWatch, truth: Truth, problem: Problem) -> None:
+def _check_failed(
+    what: str, watch: SubscriptionWatch | CopyWatch, truth: GroundTruth, problem: Problem
+) -> None:
     """Check that a failure is due to the target replica or the view."""
     lost = watch.targeted and problem.code == TargetReplicaLost.code
     failed = problem.code == DataflowFailed.code and truth.fails_by(watch.view, truth.times[-1])

@@ -8,18 +8,18 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from penstock.compute.collections.memory import MemoryCollections, Shared
+from penstock.compute.collections.memory import MemoryCollections, SharedStore
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.requests import Settings
+from penstock.compute.controller.requests import ControllerSettings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
-from penstock.compute.replica.building import Plans
+from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
 from penstock.testing.compute.default_views import default_workload
-from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.reader_checks import Violation
 from penstock.testing.compute.simulation_trace import Trace
@@ -59,8 +59,8 @@ class Simulation:
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
         self.trace = Trace()
-        self.users = Users(workload, Truth(workload), self.random, self.clock, self.trace.note)
-        self._shared = Shared()
+        self.users = Users(workload, GroundTruth(workload), self.random, self.clock, self.trace.note)
+        self._shared = SharedStore()
         self.store = MemoryCollections(self._shared)
         self.happened: Counter[str] = Counter()
         self.controller: Controller | None = None
@@ -69,7 +69,7 @@ class Simulation:
         self.processes: dict[str, Process | None] = {}
         self._left: dict[str, Process] = {}
         self.links: list[Link] = []
-        self._plans = Plans(allow_callables)
+        self._plans = PlanDecoder(allow_callables)
         # An open connection keeps the in-memory database alive, in place of a disk.
         self._state = f"file:penstock-simulation-{next(_databases)}?mode=memory&cache=shared"
         self._disk = sqlite3.connect(self._state, uri=True)
@@ -123,10 +123,10 @@ class Simulation:
     def clock(self) -> int:
         return self.now
 
-    def _some_settings(self) -> Settings:
+    def _some_settings(self) -> ControllerSettings:
         """Draw settings with short delays, so that slow events occur in the simulation."""
         choice = self.random.choice
-        return Settings(
+        return ControllerSettings(
             keep=choice([0, 1_000, 10_000]),
             compaction=choice([0, 1_000]),
             careful_after=1,
@@ -140,7 +140,7 @@ class Simulation:
     def start_controller(self) -> None:
         """Start a controller on the state of the previous one."""
         connection = sqlite3.connect(self._state, uri=True, isolation_level=None)
-        self._durable = ControllerState.on(connection, self._state)
+        self._durable = ControllerState.open_on_connection(connection, self._state)
         self.controller = Controller(
             self._durable,
             MemoryCollections(self._shared),
@@ -238,14 +238,14 @@ class Simulation:
         """Open the connections that a controller wants."""
         if controller is None:
             return
-        for name, _ in controller.due():
+        for name, _ in controller.replicas_to_connect():
             process = self.processes.get(name)
             if process is None:
-                controller.unreachable(name, ConnectionBroken("nobody listens", address=name))
+                controller.record_unreachable(name, ConnectionBroken("nobody listens", address=name))
                 self.note(f"  {name} cannot be reached")
                 continue
             try:
-                connection = controller.connected(name)
+                connection = controller.accept_connection(name)
             except StaleEpoch:
                 continue  # its own state shows that another controller took over
             self._open(Link(connection, process))
@@ -254,7 +254,7 @@ class Simulation:
         try:
             link.process.accept(link)
         except StaleEpoch as error:
-            link.connection.failed(error)
+            link.connection.record_stream_end(error)
             self.note(f"  {link} is refused", error)
             if self.controller is not None and link.epoch.controller == self.controller.epoch:
                 raise Violation(f"the present controller was refused: {error}") from error
@@ -317,7 +317,7 @@ class Simulation:
         next write arrives before the readers are back.
         """
         self.now += 5_000
-        self.everything_moves()
+        self.deliver_everything()
         assert self.controller is not None
         if self.random.random() < 0.5:
             self.kill_controller()
@@ -328,13 +328,13 @@ class Simulation:
         self.users.append(self.controller, self.store)
         self.users.end_write(self.controller)
         for _ in range(10):
-            self.everything_moves()
+            self.deliver_everything()
         self.users.resume(self.controller)
         self._until(lambda: not self.users.unrest() and not self._unconnected())
 
     def _until(self, done: Callable[[], bool]) -> None:
         for _ in range(SETTLING_ROUNDS):
-            self.everything_moves()
+            self.deliver_everything()
             if done():
                 return
         raise Violation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
@@ -343,7 +343,7 @@ class Simulation:
         connected = {link.process.name for link in self.links}
         return [name for name in self.processes if name not in connected]
 
-    def everything_moves(self) -> None:
+    def deliver_everything(self) -> None:
         """Deliver every message, and let each process do one step of work."""
         assert self.controller is not None
         self.now += 50
@@ -360,7 +360,7 @@ class Simulation:
         for link in self.links:
             self.send(link, down=False)
             # A connection that fell behind meanwhile is closed, and its messages in flight are lost.
-            while link.up and link.controller_side_open and not link.connection.over:
+            while link.up and link.controller_side_open and not link.connection.is_over:
                 self.deliver(link, down=False)
         self.forget_closed_links()
         self.check()

@@ -18,7 +18,7 @@ from penstock.compute.errors import (
     UpperMismatch,
 )
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.testing.compute.expected_views import Truth
+from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
 from penstock.testing.compute.simulation_trace import shown
 from penstock.testing.compute.workload import Workload, kept
@@ -41,7 +41,7 @@ class Users:
     """
 
     workload: Workload
-    truth: Truth
+    truth: GroundTruth
     random: random.Random
     now: Callable[[], int]
     note: Callable[..., None]
@@ -93,7 +93,7 @@ class Users:
                 raise Violation(f"a write of the only controller was refused: {error}") from error
             return False
         self.writing.appended = True
-        self.truth.wrote(self.writing.write.time, self.writing.rows)
+        self.truth.record_write(self.writing.write.time, self.writing.rows)
         return True
 
     def end_write(self, controller: Controller) -> None:
@@ -114,7 +114,7 @@ class Users:
             self.note("  it is refused", error)
             return
         self.note(f"  it is durable at {write.time}", rows)
-        self.truth.wrote(write.time, rows)
+        self.truth.record_write(write.time, rows)
         try:
             controller.end_write(write)
         except StaleEpoch:
@@ -197,7 +197,7 @@ class Users:
             if not (replica if isinstance(error, TargetReplicaLost) else at is not None):
                 raise
 
-    def _watched(self, what: str, see: Callable[[Truth, Any], None]) -> Callable[[Any], None]:
+    def _watched(self, what: str, see: Callable[[GroundTruth, Any], None]) -> Callable[[Any], None]:
         """Return a callback that records and checks an answer or event."""
 
         def tell(said: Any) -> None:
@@ -317,7 +317,7 @@ class Users:
         behind = [
             watch.view
             for watch in self.subscriptions
-            if not (watch.ended or watch.abandoned) and not watch.seen.passed(self.acknowledged)
+            if not (watch.ended or watch.abandoned) and not watch.seen.has_passed(self.acknowledged)
         ]
         copying = [watch.view for watch in self.copies if watch.answer is None]
         if not (waiting or behind or copying):

@@ -15,7 +15,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.errors import NotServable
-from penstock.compute.plans import FlowSource, decode, encode, servable, sources_of
+from penstock.compute.plans import FlowSource, check_servable, decode, encode, sources_of
 from penstock.compute.protocol.dataflow import Plan
 from penstock.compute.protocol.responses import Row
 from penstock.errors import BadInput, SourceLocation
@@ -169,7 +169,7 @@ def kept(view: str) -> str:
     return f"{view}_kept"
 
 
-def drawn(of: Field, random: random.Random) -> Any:
+def draw_value(of: Field, random: random.Random) -> Any:
     """Draw one of a few values of a column."""
     if of.nullable and random.random() < 0.2:
         return None
@@ -195,9 +195,11 @@ def _value(type_: DataType, random: random.Random) -> Any:
         case TimestampType():
             return datetime(2024, 2, 28, 18, tzinfo=UTC) + timedelta(hours=3 * random.randint(0, 3))
         case ListType(element, nullable):
-            return tuple(drawn(Field("", element, nullable), random) for _ in range(random.randint(0, 2)))
+            return tuple(
+                draw_value(Field("", element, nullable), random) for _ in range(random.randint(0, 2))
+            )
         case StructType(fields):
-            return tuple(drawn(each, random) for each in fields)
+            return tuple(draw_value(each, random) for each in fields)
         case _:
             raise AssertionError(f"no column of what is served: {type_}")
 
@@ -208,7 +210,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
         flow = decode(flow, allow_callables=allow_callables)
     elif not isinstance(flow, Flow):
         flow = flow()
-    servable(flow)  # Errors here have the user's source lines; plans only have names.
+    check_servable(flow)  # Errors here have the user's source lines; plans only have names.
     graph = flow.graph()
     if len(graph.sinks) != 1:
         raise NotServable(
@@ -260,7 +262,7 @@ def _collection(sources: list[FlowSource], draw: DrawRow | None) -> Collection:
 
 def _row_of(schema: Schema) -> DrawRow:
     def draw(random: random.Random) -> Any:
-        row = tuple(drawn(each, random) for each in schema.fields)
+        row = tuple(draw_value(each, random) for each in schema.fields)
         return row[0] if schema.scalar else row
 
     return draw

@@ -45,7 +45,7 @@ class FrozenMap(tuple[Any, ...]):
     __slots__ = ()
 
 
-class FrozenSet(frozenset[Any]):
+class CarriedSet(frozenset[Any]):
     """Set carried by a function, as a row."""
 
     __slots__ = ()
@@ -60,7 +60,7 @@ def encode_carried(value: Any) -> Any:
         items = [encode_carried(item) for item in cast("Sequence[Any]", value)]
         return FrozenList(items) if isinstance(value, list) else tuple(items)
     if isinstance(value, set):
-        return FrozenSet(frozen(value))
+        return CarriedSet(frozen(value))
     return value
 
 
@@ -71,7 +71,7 @@ def decode_carried(value: Any) -> Any:
     if isinstance(value, tuple):
         items = [decode_carried(item) for item in cast("Sequence[Any]", value)]
         return items if isinstance(value, FrozenList) else tuple(items)
-    return set(cast("Set[Any]", value)) if isinstance(value, FrozenSet) else value
+    return set(cast("Set[Any]", value)) if isinstance(value, CarriedSet) else value
 
 
 def comparable(value: Any) -> Any:

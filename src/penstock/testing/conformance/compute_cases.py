@@ -10,9 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.testing.conformance.case_format import Fields, Kind
-from penstock.testing.conformance.compute_answers import read_delivery, read_frontier, read_partition
 from penstock.testing.conformance.compute_commands import Run, read_history, read_reconciliation
 from penstock.testing.conformance.compute_notation import InWords
+from penstock.testing.conformance.compute_response_cases import (
+    read_delivery,
+    read_frontier,
+    read_response_merging,
+)
 from penstock.testing.conformance.compute_times import (
     read_as_of,
     read_epochs,
@@ -32,7 +36,7 @@ class ComputeCase:
 _READERS: Mapping[str, Callable[[Fields], Run]] = {
     "history": read_history,
     "reconcile": read_reconciliation,
-    "partition": read_partition,
+    "partition": read_response_merging,
     "frontier": read_frontier,
     "controller": read_delivery,
     "as_of": read_as_of,

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.compute.history import History, reduced
+from penstock.compute.history import History, reduce_commands
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.reconciliation import ReconciliationPlan, compatible, reconcile
+from penstock.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
 from penstock.testing.conformance.case_format import Fields
 from penstock.testing.conformance.compute_notation import (
     InWords,
@@ -31,11 +31,11 @@ def read_history(case: Fields) -> Run:
         raise InWords
     notation = Notation(case)
     commands = notation.commands(given.items("commands"))
-    act = {"reduce": reduced, "discard_peeks": _without_peeks}.get(_verb(case))
+    act = {"reduce": reduce_commands, "discard_peeks": _without_peeks}.get(_verb(case))
     if act is None:
         raise case.build_error(f"when is {case.text('when')!r}", "reduce() or discard_peeks()")
     if "assertion" in then:
-        return lambda: must_assert(lambda: act(commands))
+        return lambda: check_assertion(lambda: act(commands))
     expected = notation.commands(then.items("commands"))
     return lambda: notation.commands_differ("commands", expected, act(commands))
 
@@ -51,7 +51,7 @@ def read_reconciliation(case: Fields) -> Run:
     if "installed" in given and isinstance(given.value("installed"), dict):
         running, asked = (instance(Notation(case), given.value(name)) for name in ("installed", "new"))
         halts = then.text("replica").startswith("halts")
-        return lambda: differs("halts", halts, reconcile([running], [asked]).halt is not None)
+        return lambda: describe_difference("halts", halts, reconcile([running], [asked]).halt is not None)
     if "new_commands" not in given:
         raise InWords
     notation = Notation(case)
@@ -67,8 +67,8 @@ def _reconciled(notation: Notation, then: Fields, found: ReconciliationPlan) -> 
     rejected = {id: list(reasons) for ids, reasons in found.reasons.items() for id in ids}
     told = {"issued_first": found.first, "then_applied": applied, "applied": found.then}
     problems = [
-        differs("retained", then.value("retained", kept), kept),
-        differs("rejected_because", then.value("rejected_because", rejected), rejected),
+        describe_difference("retained", then.value("retained", kept), kept),
+        describe_difference("rejected_because", then.value("rejected_because", rejected), rejected),
         *(notation.commands_differ(n, notation.commands(then.items(n)), told[n]) for n in told if n in then),
     ]
     return "; ".join(problem for problem in problems if problem)
@@ -81,7 +81,9 @@ def _configurations(case: Fields) -> Run:
         for g in case.objects("given")
     ]
     expected = case.object("then").items("result")
-    return lambda: differs("result", expected, [compatible(a.config, b.config) for a, b in pairs])
+    return lambda: describe_difference(
+        "result", expected, [can_adopt_configuration(a.config, b.config) for a, b in pairs]
+    )
 
 
 def _uppers(case: Fields) -> Run:
@@ -93,7 +95,7 @@ def _uppers(case: Fields) -> Run:
 
     def run() -> str:
         (created,) = (c.dataflow for c in History(commands).replay(uppers) if isinstance(c, CreateDataflow))
-        return differs("uppers", expected, {i.id: i.upper for i in created.collections})
+        return describe_difference("uppers", expected, {i.id: i.upper for i in created.collections})
 
     return run
 
@@ -115,7 +117,7 @@ def _without_peeks(commands: list[Command]) -> list[Command]:
     return history.commands
 
 
-def must_assert(act: Callable[[], object]) -> str:
+def check_assertion(act: Callable[[], object]) -> str:
     """Check that a call fails with an assertion. Returns the problem, empty if it does."""
     try:
         act()
@@ -124,6 +126,6 @@ def must_assert(act: Callable[[], object]) -> str:
     return "no assertion failed"
 
 
-def differs(name: str, expected: Any, found: Any) -> str:
+def describe_difference(name: str, expected: Any, found: Any) -> str:
     """Describe the difference between expected and found; empty if equal."""
     return "" if expected == found else f"{name}: expected {expected}, found {found}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select
+from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.hydration import (
@@ -33,9 +33,9 @@ from penstock.compute.protocol.dataflow import (
     Plan,
 )
 from penstock.compute.protocol.responses import Frontiers
-from penstock.compute.takeover import Lagging, Progress, Readiness, readiness
+from penstock.compute.takeover_readiness import Lagging, Readiness, ReplicaProgress, readiness
 from penstock.testing.conformance.case_format import Fields
-from penstock.testing.conformance.compute_commands import Run, differs
+from penstock.testing.conformance.compute_commands import Run, describe_difference
 from penstock.testing.conformance.compute_notation import (
     InWords,
     Notation,
@@ -60,8 +60,10 @@ def read_as_of(case: Fields) -> Run:
     policies = {id: _policy(case, text) for id, text in given.value("read_policies", {}).items()}
 
     def run() -> str:
-        found = select(flows, bounds, policies, given.number("current_time"))
-        return differs("as_of", then.value("as_of"), {i: shown_frontier(f) for i, f in found.as_of.items()})
+        found = select_as_ofs(flows, bounds, policies, given.number("current_time"))
+        return describe_difference(
+            "as_of", then.value("as_of"), {i: shown_frontier(f) for i, f in found.as_of.items()}
+        )
 
     return run
 
@@ -99,7 +101,7 @@ def read_hydration(case: Fields) -> Run:
     if "commands" in given:
         commands = Notation(case).commands(given.items("commands"))
         expected = Notation(case).commands(then.items("forwarded"))
-        return lambda: differs("forwarded", expected, _through(given, commands)[1])
+        return lambda: describe_difference("forwarded", expected, _through(given, commands)[1])
     hydrating, queue = given.texts("hydrating", []), given.texts("queue", [])
     if queue and not hydrating:
         hydrating = ("u0",)  # an unnamed export occupies the slot that the queue waits for
@@ -128,20 +130,22 @@ def _limited(case: Fields, then: Fields, limiter: SequentialHydration) -> str:
     concurrency = re.fullmatch(r"UpdateConfiguration\(hydration_concurrency=(\d+)\)", when)
     if told is not None:
         id = when[len("Frontiers(") :].split(",")[0]
-        found = limiter.response(Frontiers(id, output=told))
+        found = limiter.commands_after(Frontiers(id, output=told))
     elif concurrency is not None:
         found = limiter.commands_for(
             UpdateConfiguration(Parameters(hydration_concurrency=int(concurrency[1])))
         )
     elif created := re.fullmatch(r"CreateDataflow (\w+); Schedule \1", when):
         commands = _created_and_scheduled(created[1])
-        return differs("forwarded", commands, [c for asked in commands for c in limiter.commands_for(asked)])
+        return describe_difference(
+            "forwarded", commands, [c for asked in commands for c in limiter.commands_for(asked)]
+        )
     else:
         raise case.build_error(f"when is {when!r}")
     if "slot freed" in then:
-        return differs("slot freed", then.flag("slot freed"), limiter.hydrating < before)
+        return describe_difference("slot freed", then.flag("slot freed"), limiter.hydrating < before)
     expected = then.value("forwarded", then.value("forwarded to replica", []))
-    return differs("forwarded", expected, [_shown(command) for command in found])
+    return describe_difference("forwarded", expected, [_shown(command) for command in found])
 
 
 def _shown(command: Command) -> list[str]:
@@ -155,7 +159,9 @@ def _hydrated(case: Fields) -> Run:
         return is_hydrated_somewhere(given.flag(name) for name in given)
 
     expected = case.object("then").items("results")
-    return lambda: differs("results", expected, [hydrated(given) for given in case.objects("given")])
+    return lambda: describe_difference(
+        "results", expected, [hydrated(given) for given in case.objects("given")]
+    )
 
 
 def read_start_case(case: Fields) -> Run:
@@ -169,7 +175,7 @@ def read_start_case(case: Fields) -> Run:
     id, as_of = as_ofs[0].split()[0], frontier_of(given.value(as_ofs[0]))
     uppers = (frontier_of(given.value(inputs[0])), later)
     found = [may_be_scheduled(id, as_of, [upper], indexes_are=True) for upper in uppers]
-    return lambda: differs("Schedule sent", then.items("Schedule sent"), found)
+    return lambda: describe_difference("Schedule sent", then.items("Schedule sent"), found)
 
 
 def read_readiness(case: Fields) -> Run:
@@ -184,12 +190,12 @@ def read_readiness(case: Fields) -> Run:
     ready = re.search(r"Ready once target\.output=(\d+|\[\])", result)
 
     def run() -> str:
-        problem = differs("result", now, _named(readiness(reference, targets, allowed)))
+        problem = describe_difference("result", now, _named(readiness(reference, targets, allowed)))
         if problem or ready is None:
             return problem
         output = END if ready[1] == "[]" else Frontier(int(ready[1]))
-        later = {name: Progress(target.as_of, output) for name, target in targets.items()}
-        return differs("result later", "Ready", _named(readiness(reference, later, allowed)))
+        later = {name: ReplicaProgress(target.as_of, output) for name, target in targets.items()}
+        return describe_difference("result later", "Ready", _named(readiness(reference, later, allowed)))
 
     return run
 
@@ -201,19 +207,19 @@ def _reference(given: Fields) -> Frontier | None:
     return None if reference is None else _time(reference["output"])
 
 
-def _targets(given: Fields) -> dict[str, Progress]:
+def _targets(given: Fields) -> dict[str, ReplicaProgress]:
     if "target" in given:
         target = given.value("target")
-        return {"target": Progress(_time(target.get("as_of", 0)), _time(target["output"]))}
+        return {"target": ReplicaProgress(_time(target.get("as_of", 0)), _time(target["output"]))}
     named = given.value("targets")
     return {name: _progress(text) for name, text in named.items()} if named else {}
 
 
-def _progress(text: str) -> Progress:
+def _progress(text: str) -> ReplicaProgress:
     found = re.match(r"as_of (\d+) output (\d+)", text)
     if found is None:
         raise InWords
-    return Progress(Frontier(int(found[1])), Frontier(int(found[2])))
+    return ReplicaProgress(Frontier(int(found[1])), Frontier(int(found[2])))
 
 
 def _time(value: Any) -> Frontier:
@@ -231,7 +237,7 @@ def read_epochs(case: Fields) -> Run:
         raise InWords
     pairs = [(Epoch(*a), Epoch(*b)) for a, b in case.items("given")]
     expected = case.object("then").items("results")
-    return lambda: differs("results", expected, [_compared(a, b) for a, b in pairs])
+    return lambda: describe_difference("results", expected, [_compared(a, b) for a, b in pairs])
 
 
 def _compared(a: Epoch, b: Epoch) -> str:

@@ -10,9 +10,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.graph.graph_algorithms import components, is_cyclic, shortest_path, successors
+from penstock.graph.graph_algorithms import (
+    adjacency_lists,
+    is_cyclic,
+    shortest_path,
+    strongly_connected_components,
+)
 from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription, NodeDescription
-from penstock.testing.conformance.operator_signatures import LIFETIMES, SIGNATURES, Ends, Some, names_of
+from penstock.testing.conformance.operator_signatures import (
+    LIFETIMES,
+    SIGNATURES,
+    Ends,
+    UnnamedPorts,
+    names_of,
+)
 
 CYCLE = "cycle through a blocking input"
 
@@ -104,7 +115,7 @@ def _ports(graph: GraphDescription) -> Iterator[Found]:
 def _side(side: str, ends: Ends, node: NodeDescription, used: list[str]) -> Iterator[Found]:
     names = names_of(ends, node, len(used))
     if names is None:
-        assert isinstance(ends, Some)
+        assert isinstance(ends, UnnamedPorts)
         yield from _unnamed_side(side, ends, node, used)
         return
     for name in dict.fromkeys(used):
@@ -119,7 +130,7 @@ def _side(side: str, ends: Ends, node: NodeDescription, used: list[str]) -> Iter
             yield f"missing {side} port", node.id, repr(name)
 
 
-def _unnamed_side(side: str, ends: Some, node: NodeDescription, used: list[str]) -> Iterator[Found]:
+def _unnamed_side(side: str, ends: UnnamedPorts, node: NodeDescription, used: list[str]) -> Iterator[Found]:
     # Ports of a variadic operator may have names, which have no meaning.
     if ends.most is not None:
         for name in used:
@@ -150,14 +161,14 @@ def is_blocking(graph: GraphDescription, edge: EdgeDescription) -> bool:
 def on_cycles(graph: GraphDescription) -> dict[str, int]:
     """Map the nodes on cycles within a tick to a number per strongly connected component."""
     ids, links = _links(graph)
-    knots = [knot for knot in components(links) if is_cyclic(knot, links)]
+    knots = [knot for knot in strongly_connected_components(links) if is_cyclic(knot, links)]
     return {ids[n]: at for at, knot in enumerate(knots) for n in knot}
 
 
 def _links(graph: GraphDescription) -> tuple[list[str], list[list[int]]]:
     ids = list(graph.nodes)
     number = {name: at for at, name in enumerate(ids)}
-    return ids, successors(len(ids), ((number[e.source], number[e.target]) for e in same_tick(graph)))
+    return ids, adjacency_lists(len(ids), ((number[e.source], number[e.target]) for e in same_tick(graph)))
 
 
 def _blocking_cycle(graph: GraphDescription) -> Fault | None:

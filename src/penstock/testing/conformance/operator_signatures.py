@@ -12,7 +12,7 @@ LIFETIMES = ("tick", "static")
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class UnnamedPorts:
     """Unnamed ports, at least `least` and at most `most` of them (None: unlimited)."""
 
     least: int
@@ -20,14 +20,14 @@ class Some:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPorts:
     """Ports with these names, each connected exactly once."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedPorts:
     """Ports 0, 1, 2, ... without gaps, at least `least` of them."""
 
     least: int
@@ -40,10 +40,10 @@ class NamedByArgument:
     argument: str = "ports"
 
 
-Ends: TypeAlias = Some | Named | Numbered | NamedByArgument
+Ends: TypeAlias = UnnamedPorts | NamedPorts | NumberedPorts | NamedByArgument
 
-NONE, ONE, UP_TO_ONE, ANY = Some(0, 0), Some(1, 1), Some(0, 1), Some(0, None)
-PAIR = Named(("0", "1"))
+NONE, ONE, UP_TO_ONE, ANY = UnnamedPorts(0, 0), UnnamedPorts(1, 1), UnnamedPorts(0, 1), UnnamedPorts(0, None)
+PAIR = NamedPorts(("0", "1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _pair(*blocking: str, arguments: tuple[str, ...] = (), lifetimes: int = 2) -
 
 
 def _negative() -> Signature:
-    return Signature(Named(("pos", "neg")), lifetimes=2, blocking=("neg",))
+    return Signature(NamedPorts(("pos", "neg")), lifetimes=2, blocking=("neg",))
 
 
 def _by_row(*arguments: str) -> Signature:
@@ -108,7 +108,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "demux_enum": Signature(ONE, NamedByArgument(), ("ports",)),
     "unzip": Signature(ONE, PAIR),
     "chain": _pair("0", lifetimes=0),
-    "chain_first_n": Signature(Numbered(2), arguments=("n",), blocking=("0",)),
+    "chain_first_n": Signature(NumberedPorts(2), arguments=("n",), blocking=("0",)),
     "join": _pair(),
     "join_multiset": _pair(),
     "join_set": _pair(),
@@ -116,7 +116,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "cross_join_multiset": _pair(),
     "cross_join_set": _pair(),
     "semi_join": _pair(),
-    "cross_singleton": Signature(Named(("input", "single")), blocking=("single",)),
+    "cross_singleton": Signature(NamedPorts(("input", "single")), blocking=("single",)),
     "anti_join": _negative(),
     "difference": _negative(),
     "join_fused": _pair("0", "1", arguments=("0", "1")),
@@ -137,7 +137,7 @@ SIGNATURES: Mapping[str, Signature] = {
     # Lattices only grow, so their blocking inputs may still lie on a cycle.
     "lattice_fold": Signature(arguments=("init", "fn"), lifetimes=1),
     "lattice_reduce": Signature(arguments=("fn",), lifetimes=1),
-    "lattice_fold_batch": Signature(Named(("input", "signal")), arguments=("init", "fn")),
+    "lattice_fold_batch": Signature(NamedPorts(("input", "signal")), arguments=("init", "fn")),
     "sort": _blocking(),
     "sort_by_key": _blocking("fn"),
     "unique": Signature(lifetimes=1),
@@ -149,7 +149,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "multiset_delta": Signature(),
     "defer_tick": Signature(delayed=True),
     "defer_tick_lazy": Signature(delayed=True),
-    "defer_signal": Signature(Named(("input", "signal")), blocking=("input", "signal")),
+    "defer_signal": Signature(NamedPorts(("input", "signal")), blocking=("input", "signal")),
     "next_stratum": _blocking(lifetimes=1),
 }
 """Signatures by the name of the operator."""
@@ -158,11 +158,11 @@ SIGNATURES: Mapping[str, Signature] = {
 def names_of(ends: Ends, node: NodeDescription, used: int) -> tuple[str, ...] | None:
     """List the names of an operator's ports, of which `used` are connected; None without names."""
     match ends:
-        case Named(names):
+        case NamedPorts(names):
             return names
-        case Numbered(least):
+        case NumberedPorts(least):
             return tuple(map(str, range(max(least, used))))
         case NamedByArgument(argument):
             return tuple(node.arguments.get(argument, ()))
-        case Some():
+        case UnnamedPorts():
             return None

@@ -57,7 +57,7 @@ class Site:
         """Wrap a function of the case so that it returns rows."""
         return rows_function(self.node.arguments[name])
 
-    def carrying(self, name: str) -> Callable[..., Any]:
+    def wrap_carrying_function(self, name: str) -> Callable[..., Any]:
         """Wrap one of the case's functions, one that updates a carried value."""
         return carrying_function(self.node.arguments[name])
 
@@ -88,17 +88,17 @@ def carrying_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: encode_carried(function(*map(decode_carried, arguments[:1]), *arguments[1:]))
 
 
-def pairs(stream: Rows) -> Rows:
+def pairs_to_rows(stream: Rows) -> Rows:
     """Convert pairs to rows of a key and a value."""
     return stream.map(lambda pair: Pair((pair[0],), pair[1]), returns=Pair)
 
 
 def keys(stream: Rows) -> Rows:
-    """Convert keys to the form used by `pairs`."""
+    """Convert keys to the form used by `pairs_to_rows`."""
     return stream.map(lambda key: (key,), returns=object)
 
 
-def unpaired(stream: Rows) -> Rows:
+def rows_to_pairs(stream: Rows) -> Rows:
     """Convert rows of a key and a value to pairs."""
     return stream.map(lambda row: (row[0][0], row[1]), returns=object)
 
@@ -112,7 +112,7 @@ _BEGIN, _END = object(), object()
 """Markers around the rows with which a tick begins."""
 
 
-def grown(
+def merge_by_key(
     site: Site,
     stream: Rows,
     least: Mapping[Any, Any],

@@ -7,7 +7,15 @@ from typing import Any
 
 from penstock.lattice import Merging
 from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
-from penstock.testing.conformance.operator_site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
+from penstock.testing.conformance.operator_site import (
+    Outputs,
+    Rows,
+    Site,
+    in_order,
+    merge_by_key,
+    pairs_to_rows,
+    rows_to_pairs,
+)
 
 
 def _fold(site: Site) -> Outputs:
@@ -15,7 +23,7 @@ def _fold(site: Site) -> Outputs:
 
 
 def _folded(site: Site) -> Rows:
-    init, function = site.carrying("init"), site.carrying("fn")
+    init, function = site.wrap_carrying_function("init"), site.wrap_carrying_function("fn")
     return in_order(site.input).fold(init, function, lifetime=site.lifetime(), returns=object)
 
 
@@ -24,7 +32,7 @@ def _reduce(site: Site) -> Outputs:
 
 
 def _reduced(site: Site) -> Rows:
-    return in_order(site.input).reduce(site.carrying("fn"), lifetime=site.lifetime())
+    return in_order(site.input).reduce(site.wrap_carrying_function("fn"), lifetime=site.lifetime())
 
 
 def _fold_no_replay(site: Site) -> Outputs:
@@ -50,16 +58,22 @@ def _when(condition: Rows, value: Rows) -> Rows:
 
 
 def _fold_keyed(site: Site) -> Outputs:
-    rows = in_order(pairs(site.input))
-    init, function, lifetime = site.carrying("init"), site.carrying("fn"), site.lifetime()
+    rows = in_order(pairs_to_rows(site.input))
+    init, function, lifetime = (
+        site.wrap_carrying_function("init"),
+        site.wrap_carrying_function("fn"),
+        site.lifetime(),
+    )
     folded = rows.fold_keyed("key", init, function, value="value", lifetime=lifetime, returns=object)
-    return unpaired(site.shown(folded))
+    return rows_to_pairs(site.shown(folded))
 
 
 def _reduce_keyed(site: Site) -> Outputs:
-    rows = in_order(pairs(site.input))
-    reduced = rows.reduce_keyed("key", site.carrying("fn"), value="value", lifetime=site.lifetime())
-    return unpaired(site.shown(reduced))
+    rows = in_order(pairs_to_rows(site.input))
+    reduced = rows.reduce_keyed(
+        "key", site.wrap_carrying_function("fn"), value="value", lifetime=site.lifetime()
+    )
+    return rows_to_pairs(site.shown(reduced))
 
 
 def _scan(site: Site) -> Outputs:
@@ -70,7 +84,7 @@ def _scan(site: Site) -> Outputs:
         return None if made is None else (encode_carried(made[0]), frozen(made[1]))
 
     rows = in_order(site.input)
-    return rows.scan(site.carrying("init"), step, lifetime=site.lifetime(), returns=object)
+    return rows.scan(site.wrap_carrying_function("init"), step, lifetime=site.lifetime(), returns=object)
 
 
 # --- lattices ------------------------------------------------------------------------------------
@@ -78,12 +92,12 @@ def _scan(site: Site) -> Outputs:
 
 def _lattice(site: Site) -> Merging:
     init = site.node.arguments.get("init")
-    return Merging(None if init is None else encode_carried(init()), site.carrying("fn"))
+    return Merging(None if init is None else encode_carried(init()), site.wrap_carrying_function("fn"))
 
 
 def _lattice_fold(site: Site) -> Outputs:
     if site.on_cycle:
-        return _grown(site, {(): site.carrying("init")()})
+        return _grown(site, {(): site.wrap_carrying_function("init")()})
     return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
 
 
@@ -96,14 +110,14 @@ def _lattice_reduce(site: Site) -> Outputs:
 def _grown(site: Site, least: Mapping[Any, Any]) -> Rows:
     """Emit the value of all rows, under one key."""
     rows = site.input.map(lambda row: ((), row), returns=object)
-    values = grown(site, rows, least, site.carrying("fn"), site.lifetime())
+    values = merge_by_key(site, rows, least, site.wrap_carrying_function("fn"), site.lifetime())
     return values.map(lambda pair: pair[1], returns=object)
 
 
 def _lattice_fold_batch(site: Site) -> Outputs:
     """Emit the value of all rows since the last signal, in the tick of a signal."""
     released = site.at("input").defer_signal(site.at("signal"))
-    init, function = site.carrying("init"), site.carrying("fn")
+    init, function = site.wrap_carrying_function("init"), site.wrap_carrying_function("fn")
     value = in_order(released).fold(init, function, lifetime="tick", returns=object)
     return _when(_any_row(site.at("signal")), value)
 

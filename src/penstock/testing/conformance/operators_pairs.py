@@ -13,10 +13,10 @@ from penstock.testing.conformance.operator_site import (
     Rows,
     Site,
     carrying_function,
-    grown,
     in_order,
     keys,
-    pairs,
+    merge_by_key,
+    pairs_to_rows,
 )
 
 _SUFFIX = "_other"
@@ -34,12 +34,12 @@ def _joined(stream: Rows) -> Rows:
 
 
 def _join(site: Site) -> Outputs:
-    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    left, right = pairs_to_rows(site.at("0")), pairs_to_rows(site.at("1"))
     return _joined(site.shown_if_both(left.join(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
 
 
 def _join_set(site: Site) -> Outputs:
-    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    left, right = pairs_to_rows(site.at("0")), pairs_to_rows(site.at("1"))
     return _joined(
         site.shown_if_both(left.join_set(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX))
     )
@@ -56,13 +56,13 @@ def _cross_join_set(site: Site) -> Outputs:
 
 
 def _semi_join(site: Site) -> Outputs:
-    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    left, right = pairs_to_rows(site.at("0")), pairs_to_rows(site.at("1"))
     found = site.shown_if_both(left.semi_join(right, on="key", lifetime=site.lifetimes))
     return found.map(lambda row: (row[0][0], row[1]), returns=object)
 
 
 def _anti_join(site: Site) -> Outputs:
-    left = _without(site, pairs(site.at("pos")))
+    left = _without(site, pairs_to_rows(site.at("pos")))
     return left.map(lambda row: (row[0][0], row[1]), returns=object)
 
 
@@ -107,7 +107,7 @@ def _zip_longest(site: Site) -> Outputs:
 
 def _aggregated(site: Site, port: str) -> Rows:
     """Fold an input by the function of an argument, one row per key; a static one as changes."""
-    stream, functions = pairs(site.at(port)), site.node.arguments[port]
+    stream, functions = pairs_to_rows(site.at(port)), site.node.arguments[port]
     lifetime: Any = site.lifetime(int(port))
     function = carrying_function(functions["fn"])
     if "init" in functions:
@@ -120,12 +120,12 @@ def _aggregated(site: Site, port: str) -> Rows:
 def _merged(site: Site, port: str) -> Rows:
     """Merge an input whose values grow in a lattice, one row per key; a static one as changes."""
     function, lifetime = carrying_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
-    rows = pairs(site.at(port))
+    rows = pairs_to_rows(site.at(port))
     return rows.lattice_reduce(Merging(None, function), per="key", value="value", lifetime=lifetime)
 
 
 def _side(site: Site, port: str) -> Rows:
-    return pairs(site.at(port))
+    return pairs_to_rows(site.at(port))
 
 
 def _joining(
@@ -148,7 +148,7 @@ def _shown(side: Callable[[Site, str], Rows], site: Site, port: str) -> Rows:
     if side is not _merged:
         return site.shown(side(site, port), int(port))
     function = carrying_function(site.node.arguments[port]["fn"])
-    return pairs(grown(site, site.at(port), {}, function, site.lifetime(int(port))))
+    return pairs_to_rows(merge_by_key(site, site.at(port), {}, function, site.lifetime(int(port))))
 
 
 BUILDERS: Mapping[str, Callable[[Site], Any]] = {

@@ -224,7 +224,7 @@ def _problems(
 ) -> Iterator[str]:
     for number, (wanted, values) in enumerate(zip(case.expected, found, strict=True), start=1):
         got = {_key(name, case.nodes[name]): _shown(name, case, value) for name, value in values.items()}
-        if not alike(wanted, got):
+        if not approximately_equal(wanted, got):
             yield f"tick {number}: expected {shown(dict(wanted), 200)}, found {shown(got, 200)}"
             return
     for name, count in case.fired.items():
@@ -237,16 +237,16 @@ def _shown(name: str, case: PropagationCase, value: Any) -> Any:
     return [value] if case.nodes[name].arguments.get("align") == ZIP else value
 
 
-def alike(one: Any, other: Any) -> bool:
+def approximately_equal(one: Any, other: Any) -> bool:
     """Compare JSON values: numbers approximately, true and false exactly."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         return math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(alike(v, other[k]) for k, v in one.items())
+        return one.keys() == other.keys() and all(approximately_equal(v, other[k]) for k, v in one.items())
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(alike, one, other))
+        return len(one) == len(other) and all(map(approximately_equal, one, other))
     return type(one) is type(other) and one == other
 
 

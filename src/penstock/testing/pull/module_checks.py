@@ -8,20 +8,20 @@ from typing import Any
 
 from penstock.pull.callback_modules import sink, source, transformer
 from penstock.pull.compose import pull
+from penstock.pull.edge_recorder import Recorder, probe, probe_around
 from penstock.pull.modules import Sink, Source, Transformer
-from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.protocol import End, Read
 from penstock.pull.rules.checker import Profile
 from penstock.pull.rules.trace import Answer, Request, RequestPort
 from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, reference_sink, source_of
 from penstock.testing.pull.neighbour_parameters import (
     batching_cases,
-    mixed,
     profiles_for,
+    shuffle_deterministically,
     sink_cases,
     source_cases,
 )
-from penstock.testing.pull.trial import Trial, described, seeded, try_out
+from penstock.testing.pull.trial import Trial, cases_with_seeds, described, try_out
 
 Expected = Callable[[list[int]], Sequence[Any]]
 
@@ -60,8 +60,8 @@ def check_source(
         except_for = {*except_for, "P7"}
     batching = batching_cases(endless=endless)
     few = sink_cases(all=False, endless=endless) + batching
-    many = mixed(sink_cases(all=True, endless=endless) + batching)
-    for case, order in seeded(few, many, seeds, seed):
+    many = shuffle_deterministically(sink_cases(all=True, endless=endless) + batching)
+    for case, order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
         piece = made if isinstance(made, Source) else source(made)
@@ -124,8 +124,10 @@ def check_transformer(
         except_for = {*except_for, "P7"}
     batching = batching_cases(endless=endless)
     few = list(product(source_cases(all=False), sink_cases(all=False, endless=endless) + batching))
-    many = mixed(list(product(source_cases(all=True), sink_cases(all=True, endless=endless) + batching)))
-    for (above, below), order in seeded(few, many, seeds, seed):
+    many = shuffle_deterministically(
+        list(product(source_cases(all=True), sink_cases(all=True, endless=endless) + batching))
+    )
+    for (above, below), order in cases_with_seeds(few, many, seeds, seed):
         seen, recorder = Seen(), Recorder(stop_at_once=False)
         made = make()
         piece = made if isinstance(made, Transformer) else transformer(made)
@@ -192,7 +194,7 @@ def check_sink(
     """
     runs = 0
     few = list(product(source_cases(all=True), (1, 3)))
-    for (above, window), order in seeded(few, mixed(list(few)), seeds, seed):
+    for (above, window), order in cases_with_seeds(few, shuffle_deterministically(list(few)), seeds, seed):
         recorder = Recorder(stop_at_once=False)
         made = make()
         piece = made if isinstance(made, Sink) else sink(made)

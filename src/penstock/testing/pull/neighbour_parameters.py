@@ -81,7 +81,7 @@ def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]
     return [profile for profile in profiles if profile != "docs" or kept]
 
 
-def mixed(cases: list[C]) -> list[C]:
+def shuffle_deterministically(cases: list[C]) -> list[C]:
     """Shuffle deterministically, so that a few seeds cover cases of all kinds."""
     random.Random(0).shuffle(cases)
     return cases

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.pull.pipeline_runtime import DEEPEST, Cancellable, Job, cancelled_elsewhere
+from penstock.pull.pipeline_runtime import DEEPEST, Cancellable, Job, foreign_cancellation_error
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 _AT_ONCE = 0.7
@@ -66,7 +66,7 @@ class RandomRuntime(VirtualRuntime):
     ) -> Cancellable:
         return _RandomTask(self, coroutine, answer)
 
-    def overtaking(self, call: Callable[..., object], *args: Any) -> None:
+    def post_unordered(self, call: Callable[..., object], *args: Any) -> None:
         """Queue `call(*args)` without any order relative to other events."""
         self._put(object(), call, args)
 
@@ -139,12 +139,12 @@ class _RandomTask:
         self._waits = True
         runtime.outstanding += 1
         _ = runtime.loop
-        runtime.overtaking(self._begin)
+        runtime.post_unordered(self._begin)
 
     def _begin(self) -> None:
         if self._waits:
             self._task = self._runtime.loop.create_task(self._coroutine)
-            self._task.add_done_callback(lambda _task: self._runtime.overtaking(self._end))
+            self._task.add_done_callback(lambda _task: self._runtime.post_unordered(self._end))
 
     def _end(self) -> None:
         if not self._waits:
@@ -153,7 +153,7 @@ class _RandomTask:
         task = self._task
         assert task is not None
         if task.cancelled():
-            self._answer(cancelled_elsewhere(), None)
+            self._answer(foreign_cancellation_error(), None)
             return
         error = task.exception()
         if error is not None and not isinstance(error, Exception):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.errors import EndNotConfirmed
+from penstock.pull.edge_recorder import Recorder
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.pipeline_run import Run
-from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
 from penstock.pull.rules.checker import Profile, check
 from penstock.testing.pull.neighbour_modules import Seen
@@ -71,7 +71,7 @@ class Trial:
         if self.escaped is not None:
             self.break_("escaped", f"{self.escaped!r} was raised through the runtime")
         elif not self.run.finished:
-            self.break_("stuck", str(self.run.stuck()))
+            self.break_("stuck", str(self.run.unfinished_error()))
         elif isinstance(self.run.error, EndNotConfirmed):
             self.break_("stuck", str(self.run.error))
         elif self.left:
@@ -137,7 +137,7 @@ def try_out(
     return trial
 
 
-def seeded(
+def cases_with_seeds(
     cases: Sequence[C], more: Sequence[C], seeds: int, seed: int | None
 ) -> Iterator[tuple[C, int | None]]:
     """Yield the cases to try with seeds: all in the usual order, then one of `more` for each seed.

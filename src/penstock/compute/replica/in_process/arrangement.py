@@ -23,7 +23,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
 from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
-from penstock.expr.dict_keys import key_of, nested_key
+from penstock.expr.dict_keys import dict_key_source, nested_key
 from penstock.expr.types import Field, Schema
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
@@ -83,7 +83,7 @@ class Hold:
 
     def release(self) -> None:
         if self._arrangement is not None:
-            self._arrangement.give_back(self)
+            self._arrangement.release_hold(self)
             self._arrangement = None
 
 
@@ -125,7 +125,7 @@ class Arrangement:
         if not changes:
             return
         self._last = time
-        way_back = self.least < Frontier(time)
+        way_back = self.earliest_hold < Frontier(time)
         if way_back:
             self._open.add(changes)
         key_of, rows = self.keying.of_row, self._rows
@@ -248,14 +248,14 @@ class Arrangement:
         return found
 
     @property
-    def remembered(self) -> int:
+    def distinguished_times(self) -> int:
         """Number of times still distinguished."""
         return len(self._log)
 
     # -- compaction -----------------------------------------------------------------------------
 
     @property
-    def least(self) -> Frontier:
+    def earliest_hold(self) -> Frontier:
         """Earliest held time."""
         if self._least is None:
             self._least = min((Frontier(hold.time) for hold in self._holds), default=END)
@@ -263,13 +263,13 @@ class Arrangement:
         return self._least
 
     def hold(self, time: int) -> Hold:
-        """Keep the arrangement readable from `time` on, not before `least`."""
+        """Keep the arrangement readable from `time` on, not before `earliest_hold`."""
         hold = Hold(self, time)
         self._holds.add(hold)
         self._least = None
         return hold
 
-    def give_back(self, hold: Hold) -> None:
+    def release_hold(self, hold: Hold) -> None:
         self._holds.discard(hold)
         self._least = None
 
@@ -288,7 +288,7 @@ class Arrangement:
 
     def compact(self, most: int = 2000) -> bool:
         """Compact about `most` changes below the holds. Returns whether there are more."""
-        least, log = self.least, self._log
+        least, log = self.earliest_hold, self._log
         while log and least >= Frontier(log[0].time):
             changes = log[0].changes
             part = changes[self._forgotten : self._forgotten + most]
@@ -303,7 +303,7 @@ class Arrangement:
                 return bool(log) and least >= Frontier(log[0].time)
         return False
 
-    def free(self) -> bool:
+    def free_memory(self) -> bool:
         """Free part of the memory of an unused arrangement. Returns whether there is more."""
         self._log.clear()
         for buckets in (self._rows.buckets, self._undo.buckets):
@@ -388,4 +388,4 @@ def _itself(row: tuple[Any, ...]) -> Any:
 
 def _has_spellings(field: Field) -> bool:
     """Return whether equal values may have different representations, as NaNs and signed zeros do."""
-    return key_of(field.type, field.nullable, "value", lambda source: (source, source)) != "value"
+    return dict_key_source(field.type, field.nullable, "value", lambda source: (source, source)) != "value"

@@ -16,6 +16,7 @@ from penstock.compute.frontier import Frontier, meet
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun, weighted_rows
 from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
@@ -26,7 +27,6 @@ from penstock.compute.replica.in_process.inlets import (
     Inlet,
     SharedArrangements,
 )
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.engine.engine import Engine
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
@@ -43,7 +43,7 @@ EngineRows: TypeAlias = list[tuple[Any, ...]]
 """Rows in the form engines use: with the weight last, or without one for append-only inputs."""
 
 
-class Borders(Protocol):
+class DataflowEndpoints(Protocol):
     """Names of sources and sinks, and whether each is append-only."""
 
     @property
@@ -54,7 +54,7 @@ class Borders(Protocol):
 
 class TickExecutor(Protocol):
     @property
-    def program(self) -> Borders: ...
+    def program(self) -> DataflowEndpoints: ...
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
         """Run one tick of the rows of each source; return the rows of each sink."""
@@ -65,7 +65,7 @@ MakeTickExecutor: TypeAlias = Callable[[Dataflow, Flow], TickExecutor]
 ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTickExecutor | None]
 
 
-def whole(dataflow: Dataflow, flow: Flow) -> TickExecutor:
+def create_undivided_engine(dataflow: Dataflow, flow: Flow) -> TickExecutor:
     """Create an undivided engine for a dataflow."""
     return Engine(flow, columnar="never")
 
@@ -87,7 +87,7 @@ class TickSizer:
             at += len(part)
             yield part
 
-    def took(self, rows: int, seconds: float) -> None:
+    def adapt_to(self, rows: int, seconds: float) -> None:
         """Adapt to the duration of a tick."""
         if seconds > _LONG and rows > LEAST:
             self.most = max(LEAST, min(self.most, rows) // 2)
@@ -136,7 +136,7 @@ class RunningDataflow(DataflowRun):
         return tuple(dict.fromkeys((*written, *read)))
 
     @property
-    def reads(self) -> list[Arrangement]:
+    def indexes_read(self) -> list[Arrangement]:
         """Indexes that the dataflow reads."""
         return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
 
@@ -148,7 +148,7 @@ class RunningDataflow(DataflowRun):
     @property
     def broken(self) -> bool:
         """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
-        gone = not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
+        gone = not self.ended and any(inlet.is_compacted(self.as_of) for inlet in self._inlets)
         return gone or super().broken
 
     def slice(self) -> bool:
@@ -224,12 +224,12 @@ class RunningDataflow(DataflowRun):
 
     def _behind(self) -> Inlet | None:
         """Return the slowest input, which holds up the others, if it can be read now."""
-        slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
-        return slowest if slowest is not None and slowest.known < slowest.upper else None
+        slowest = min(self._inlets, key=lambda inlet: inlet.known_frontier, default=None)
+        return slowest if slowest is not None and slowest.known_frontier < slowest.upper else None
 
     def _bound(self) -> Frontier:
         """Return the upper to which the dataflow can be computed from its known input."""
-        bound = min(meet(inlet.known for inlet in self._inlets), self.dataflow.until)
+        bound = min(meet(inlet.known_frontier for inlet in self._inlets), self.dataflow.until)
         failure = self._failed_input()
         return bound if failure is None else min(bound, Frontier(failure.time))
 
@@ -260,7 +260,7 @@ class RunningDataflow(DataflowRun):
         while True:
             bound = self._bound()
             time = min((t for t in (i.next_time for i in self._inlets) if t is not None), default=None)
-            if time is not None and bound.passed(time):
+            if time is not None and bound.has_passed(time):
                 yield from self._compute(time)
             else:
                 behind = self._behind()
@@ -304,7 +304,7 @@ class RunningDataflow(DataflowRun):
         }
         began = self._timer()
         made = engine.tick_rows(rows)
-        self._pace.took(sum(map(len, rows.values())), self._timer() - began)
+        self._pace.adapt_to(sum(map(len, rows.values())), self._timer() - began)
         counted: dict[str, list[Counted]] = {}
         for export in self.exports:
             sink = export.sink

@@ -18,8 +18,8 @@ from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
 from penstock.compute.replica.in_process.arrangement import Arrangement, Version
 from penstock.engine.engine import Engine
+from penstock.engine.external_join_sides import JoinSide, SharedSide, join_readers, join_sides
 from penstock.engine.program import compile_program
-from penstock.engine.shared_sides import JoinSide, SharedSide, join_sides, only_joined
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
@@ -48,7 +48,7 @@ class Inlet(ABC):
 
     @property
     @abstractmethod
-    def known(self) -> Frontier:
+    def known_frontier(self) -> Frontier:
         """Frontier of known versions: all versions before it have been taken or can be."""
 
     @property
@@ -73,7 +73,7 @@ class Inlet(ABC):
     def release_before(self, upper: Frontier) -> None:
         """Release times before `upper`, which have been computed."""
 
-    def gone(self, at: int) -> bool:
+    def is_compacted(self, at: int) -> bool:
         """Return whether the next times have been compacted. at: time of the snapshot."""
         return False
 
@@ -101,18 +101,18 @@ class FromCollection(Inlet):
         return self.feed.schema
 
     def ready(self, at: int) -> bool:
-        return self.upper.passed(at)
+        return self.upper.has_passed(at)
 
     def snapshot(self, at: int) -> Iterator[Sequence[Counted]]:
         self._cursor = self.feed.cursor(Frontier(at + 1))
         self._versions.clear()
         return self.feed.store.snapshot(self.feed.id, at, CHUNK)
 
-    def gone(self, at: int) -> bool:
-        return self.feed.since.passed(at) if self._cursor is None else self._cursor.gone
+    def is_compacted(self, at: int) -> bool:
+        return self.feed.since.has_passed(at) if self._cursor is None else self._cursor.is_compacted
 
     @property
-    def known(self) -> Frontier:
+    def known_frontier(self) -> Frontier:
         assert self._cursor is not None
         return self._cursor.known
 
@@ -158,7 +158,7 @@ class FromIndex(Inlet):
         return self.index.schema
 
     def ready(self, at: int) -> bool:
-        return self.index.upper.passed(at)
+        return self.index.upper.has_passed(at)
 
     def snapshot(self, at: int) -> Iterator[Sequence[Counted]]:
         self._known = Frontier(at + 1)
@@ -166,7 +166,7 @@ class FromIndex(Inlet):
         return self.index.scan(at)
 
     @property
-    def known(self) -> Frontier:
+    def known_frontier(self) -> Frontier:
         return self._known
 
     @property
@@ -248,7 +248,7 @@ class SharedArrangements:
         self.shared = frozenset(shared.values())
         filled: set[str] = set()
         for source in indexes:
-            ports = only_joined(program, source)
+            ports = join_readers(program, source)
             if ports is None or not ports <= shared.keys():
                 continue
             # Of two sides, what is there at first must be fed of one, to be matched with the other.

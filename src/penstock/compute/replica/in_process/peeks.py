@@ -14,18 +14,18 @@ from penstock.compute.protocol.commands import Finishing, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.building import Surroundings, check_keys, check_since
+from penstock.compute.replica.building import RuntimeContext, check_keys, check_since
 from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import (
     PeekRun,
-    Peeks,
     PendingPeek,
+    PendingPeeks,
     check_not_failed,
     check_size,
     collection_parts,
-    shown,
+    filter_rows,
 )
 
 AT_ONCE = 64
@@ -46,7 +46,11 @@ class _Pending(PendingPeek):
     def settled(self) -> bool:
         target, time = self.target, self.peek.time
         lost = isinstance(target, Feed) and target.lost is not None
-        return lost or target.upper.passed(time) or (target.failed is not None and time >= target.failed.time)
+        return (
+            lost
+            or target.upper.has_passed(time)
+            or (target.failed is not None and time >= target.failed.time)
+        )
 
     def release(self) -> None:
         if self.run is not None:
@@ -54,10 +58,10 @@ class _Pending(PendingPeek):
         PendingPeek.release(self)
 
 
-class InProcessPeeks(Peeks[Arrangement, _Pending]):
+class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
     """Peeks at arrangements and at the feeds of collections."""
 
-    def __init__(self, around: Surroundings[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
+    def __init__(self, around: RuntimeContext[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
         super().__init__(around, stash)
         self._feeds = feeds
         self._ready: deque[_Pending] = deque()
@@ -84,7 +88,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
         return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
 
     def _ask_index(self, peek: Peek, index: Arrangement) -> None:
-        if index.upper.passed(peek.time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
+        if index.upper.has_passed(peek.time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
             rows = self._read_now(peek, index)
             if rows is not None:
                 self._around.respond(PeekResponse(peek.uuid, rows))
@@ -115,7 +119,7 @@ class InProcessPeeks(Peeks[Arrangement, _Pending]):
                 rows += index.rows_at(key, peek.time)
         if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
             return None
-        rows = list(shown(None, rows))
+        rows = list(filter_rows(None, rows))
         settings = self._around.settings()
         if settings.max_result_size is not None or settings.peek_stash_size is not None:
             size = rows_size(rows)

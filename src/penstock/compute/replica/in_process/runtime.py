@@ -14,17 +14,21 @@ from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, IndexImport
-from penstock.compute.replica.building import DataflowBuild, Plans, Surroundings
+from penstock.compute.replica.building import DataflowBuild, PlanDecoder, RuntimeContext
 from penstock.compute.replica.exports import ExportWriter
-from penstock.compute.replica.feeds import Feed, Feeds, Watcher
+from penstock.compute.replica.feeds import Feed, Feeds, StoreWatcher
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
-from penstock.compute.replica.in_process.dataflows import ChooseTicking, RunningDataflow, whole
+from penstock.compute.replica.in_process.dataflows import (
+    ChooseTicking,
+    RunningDataflow,
+    create_undivided_engine,
+)
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
 from penstock.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
-from penstock.compute.replica.in_process.introspection import Introspection
 from penstock.compute.replica.in_process.peeks import InProcessPeeks
+from penstock.compute.replica.in_process.periodic_status import Introspection
 from penstock.compute.replica.in_process.scheduler import DataflowScheduler
-from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -38,7 +42,7 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
 
     def __init__(
         self,
-        around: Surroundings[Arrangement],
+        around: RuntimeContext[Arrangement],
         dataflow: Dataflow,
         feeds: Feeds,
         choose_engine: ChooseTicking | None,
@@ -62,7 +66,9 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
     def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunningDataflow:
         dataflow, timer = self.dataflow, self.around.timer
         if flow is None:
-            return RunningDataflow(dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, whole)
+            return RunningDataflow(
+                dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, create_undivided_engine
+            )
         make = None if self._choose_engine is None else self._choose_engine(dataflow, flow)
         if make is not None:
             return RunningDataflow(dataflow, flow, self.imports, exports, timer, make)
@@ -93,7 +99,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         copies: Path | None = None,
         clock: Callable[[], int] = wall_clock_milliseconds,
         timer: Callable[[], float] = time.perf_counter,
-        plans: Plans | None = None,
+        plans: PlanDecoder | None = None,
         watched: bool = False,
         memory: Callable[[], int] | None = None,
         choose_engine: ChooseTicking | None = None,
@@ -101,7 +107,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         self._temporary = Path(gettempdir()) / f"penstock-replica-{token_hex(8)}" if folder is None else None
         folder = folder or self._temporary
         assert folder is not None
-        super().__init__(config, wake, folder, copies, plans or Plans(), clock, timer)
+        super().__init__(config, wake, folder, copies, plans or PlanDecoder(), clock, timer)
         self._store = collections
         self._timer = timer
         self._feeds = Feeds(collections)
@@ -109,7 +115,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         self._choose_engine = choose_engine
         self._turns = DataflowScheduler(timer)
         self._watched = watched
-        self._watcher: Watcher | None = None
+        self._watcher: StoreWatcher | None = None
         self._gc: GcPolicy | None = None
         self._news = True
         self._introspection = Introspection(config.introspection, clock, memory)
@@ -124,17 +130,17 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         return running
 
     def _advance_soon(self, running: RunningDataflow) -> None:
-        self._turns.give(running)
+        self._turns.schedule_turn(running)
 
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
         super().allow_compaction(id, frontier)
         if frontier.ended:
             self._turns.moved = True
         elif id in self._indexes:
-            self._turns.tidy(self._indexes[id])
+            self._turns.queue_compaction(self._indexes[id])
 
     def _end(self, running: RunningDataflow) -> None:
-        self._turns.end(running)
+        self._turns.end_if_unused(running)
         if self._gc is not None and running.maintained_indexes:
             self._gc.schedule_collection()
 
@@ -145,7 +151,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
 
     # -- work -----------------------------------------------------------------------------------
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: StoreWatcher) -> None:
         """Start a thread that calls `noticed`, until the runtime is closed."""
         self._watcher = watcher
 
@@ -158,7 +164,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         self._news = True
         self.wake()
 
-    def moved(self) -> bool:
+    def frontiers_moved(self) -> bool:
         return self._turns.moved
 
     def step(self, seconds: float) -> bool:
@@ -170,7 +176,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         while True:
             worked = self._sliced_peeks.slice(PEEK_SLICE)
             worked |= self._turns.slice()
-            worked |= self._turns.tidy_slice()
+            worked |= self._turns.compact_slice()
             if self._gc is not None:
                 self._gc.slice(worked)
             now = self._timer()
@@ -181,14 +187,14 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         return worked
 
     def _look(self) -> None:
-        self._feeds.keep(self._turns.collections | self._sliced_peeks.collections)
+        self._feeds.forget_other_feeds(self._turns.collections | self._sliced_peeks.collections)
         self._news = False
         try:
-            self._turns.risen(self._feeds.look())
+            self._turns.schedule_readers(self._feeds.update_uppers())
         except StoreUnavailable:
             self._news = True
 
-    def frontiers(self) -> Mapping[Id, Reached]:
+    def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
         self._turns.moved = False
         return super().frontiers()
 
@@ -203,7 +209,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def broken(self) -> Sequence[Id]:
+    def broken_exports(self) -> Sequence[Id]:
         if self._news or not self._watched:
             self._look()
-        return super().broken()
+        return super().broken_exports()

@@ -39,21 +39,21 @@ class DataflowScheduler:
         """Add a dataflow without scheduling it yet."""
         for id in running.collections:
             self._readers.setdefault(id, {})[running] = None
-        for index in running.reads:
+        for index in running.indexes_read:
             self._index_readers.setdefault(index, {})[running] = None
 
-    def give(self, running: RunningDataflow) -> None:
+    def schedule_turn(self, running: RunningDataflow) -> None:
         """Schedule a turn for a dataflow that may have work."""
         if running.alive and running not in self._has_turn:
             self._has_turn.add(running)
             self._turns.append(running)
 
-    def risen(self, collections: Iterable[Id]) -> None:
+    def schedule_readers(self, collections: Iterable[Id]) -> None:
         """Schedule the readers of collections whose uppers have risen."""
         for id in collections:
             self.moved = True  # it may be a written one, whose frontier is reported
             for running in self._readers.get(id, ()):
-                self.give(running)
+                self.schedule_turn(running)
 
     @property
     def collections(self) -> set[Id]:
@@ -73,25 +73,25 @@ class DataflowScheduler:
         upper, now = running.upper, self._timer()
         if running.slice():
             self.moved = True
-            self.give(running)
+            self.schedule_turn(running)
         elif running.retry_at > now:
             self._later.append(running)
         if running.upper != upper:
             self._has_come_farther(running)
         return True
 
-    def tidy(self, index: Arrangement) -> None:
+    def queue_compaction(self, index: Arrangement) -> None:
         """Queue an index for compaction."""
         self._untidy[index] = None
 
-    def tidy_slice(self) -> bool:
+    def compact_slice(self) -> bool:
         """Compact some of the queued indexes. Returns whether there may be more."""
         if self._dying:
             dying, self._dying = self._dying, []
             for running in dying:
-                self.end(running)
+                self.end_if_unused(running)
         if self._graves:
-            if not self._graves[-1].free():
+            if not self._graves[-1].free_memory():
                 self._graves.pop()
             return True
         if self._untidy:
@@ -103,7 +103,7 @@ class DataflowScheduler:
             return bool(self._untidy)
         return False
 
-    def end(self, running: RunningDataflow) -> None:
+    def end_if_unused(self, running: RunningDataflow) -> None:
         """End a dataflow with no exports or readers left, and likewise its inputs."""
         if not running.alive:
             return
@@ -115,11 +115,11 @@ class DataflowScheduler:
             self._readers[id].pop(running, None)
             if not self._readers[id]:
                 del self._readers[id]
-        for index in running.reads:
+        for index in running.indexes_read:
             readers = self._index_readers.get(index)
             if readers is not None:  # else it was gone before: this one was done with it
                 readers.pop(running, None)
-                self.tidy(index)
+                self.queue_compaction(index)
         for index in running.maintained_indexes:
             self._index_readers.pop(index, None)
             self._untidy.pop(index, None)
@@ -128,10 +128,10 @@ class DataflowScheduler:
     def _has_come_farther(self, running: RunningDataflow) -> None:
         for index in running.maintained_indexes:
             for reader in self._index_readers.get(index, ()):
-                self.give(reader)
-            self.tidy(index)
-        for index in running.reads:
-            self.tidy(index)
+                self.schedule_turn(reader)
+            self.queue_compaction(index)
+        for index in running.indexes_read:
+            self.queue_compaction(index)
 
     def _try_again(self) -> None:
         now = self._timer()
@@ -139,4 +139,4 @@ class DataflowScheduler:
         if due:
             self._later = [running for running in self._later if running.retry_at > now]
             for running in due:
-                self.give(running)
+                self.schedule_turn(running)

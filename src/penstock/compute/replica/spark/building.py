@@ -19,15 +19,20 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
 )
-from penstock.compute.replica.building import DataflowBuild, Surroundings
+from penstock.compute.replica.building import DataflowBuild, RuntimeContext
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
 from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.in_process.arrangement import Keying
 from penstock.compute.replica.spark.dataflow import SparkDataflow
 from penstock.compute.replica.spark.inputs import FromCollection, FromVersions, Import, Inputs
-from penstock.compute.replica.spark.state import PassedOn, PassthroughState, State, passthrough_sources
+from penstock.compute.replica.spark.state import (
+    LastTickChanges,
+    PassthroughState,
+    StoredState,
+    passthrough_sources,
+)
 from penstock.compute.replica.spark.versions import Hold, Versions
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.io.delivery.atomic_files import subfolder_for
@@ -118,7 +123,7 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
     """
 
     def __init__(
-        self, around: Surroundings[SparkIndex], dataflow: Dataflow, uri: str, folder: Path, store: LazyStore
+        self, around: RuntimeContext[SparkIndex], dataflow: Dataflow, uri: str, folder: Path, store: LazyStore
     ) -> None:
         super().__init__(around, dataflow)
         # Its exports work in other threads.
@@ -130,7 +135,7 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
 
     def _schema(self, id: Id) -> Schema:
         # Not of a feed that is kept: another collection of this id may be there by now.
-        self._store.feeds.keep(set())
+        self._store.feeds.forget_other_feeds(set())
         return self._store.feeds.feed(id).schema
 
     def _feed(self, id: Id) -> Feed:
@@ -181,10 +186,10 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
             kept = any(isinstance(export, IndexWriter | CollectionWriter) for export in exports)
             sources = None if kept else passthrough_sources(flow)
             if sources is not None:
-                passed = {sink: PassedOn(self.as_of) for sink in versions}
+                passed = {sink: LastTickChanges(self.as_of) for sink in versions}
                 versions, state = passed, PassthroughState(flow, inputs, passed, sources, self.as_of)
             else:
-                state = State(self._folder, self._identity(), flow, inputs, versions, self.as_of)
+                state = StoredState(self._folder, self._identity(), flow, inputs, versions, self.as_of)
         timer = self.around.timer
         close = self._own_store.close
         return SparkDataflow(self.dataflow, self._folder, inputs, versions, exports, state, timer, close)

@@ -14,12 +14,12 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
-from penstock.compute.replica.spark.inputs import FromVersions, Inputs, by_time
-from penstock.compute.replica.spark.state import State
+from penstock.compute.replica.spark.inputs import FromVersions, Inputs, group_by_time
+from penstock.compute.replica.spark.state import StoredState
 from penstock.compute.replica.spark.versions import Versions
-from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import SparkProcessDied
 from penstock.spark.external_ticks import Given, Session
 
@@ -45,7 +45,7 @@ class SparkDataflow(DataflowRun):
         inputs: Inputs,
         versions: Mapping[str, Versions],
         exports: Sequence[ExportWriter],
-        state: State | None,
+        state: StoredState | None,
         timer: Callable[[], float],
         close_store: Callable[[], None],
     ) -> None:
@@ -68,7 +68,7 @@ class SparkDataflow(DataflowRun):
     @property
     def versions_wanted(self) -> bool:
         """Return whether readers may still need versions of the sinks."""
-        return any(not versions.least.ended for versions in self.versions.values())
+        return any(not versions.earliest_hold.ended for versions in self.versions.values())
 
     def reads(self, other: SparkDataflow) -> bool:
         """Return whether this dataflow reads an export of another."""
@@ -106,7 +106,7 @@ class SparkDataflow(DataflowRun):
             self._state.close()
             return self._narrow(error)
 
-    def _advance(self, state: State, store: Collections, spark: Session) -> bool:
+    def _advance(self, state: StoredState, store: Collections, spark: Session) -> bool:
         failure = self._inputs.failed
         if not self.hydrated:
             if failure is not None and failure.time <= self.as_of:
@@ -130,17 +130,17 @@ class SparkDataflow(DataflowRun):
             return True
         return self._follow(state, store, spark, failure)
 
-    def _follow(self, state: State, store: Collections, spark: Session, failure: Failed | None) -> bool:
+    def _follow(self, state: StoredState, store: Collections, spark: Session, failure: Failed | None) -> bool:
         bound = self._bound(store, failure)
         if self.upper < bound:
             assert self.upper.time is not None
-            bound, news = self._inputs.news(store, self.upper.time, bound, self._most_times)
+            bound, news = self._inputs.read_new_changes(store, self.upper.time, bound, self._most_times)
             if news:
                 times = sorted({version.time for version in news})
                 # Where it fails, it is at the first of these times, and not before.
                 self._settle(Frontier(times[0]))
-                self._inputs.have_seen(news)
-                self._run(state, spark, self._inputs.given(news, times, state.append), times, bound)
+                self._inputs.record_consumed(news)
+                self._run(state, spark, self._inputs.rows_of_tick(news, times, state.append), times, bound)
                 self._most_times = min(MOST_TIMES, self._most_times * 2)
             else:
                 self._settle(bound)
@@ -153,12 +153,12 @@ class SparkDataflow(DataflowRun):
         return self.upper < self._bound(store, failure)
 
     def _bound(self, store: Collections, failure: Failed | None) -> Frontier:
-        bound = min(self._inputs.bound(store), self.dataflow.until)
+        bound = min(self._inputs.earliest_upper(store), self.dataflow.until)
         return bound if failure is None else min(bound, Frontier(failure.time))
 
     def _run(
         self,
-        state: State,
+        state: StoredState,
         spark: Session,
         given: Iterable[Given],
         times: Sequence[int],
@@ -188,7 +188,7 @@ class SparkDataflow(DataflowRun):
                     export.add(versions.scan(self.as_of), self.as_of)
                     export.advance(Frontier(self.as_of + 1))
                 first = self.as_of + 1 if begin is None or begin.time is None else begin.time
-                for version in by_time(export.sink, versions.changes(first, upper)):
+                for version in group_by_time(export.sink, versions.changes(first, upper)):
                     export.add(version.changes, version.time)
                     export.advance(Frontier(version.time + 1))
                 if Frontier(first) < upper:

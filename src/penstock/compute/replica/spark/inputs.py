@@ -24,7 +24,7 @@ MOST_CHANGES = 200_000
 """Limit on an input's changes per tick, exceeded only by the changes of a single time."""
 
 
-class Seen(NamedTuple):
+class ReadSummary(NamedTuple):
     """Summary of the last read from an input.
 
     It covers the changes from `lower` to before `upper`, or the rows just before `upper` if `lower` is None:
@@ -67,7 +67,7 @@ class Import(ABC):
         """Read the changes with times from `lower` to before `upper`, ordered by time, in parts."""
 
     @abstractmethod
-    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
         """Return whether a later process can resume reading at `upper`. seen: the last read before that."""
 
     @property
@@ -98,14 +98,14 @@ class FromCollection(Import):
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         return store.changes(self.id, Frontier(lower), upper, _CHUNK)
 
-    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
         (bounds,) = store.bounds([self.id])
         if bounds.upper < upper or bounds.since >= upper:
             return GoesOn.NO
         # A collection of the same id in a store that was made anew is another one.
         return GoesOn.YES if seen is None or self._is_same(store, seen) else GoesOn.NO
 
-    def _is_same(self, store: Collections, seen: Seen) -> bool:
+    def _is_same(self, store: Collections, seen: ReadSummary) -> bool:
         count = weight = 0
         try:
             if seen.lower is None:
@@ -140,7 +140,7 @@ class FromVersions(Import):
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         yield self.versions.changes(lower, upper)
 
-    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
         if not self.versions.restored or self.versions.merged_to >= (upper.time or 0):
             return GoesOn.NO
         # It may have advanced without a tick, which is not recorded.
@@ -175,13 +175,13 @@ class Inputs:
 
     def __init__(self, imports: Sequence[Import]) -> None:
         self.imports = tuple(imports)
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, ReadSummary] = {}
 
     def ready(self, store: Collections, at: int) -> bool:
         """Return whether all snapshots at a time can be read."""
-        return all(one.upper(store).passed(at) for one in self.imports)
+        return all(one.upper(store).has_passed(at) for one in self.imports)
 
-    def bound(self, store: Collections) -> Frontier:
+    def earliest_upper(self, store: Collections) -> Frontier:
         """Return the earliest upper of all inputs."""
         return meet(one.upper(store) for one in self.imports)
 
@@ -209,9 +209,9 @@ class Inputs:
             for part in one.snapshot(store, at):
                 count, weight = count + len(part), weight + sum(times for _, times in part)
                 yield one.source, 0, weighted_rows(part, append[one.source], one.source)
-            self.seen[one.source] = Seen(None, at + 1, count, weight)
+            self.seen[one.source] = ReadSummary(None, at + 1, count, weight)
 
-    def news(
+    def read_new_changes(
         self, store: Collections, lower: int, bound: Frontier, most_times: int
     ) -> tuple[Frontier, list[Version]]:
         """Read new changes from `lower` on, in whole times; return them with their upper."""
@@ -222,9 +222,9 @@ class Inputs:
         times = sorted({version.time for version in found})
         if len(times) > most_times:
             bound = min(bound, Frontier(times[most_times]))
-        return bound, [version for version in found if bound.passed(version.time)]
+        return bound, [version for version in found if bound.has_passed(version.time)]
 
-    def given(
+    def rows_of_tick(
         self, news: Iterable[Version], times: Sequence[int], append: Mapping[str, bool]
     ) -> Iterator[Given]:
         """Yield the rows given to a tick that covers these times."""
@@ -236,13 +236,13 @@ class Inputs:
                 weighted_rows(version.changes, append[version.source], version.source),
             )
 
-    def have_seen(self, news: Iterable[Version]) -> None:
+    def record_consumed(self, news: Iterable[Version]) -> None:
         """Record the versions consumed by a tick."""
         by_source: dict[str, list[Version]] = {}
         for version in news:
             by_source.setdefault(version.source, []).append(version)
         for source, versions in by_source.items():
-            self.seen[source] = Seen(
+            self.seen[source] = ReadSummary(
                 versions[0].time,
                 versions[-1].time + 1,
                 sum(len(version.changes) for version in versions),
@@ -250,7 +250,7 @@ class Inputs:
             )
 
 
-def by_time(source: str, updates: Iterable[Update]) -> list[Version]:
+def group_by_time(source: str, updates: Iterable[Update]) -> list[Version]:
     """Group updates, ordered by time, into versions."""
     found: list[Version] = []
     changes: list[Counted] = []
@@ -269,4 +269,4 @@ def _read(one: Import, parts: Iterable[Sequence[Update]], bound: Frontier) -> tu
         if len(updates) > MOST_CHANGES and updates[0][1] < updates[-1][1]:
             bound = Frontier(updates[-1][1])
             break
-    return by_time(one.source, [update for update in updates if bound.passed(update[1])]), bound
+    return group_by_time(one.source, [update for update in updates if bound.has_passed(update[1])]), bound

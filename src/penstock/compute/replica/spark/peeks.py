@@ -17,24 +17,24 @@ from penstock.compute.plans import predicate_of
 from penstock.compute.protocol.commands import Finishing, Parameters, Peek
 from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.protocol.rows import rows_size
-from penstock.compute.replica.building import Surroundings, check_keys, check_since
+from penstock.compute.replica.building import RuntimeContext, check_keys, check_since
 from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.peek_finishing import finish_of
+from penstock.compute.replica.peek_finishing import peek_finisher
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import (
-    Peeks,
     PendingPeek,
+    PendingPeeks,
     check_not_failed,
     check_size,
     collection_parts,
-    shown,
+    filter_rows,
 )
 from penstock.compute.replica.spark.building import SparkIndex
 from penstock.compute.replica.spark.threads import SparkThreads, Stores
-from penstock.compute.replica.spark.versions import Versions, summed
+from penstock.compute.replica.spark.versions import Versions, sum_changes
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
-from penstock.spark.local.session_info import tasks_at_a_time
+from penstock.spark.local.session_properties import tasks_at_a_time
 from penstock.spark.versions.files import LAST_HASH, ChangeFile
 from penstock.spark.versions.partitioned_job import in_parts
 from penstock.state.codec import decode, value_encoder
@@ -61,12 +61,12 @@ class _Pending(PendingPeek):
         return f"peek {self.peek.uuid.hex()}"
 
 
-class SparkPeeks(Peeks[SparkIndex, _Pending]):
+class SparkPeeks(PendingPeeks[SparkIndex, _Pending]):
     """Peeks at indexes in files, and at collections."""
 
     def __init__(
         self,
-        around: Surroundings[SparkIndex],
+        around: RuntimeContext[SparkIndex],
         stash: PeekStash,
         threads: SparkThreads,
         spark: Callable[[], SparkSession],
@@ -101,14 +101,14 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
             if not pending.waiting or not self._is_settled(pending):
                 return
             pending.waiting = False
-        self._threads.do(partial(self._answer, pending))
+        self._threads.run_job(partial(self._answer, pending))
 
     def _is_settled(self, pending: _Pending) -> bool:
         """Return whether work can start; for a collection, only a thread can tell."""
         index, time = pending.index, pending.peek.time
         if index is None:
             return True
-        return index.upper.passed(time) or (index.failed is not None and time >= index.failed.time)
+        return index.upper.has_passed(time) or (index.failed is not None and time >= index.failed.time)
 
     def _answer(self, pending: _Pending, stores: Stores) -> None:
         if pending.over:
@@ -135,7 +135,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
             check_since(peek.target.id, peek.time, feed.since)
             schema = feed.schema
             check_keys(peek, len(schema.fields))
-            if not feed.upper.passed(peek.time):
+            if not feed.upper.has_passed(peek.time):
                 return None
             parts: Iterator[Iterable[Counted]] = collection_parts(feed.store, peek)
         else:
@@ -157,7 +157,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
             for values in dict.fromkeys(peek.keys):
                 filed = tuple(map(_as_filed, values, types))
                 yield versions.rows_at(filed, peek.time)
-        elif peek.keys is None and versions.count > FEW_CHANGES:
+        elif peek.keys is None and versions.change_count > FEW_CHANGES:
             settings = self._around.settings()
             yield from scan(self._spark(), versions, peek, index.schema, settings, pending.group)
         else:
@@ -170,7 +170,7 @@ class SparkPeeks(Peeks[SparkIndex, _Pending]):
 
     def _stop(self, pending: _Pending) -> None:
         index = pending.index
-        if not pending.waiting and index is not None and index.versions.count > FEW_CHANGES:
+        if not pending.waiting and index is not None and index.versions.change_count > FEW_CHANGES:
             self._spark().sparkContext.cancelJobGroup(pending.group)
 
 
@@ -196,7 +196,7 @@ def scan(
     group: job group, by which the job can be cancelled. Raises what `PeekRun` raises.
     """
     tasks = tasks_at_a_time(spark)
-    with versions.reading() as paths:
+    with versions.keep_files() as paths:
         made = in_parts(spark, tasks, _ScanTask(tuple(paths), peek, schema, settings, tasks), group)
     for part in made:
         yield decode(part)
@@ -221,9 +221,9 @@ class _ScanTask:
         peek = self.peek
         files = [ChangeFile(Path(path).parent, Path(path).name) for path in self.paths]
         predicate = None if peek.predicate is None else predicate_of(peek.predicate, self.schema)
-        finish = finish_of(_within_a_part(peek.finishing), self.schema)
+        finish = peek_finisher(_within_a_part(peek.finishing), self.schema)
         for low, high in self._ranges(number):
-            if not finish.take(shown(predicate, summed(files, low, high, peek.time))):
+            if not finish.add_candidates(filter_rows(predicate, sum_changes(files, low, high, peek.time))):
                 break
         size = 0
         for rows in finish.rows():

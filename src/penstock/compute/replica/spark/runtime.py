@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.compute.errors import ComputeError, RuntimeLost, StoreUnavailable
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.protocol.dataflow import Dataflow
-from penstock.compute.replica.building import Plans
+from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from penstock.compute.replica.spark.building import LazyStore, SparkBuild, SparkIndex
@@ -60,7 +60,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
         clock: Callable[[], int] = wall_clock_milliseconds,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config, wake, state, copies, Plans(allow_callables), clock, timer)
+        super().__init__(config, wake, state, copies, PlanDecoder(allow_callables), clock, timer)
         self._lock = threading.RLock()
         self._lost: PenstockError | None = None
         self._closed = threading.Event()
@@ -79,7 +79,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
         self._peeks = self._spark_peeks = SparkPeeks(
             self._around, self._stash, self._peeking, self._session.get
         )
-        self._watching.do(self._watch)
+        self._watching.run_job(self._watch)
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
                 self._again.add(running)
                 return
             self._busy.add(running)
-        self._advancing.do(partial(self._advance, running))
+        self._advancing.run_job(partial(self._advance, running))
 
     def _advance(self, running: SparkDataflow, stores: Stores) -> None:
         more, before = False, running.upper

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.compute.collections.store import Collections
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import Counted, Update
-from penstock.compute.replica.spark.inputs import GoesOn, Inputs, Seen
+from penstock.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary
 from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.flow.flow import Flow
@@ -28,7 +28,7 @@ from penstock.spark.external_ticks import Driven, Given, Session
 from penstock.spark.versions.files import LAST_HASH, ChangeFiles
 
 
-class State:
+class StoredState:
     """Stored state of a dataflow, in a folder. Used by one thread at a time.
 
     identity: description that must be equal for a process to resume from the state.
@@ -86,7 +86,7 @@ class State:
         for versions in self._versions.values():
             versions.merge(spark, driven.last_tick + 1)
         sinks = {
-            sink: {"files": versions.names, "merged_to": versions.merged_to}
+            sink: {"files": versions.file_names, "merged_to": versions.merged_to}
             for sink, versions in self._versions.items()
         }
         # What is seen is known when all is given, which is before the commit.
@@ -124,9 +124,9 @@ class State:
     def _goes_on(self, positions: Mapping[str, Any], store: Collections) -> GoesOn:
         if any(positions["sinks"][sink]["merged_to"] > self._as_of for sink in self._versions):
             return GoesOn.NO
-        seen = {source: Seen(*read) for source, read in positions["seen"].items()}
+        seen = {source: ReadSummary(*read) for source, read in positions["seen"].items()}
         upper = Frontier(positions["upper"])
-        found = [one.goes_on(store, upper, seen.get(one.source)) for one in self._inputs.imports]
+        found = [one.can_resume(store, upper, seen.get(one.source)) for one in self._inputs.imports]
         return max(found, key=lambda one: one.value, default=GoesOn.YES)
 
     def _open_again(self, spark: Session) -> None:
@@ -144,7 +144,7 @@ class State:
         for sink, versions in self._versions.items():
             kept = positions["sinks"][sink]
             versions.restore([*kept["files"], *driven.outputs.get(sink, ())], kept["merged_to"])
-        self._inputs.seen.update({source: Seen(*read) for source, read in positions["seen"].items()})
+        self._inputs.seen.update({source: ReadSummary(*read) for source, read in positions["seen"].items()})
         self.upper = Frontier(positions["upper"])
 
 
@@ -161,7 +161,7 @@ def passthrough_sources(flow: Flow) -> dict[str, str] | None:
     return found
 
 
-class PassedOn(Versions):
+class LastTickChanges(Versions):
     """Changes of the last tick, for exports that consume them at once. Nothing else reads them."""
 
     def __init__(self, as_of: int) -> None:
@@ -172,17 +172,17 @@ class PassedOn(Versions):
         return [(row, weight) for row, at, weight in self.updates if at <= time]
 
     def changes(self, lower: int, upper: Frontier) -> list[Update]:
-        return [update for update in self.updates if lower <= update[1] and upper.passed(update[1])]
+        return [update for update in self.updates if lower <= update[1] and upper.has_passed(update[1])]
 
 
-class PassthroughState(State):
+class PassthroughState(StoredState):
     """State of a pass-through dataflow, which stores nothing: its exports restart with each connection."""
 
     def __init__(
         self,
         flow: Flow,
         inputs: Inputs,
-        versions: Mapping[str, PassedOn],
+        versions: Mapping[str, LastTickChanges],
         sources: Mapping[str, str],
         as_of: int,
     ) -> None:

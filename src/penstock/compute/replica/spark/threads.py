@@ -30,7 +30,7 @@ class SparkThreads:
         for thread in self._threads:
             thread.start()
 
-    def do(self, work: Work) -> None:
+    def run_job(self, work: Work) -> None:
         """Run a job on one of the threads, unless the pool is closed. It must not raise."""
         with self._changed:
             if not self._closed:

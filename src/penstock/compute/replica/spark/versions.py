@@ -44,7 +44,7 @@ class Hold:
         self.time = max(self.time, time)
 
     def release(self) -> None:
-        self._versions.give_back(self)
+        self._versions.release_hold(self)
 
 
 class Versions:
@@ -74,12 +74,12 @@ class Versions:
     # -- written by one thread --------------------------------------------------------------
 
     @property
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """Names of the current files, for a commit."""
         return [file.name for file in self._files]
 
     @property
-    def count(self) -> int:
+    def change_count(self) -> int:
         """Number of stored changes."""
         return sum(file.count for file in self._files)
 
@@ -122,7 +122,7 @@ class Versions:
         while begin and (files[begin - 1].count < size * _GROWTH or len(files) - begin < _FILES // 2):
             begin -= 1
             size += files[begin].count
-        least = self.least.time
+        least = self.earliest_hold.time
         if least is None:
             self._files, self._merged = (), [*self._merged, *files]
             return
@@ -148,15 +148,15 @@ class Versions:
         filing = Filing(self.key)
         wanted = filing.of_values(values)
         hashed = hash_of(wanted)
-        found = summed(self._files, hashed, hashed, time)
+        found = sum_changes(self._files, hashed, hashed, time)
         return [(row, count) for row, count in found if filing.of_row(row) == wanted]
 
     def scan(self, time: int, low: int = 0, high: int = LAST_HASH) -> list[Counted]:
         """Return the rows at a settled, held time with hashes from `low` to `high`."""
-        return summed(self._files, low, high, time)
+        return sum_changes(self._files, low, high, time)
 
     @contextmanager
-    def reading(self) -> Generator[list[str]]:
+    def keep_files(self) -> Generator[list[str]]:
         """Yield the paths of the current files for other processes, keeping the files in place meanwhile."""
         with self._lock:
             files = self._files
@@ -187,7 +187,7 @@ class Versions:
             found += [
                 (decode(row), time, weight)
                 for _, row, time, weight in file.entries()
-                if time >= lower and upper.passed(time)
+                if time >= lower and upper.has_passed(time)
             ]
         found.sort(key=lambda update: update[1])
         return found
@@ -195,7 +195,7 @@ class Versions:
     # -- compaction -----------------------------------------------------------------------------
 
     @property
-    def least(self) -> Frontier:
+    def earliest_hold(self) -> Frontier:
         """Earliest held time; END without holds."""
         with self._lock:
             return meet(Frontier(hold.time) for hold in self._holds)
@@ -207,12 +207,12 @@ class Versions:
             self._holds.add(hold)
         return hold
 
-    def give_back(self, hold: Hold) -> None:
+    def release_hold(self, hold: Hold) -> None:
         with self._lock:
             self._holds.discard(hold)
 
 
-def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
+def sum_changes(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
     """Sum the changes up to a time, for hashes from `low` to `high`. Returns rows with non-zero counts."""
     total: Counter[bytes] = Counter()
     for file in files:
@@ -269,4 +269,4 @@ def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[E
         yield from ((*of, time, weight) for time, weight in sorted(weights.items()) if weight)
 
 
-__all__ = ["Hold", "Versions", "summed"]
+__all__ = ["Hold", "Versions", "sum_changes"]

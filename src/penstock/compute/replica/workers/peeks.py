@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
-from penstock.compute.replica.peek_finishing import finish_of
-from penstock.compute.replica.workers.link import WorkerLink
-from penstock.compute.replica.workers.responses import MergedStash, Partitioned
+from penstock.compute.replica.peek_finishing import peek_finisher
+from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger
+from penstock.compute.replica.workers.worker_link import WorkerLink
 from penstock.expr.types import Schema
 
 _STASHES = 100
@@ -32,7 +32,7 @@ class WorkerPeeks:
     links: links to the workers. merged: merger of their responses.
     """
 
-    def __init__(self, links: Sequence[WorkerLink], merged: Partitioned) -> None:
+    def __init__(self, links: Sequence[WorkerLink], merged: ResponseMerger) -> None:
         self._links = links
         self._merged = merged
         self._asked: dict[bytes, _Asked] = {}
@@ -67,7 +67,7 @@ class WorkerPeeks:
             if isinstance(answer.answer, Stashed):
                 self._keep(answer.answer, asked, MergedStash((), {worker: answer.answer.token}))
             return answer
-        merged = self._merged.absorb(worker, answer)
+        merged = self._merged.merge_response(worker, answer)
         if not isinstance(merged, PeekResponse):
             return None
         del self._asked[answer.uuid]
@@ -76,8 +76,8 @@ class WorkerPeeks:
     def _finished(self, merged: PeekResponse, asked: _Asked, schema: Schema) -> PeekResponse:
         match merged.answer:
             case Rows(rows):
-                finish = finish_of(_of_the_whole(asked.finishing), schema)
-                finish.take(rows)
+                finish = peek_finisher(_of_the_whole(asked.finishing), schema)
+                finish.add_candidates(rows)
                 return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
             case Stashed() as stashed:
                 whole = self._merged.take_stash(stashed.token)
@@ -103,9 +103,9 @@ class WorkerPeeks:
         rows = self._fetched(whole)
         if asked.schema is None or not _ends_together(asked.finishing):
             return rows
-        finish = finish_of(_of_the_whole(asked.finishing), asked.schema)
+        finish = peek_finisher(_of_the_whole(asked.finishing), asked.schema)
         for part in rows:
-            finish.take(part)
+            finish.add_candidates(part)
         return finish.rows()
 
     def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:

@@ -25,22 +25,22 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.replica.building import Plans
-from penstock.compute.replica.feeds import Watcher
+from penstock.compute.replica.building import PlanDecoder
+from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
-from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.workers.link import (
-    Begin,
-    Build,
-    Fetch,
-    Fetched,
-    Forget,
+from penstock.compute.replica.runtime import ReachedFrontiers
+from penstock.compute.replica.workers.shard import WorkerShard, divide_flow
+from penstock.compute.replica.workers.worker_link import (
+    BeginWorker,
+    BuildDataflow,
+    FetchedRows,
+    FetchStashed,
     ForgetAnswers,
+    ForgetExport,
     ToWorker,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.shard import WorkerShard, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005
@@ -56,12 +56,12 @@ class Worker:
     changed.
     """
 
-    def __init__(self, begin: Begin, connection: Connection, bell: PipeWakeup) -> None:
+    def __init__(self, begin: BeginWorker, connection: Connection, bell: PipeWakeup) -> None:
         self._begin = begin
         self._connection = connection
         self._divided: set[frozenset[Id]] = set()
         self._heard = 0
-        self._reported: Mapping[Id, Reached] = {}
+        self._reported: Mapping[Id, ReachedFrontiers] = {}
         self._broken: tuple[Id, ...] = ()
         self._here = InProcessRuntime(
             begin.config,
@@ -69,13 +69,13 @@ class Worker:
             collections=open_collections(begin.config.collections),
             folder=begin.folder,
             copies=begin.copies,
-            plans=Plans(begin.allow_callables),
+            plans=PlanDecoder(begin.allow_callables),
             watched=True,
             choose_engine=self._share,
         )
-        self._here.watch(Watcher(begin.config.collections, self._here.noticed))
+        self._here.watch(StoreWatcher(begin.config.collections, self._here.noticed))
 
-    def hear(self, message: ToWorker) -> None:
+    def handle_message(self, message: ToWorker) -> None:
         """Handle a message from the replica."""
         self._heard += 1
         self._do(message)
@@ -85,7 +85,7 @@ class Worker:
         here = self._here
         busy = here.step(SLICE)
         answers, frontiers = here.take_answers(), dict(here.frontiers())
-        broken = tuple(here.broken())
+        broken = tuple(here.broken_exports())
         if answers or frontiers != self._reported or broken != self._broken:
             changed = None if frontiers == self._reported else frontiers
             self._connection.send(WorkerResponse(self._heard, answers, changed, broken))
@@ -99,7 +99,7 @@ class Worker:
         """Return the engine factory for a divided dataflow, or None for an undivided one."""
         if dataflow.export_ids not in self._divided:
             return None
-        division = division_of(flow, self._begin.workers)
+        division = divide_flow(flow, self._begin.workers)
         assert division is not None, "it could be divided when that was decided"
         given = frozenset(i.source for i in dataflow.indexes)
         return lambda _dataflow, _flow: WorkerShard(division, self._begin.number, given)
@@ -109,7 +109,7 @@ class Worker:
         raise AssertionError(f"no message to a worker: {message!r}")
 
     @_do.register
-    def _(self, message: Build) -> None:
+    def _(self, message: BuildDataflow) -> None:
         ids = message.dataflow.export_ids
         (self._divided.add if message.divided else self._divided.discard)(ids)
         self._here.create_dataflow(message.dataflow)
@@ -143,18 +143,18 @@ class Worker:
         self._here.forget_answers()
 
     @_do.register
-    def _(self, message: Forget) -> None:
+    def _(self, message: ForgetExport) -> None:
         self._here.forget(message.id)
 
     @_do.register
-    def _(self, message: Fetch) -> None:
+    def _(self, message: FetchStashed) -> None:
         try:
             for rows in self._here.fetch(message.token):
-                self._connection.send(Fetched(message.number, rows))
+                self._connection.send(FetchedRows(message.number, rows))
         except ResultGone:
-            self._connection.send(Fetched(message.number, None, gone=True))
+            self._connection.send(FetchedRows(message.number, None, gone=True))
             return
-        self._connection.send(Fetched(message.number, None))
+        self._connection.send(FetchedRows(message.number, None))
 
 
 class PipeWakeup:
@@ -181,7 +181,7 @@ class PipeWakeup:
 def run(connection: Connection) -> None:
     """Run a worker until the other end of its connection closes."""
     begin = connection.recv()
-    assert isinstance(begin, Begin)
+    assert isinstance(begin, BeginWorker)
     bell = PipeWakeup()
     worker = Worker(begin, connection, bell)
     try:
@@ -190,7 +190,7 @@ def run(connection: Connection) -> None:
             wait([connection, bell.fileno()], 0 if busy else IDLE)
             bell.silence()
             while connection.poll():
-                worker.hear(connection.recv())
+                worker.handle_message(connection.recv())
             busy = worker.work()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the replica is gone

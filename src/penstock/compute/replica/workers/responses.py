@@ -61,7 +61,7 @@ class PartitionedSubscription:
         """Return whether every worker has sent its last event."""
         return all(self._done)
 
-    def absorb(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
+    def merge_event(self, part: int, event: Batch | DroppedAt, limit: int | None) -> Batch | DroppedAt | None:
         """Take an event from one worker. Returns the merged event, or None if there is no progress.
 
         limit: maximum total bytes of updates that wait for slower workers.
@@ -101,17 +101,17 @@ class PartitionedSubscription:
         lower, self._reported = self._reported, upper
         if self._problem is not None:
             return Batch(lower, upper, self._problem)
-        whole = [update for update in self._waiting if upper.passed(update[1])]
-        self._waiting = [update for update in self._waiting if not upper.passed(update[1])]
+        whole = [update for update in self._waiting if upper.has_passed(update[1])]
+        self._waiting = [update for update in self._waiting if not upper.has_passed(update[1])]
         self._waiting_size = sum(self._size(row) for row, _, _ in self._waiting)
-        return Batch(lower, upper, consolidated(whole))
+        return Batch(lower, upper, consolidate_updates(whole))
 
     def _forget(self) -> None:
         self._waiting.clear()
         self._waiting_size = 0
 
 
-def consolidated(updates: list[Update]) -> tuple[Update, ...]:
+def consolidate_updates(updates: list[Update]) -> tuple[Update, ...]:
     """Consolidate updates: ordered by time, each row once per time, zero weights dropped.
 
     >>> consolidated([("a", 2, 1), ("b", 1, 1), ("a", 2, 1), ("b", 1, -1)])
@@ -138,7 +138,7 @@ def _too_large(size: int, limit: int) -> TotalResultTooLarge:
     )
 
 
-def reading_worker(uuid: bytes, parts: int) -> int:
+def choose_reading_worker(uuid: bytes, parts: int) -> int:
     """Choose the worker that reads a durable collection for a peek; the others answer without rows."""
     return zlib.crc32(uuid) % parts
 
@@ -154,7 +154,7 @@ class MergedStash:
     tokens: Mapping[int, bytes]
 
 
-class Partitioned:
+class ResponseMerger:
     """Merger of the responses of `parts` workers.
 
     size:            returns the bytes of a row, as `max_result_size` counts them.
@@ -168,7 +168,7 @@ class Partitioned:
         self.reset()
 
     @property
-    def tracked(self) -> int:
+    def tracked_count(self) -> int:
         """Number of exports and peeks in progress."""
         return len(self._frontiers) + len(self._peeks) + len(self._subscriptions) + len(self._copies)
 
@@ -187,7 +187,7 @@ class Partitioned:
         elif isinstance(command, UpdateConfiguration) and command.parameters.max_result_size is not None:
             self.max_result_size = command.parameters.max_result_size
 
-    def absorb(self, part: int, response: Response) -> Response | None:
+    def merge_response(self, part: int, response: Response) -> Response | None:
         """Take a response from one worker. Returns the merged response, or None if there is none yet."""
         match response:
             case Frontiers():
@@ -223,7 +223,7 @@ class Partitioned:
         if merged is None:
             merged = PartitionedSubscription(self.parts, self._size)
             self._subscriptions[response.id] = merged
-        event = merged.absorb(part, response.event, self.max_result_size)
+        event = merged.merge_event(part, response.event, self.max_result_size)
         if merged.ended:
             del self._subscriptions[response.id]
         return None if event is None else SubscribeResponse(response.id, event)

@@ -33,20 +33,20 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.protocol.rows import row_size
-from penstock.compute.replica.building import Plans
-from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.workers.link import (
-    Begin,
-    Build,
-    Forget,
+from penstock.compute.replica.building import PlanDecoder
+from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from penstock.compute.replica.workers.peeks import WorkerPeeks
+from penstock.compute.replica.workers.responses import ResponseMerger, choose_reading_worker
+from penstock.compute.replica.workers.shard import HostedDataflow, choose_workers
+from penstock.compute.replica.workers.worker_link import (
+    BeginWorker,
+    BuildDataflow,
     ForgetAnswers,
+    ForgetExport,
     ToWorker,
     WorkerLink,
     WorkerResponse,
 )
-from penstock.compute.replica.workers.peeks import WorkerPeeks
-from penstock.compute.replica.workers.responses import Partitioned, reading_worker
-from penstock.compute.replica.workers.shard import Hosted, host
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -59,7 +59,7 @@ class _Export:
     since_heard: by worker, the number of messages after which its reports concern this export.
     """
 
-    hosted: Hosted
+    hosted: HostedDataflow
     schema: Schema | None
     since_heard: Mapping[int, int]
 
@@ -88,16 +88,17 @@ class Workers(Runtime):
         allow_callables: bool = False,
     ) -> None:
         super().__init__(config, wake)
-        self._plans = Plans(allow_callables)
+        self._plans = PlanDecoder(allow_callables)
         self._links = [
             WorkerLink(
-                Begin(n, number, config, folder / f"worker-{n}", folder / "copies", allow_callables), wake
+                BeginWorker(n, number, config, folder / f"worker-{n}", folder / "copies", allow_callables),
+                wake,
             )
             for n in range(number)
         ]
-        self._merged = Partitioned(number, row_size)
+        self._merged = ResponseMerger(number, row_size)
         self._exports: dict[Id, _Export] = {}
-        self._hosted: dict[Id, Hosted] = {}
+        self._hosted: dict[Id, HostedDataflow] = {}
         self._wanted: dict[frozenset[Id], set[Id]] = {}
         self._unscheduled: dict[frozenset[Id], set[Id]] = {}
         self._peeks = WorkerPeeks(self._links, self._merged)
@@ -121,11 +122,11 @@ class Workers(Runtime):
 
     def create_dataflow(self, dataflow: Dataflow) -> None:
         flow = self._flow(dataflow)
-        hosted = host(dataflow, flow, len(self._links), self._hosted)
+        hosted = choose_workers(dataflow, flow, len(self._links), self._hosted)
         schemas = {} if flow is None else {sink.name: sink.schema for sink in sinks_of(flow)}
         for copy in hosted.copies:
-            self._send(hosted.workers, Build(copy, divided=False))
-        self._send(hosted.workers, Build(hosted.built, hosted.divided))
+            self._send(hosted.workers, BuildDataflow(copy, divided=False))
+        self._send(hosted.workers, BuildDataflow(hosted.built, hosted.divided))
         heard = {worker: self._links[worker].sent for worker in hosted.workers}
         for id in hosted.copied_ids:
             # Nobody else asks for it, and its reader holds what it reads.
@@ -151,7 +152,7 @@ class Workers(Runtime):
         self._schedule_copies(hosted, id)
         self._send(hosted.workers, Schedule(id))
 
-    def _schedule_copies(self, hosted: Hosted, id: Id) -> None:
+    def _schedule_copies(self, hosted: HostedDataflow, id: Id) -> None:
         """Schedule a dataflow's internal copies once no export but this one is waiting."""
         waiting = self._unscheduled[hosted.dataflow.export_ids]
         if waiting == {id}:
@@ -177,14 +178,14 @@ class Workers(Runtime):
             del self._wanted[ids], self._unscheduled[ids]
             for copy in hosted.copied_ids:
                 self._send(hosted.workers, AllowCompaction(copy, END))
-                self._send(hosted.workers, Forget(copy))
+                self._send(hosted.workers, ForgetExport(copy))
 
     def peek(self, peek: Peek) -> None:
         export = self._exports.get(peek.target.id) if isinstance(peek.target, IndexTarget) else None
         if export is not None and export.hosted.divided and export.schema is not None:
             self._peeks.ask(peek, export.hosted.workers, export.schema)
         else:
-            on = export.hosted.workers if export else (reading_worker(peek.uuid, len(self._links)),)
+            on = export.hosted.workers if export else (choose_reading_worker(peek.uuid, len(self._links)),)
             self._peeks.ask(peek, on)
 
     def cancel_peek(self, uuid: bytes) -> None:
@@ -202,7 +203,7 @@ class Workers(Runtime):
     def forget(self, id: Id) -> None:
         export = self._exports.pop(id, None)
         if export is not None:
-            self._send(export.hosted.workers, Forget(id))
+            self._send(export.hosted.workers, ForgetExport(id))
             self._hosted.pop(id, None)
 
     def _send(self, workers: Sequence[int], message: ToWorker) -> None:
@@ -249,7 +250,7 @@ class Workers(Runtime):
         return answered
 
     def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
-        merged = self._merged.absorb(worker, answer)
+        merged = self._merged.merge_response(worker, answer)
         match merged:
             case SubscribeResponse(id, Batch() as batch):
                 self._uppers[id] = batch.upper
@@ -272,9 +273,9 @@ class Workers(Runtime):
 
     # -- frontiers ------------------------------------------------------------------------------
 
-    def frontiers(self) -> Mapping[Id, Reached]:
+    def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
         self._moved = False
-        found: dict[Id, Reached] = {}
+        found: dict[Id, ReachedFrontiers] = {}
         for id, export in self._exports.items():
             parts = [self._reached(worker, id, export) for worker in export.hosted.workers]
             known = [part for part in parts if part is not None]
@@ -282,15 +283,15 @@ class Workers(Runtime):
                 found[id] = _together(known)
         return found
 
-    def _reached(self, worker: int, id: Id, export: _Export) -> Reached | None:
+    def _reached(self, worker: int, id: Id, export: _Export) -> ReachedFrontiers | None:
         """Return an export's progress on a worker, or None if the worker does not know the export yet."""
         link = self._links[worker]
         return link.frontiers.get(id) if link.heard >= export.since_heard[worker] else None
 
-    def moved(self) -> bool:
+    def frontiers_moved(self) -> bool:
         return self._moved
 
-    def broken(self) -> Sequence[Id]:
+    def broken_exports(self) -> Sequence[Id]:
         return [id for id, export in self._exports.items() if self._broken(id, export)]
 
     def _broken(self, id: Id, export: _Export) -> bool:
@@ -322,8 +323,8 @@ def _seen_together(seen: Sequence[Mapping[str, float]]) -> tuple[tuple[str, floa
     return tuple((name, max(v) if "_ms" in name else sum(v)) for name, v in found.items())
 
 
-def _together(parts: Sequence[Reached]) -> Reached:
-    return Reached(
+def _together(parts: Sequence[ReachedFrontiers]) -> ReachedFrontiers:
+    return ReachedFrontiers(
         meet(part.write for part in parts),
         meet(part.input for part in parts),
         meet(part.output for part in parts),

@@ -29,13 +29,13 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.graph.node import FlowGraph
-from penstock.spark.placing.routing import Divide, divider
+from penstock.spark.placing.routing import Divide, row_divider
 from penstock.spark.placing.row_placement import ByKey
-from penstock.spark.placing.stages import Exchange, cut
+from penstock.spark.placing.stages import Exchange, cut_stages
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class FlowDivision:
     """Division of a flow among workers.
 
     graphs:    parts that each worker runs: the whole of a stateless flow, or the parts before and after the
@@ -48,24 +48,24 @@ class Division:
     exchanges: tuple[Exchange, ...] = ()
 
     @property
-    def keeps_nothing(self) -> bool:
+    def is_stateless(self) -> bool:
         """Return whether the flow is stateless and so runs on any part of the rows."""
         return len(self.graphs) == 1
 
 
-def division_of(flow: Flow, workers: int) -> Division | None:
+def divide_flow(flow: Flow, workers: int) -> FlowDivision | None:
     """Divide a flow among workers; None if it cannot be divided."""
     try:
         graph = flow.graph()
         program = compile_program(graph)
         if not program.slots and not program.transient:
-            return Division(workers, (graph,))
-        plan = cut(graph, workers)
+            return FlowDivision(workers, (graph,))
+        plan = cut_stages(graph, workers)
     except PenstockError:
         return None
     if plan.depth != 2:
         return None
-    return Division(workers, tuple(stage.graph for stage in plan.stages), plan.exchanges)
+    return FlowDivision(workers, tuple(stage.graph for stage in plan.stages), plan.exchanges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class WorkerShard:
         needs all rows.
     """
 
-    def __init__(self, division: Division, number: int, given: frozenset[str] = frozenset()) -> None:
+    def __init__(self, division: FlowDivision, number: int, given: frozenset[str] = frozenset()) -> None:
         self._number = number
         first, *rest = (_Part(graph, owns_unkeyed=number == 0) for graph in division.graphs)
         self._first, self._second = first, (rest[0] if rest else None)
@@ -90,7 +90,7 @@ class WorkerShard:
             {name: append for part in (first, *rest) for name, append in part.sink_append.items()},
         )
         self._crossing = {
-            e.name: divider(e.route, e.schema, division.workers, weighted=not e.append)
+            e.name: row_divider(e.route, e.schema, division.workers, weighted=not e.append)
             for e in division.exchanges
         }
         # One graph takes its own rows only; of two, the first sees all rows, and gives away its own only.
@@ -142,11 +142,11 @@ class _Part:
 
 def _by_row(schema: Schema, workers: int, append: bool) -> Divide:
     keys = tuple(Column(field.name) for field in schema.fields)
-    return divider(ByKey(keys), schema, workers, weighted=not append)
+    return row_divider(ByKey(keys), schema, workers, weighted=not append)
 
 
 @dataclass(frozen=True, slots=True)
-class Hosted:
+class HostedDataflow:
     """Dataflow with the workers that run it.
 
     dataflow: dataflow as requested. built: dataflow as its workers build it, with the ids of copies it reads.
@@ -165,7 +165,9 @@ class Hosted:
         return tuple(export.id for copy in self.copies for export in copy.exports)
 
 
-def host(dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id, Hosted]) -> Hosted:
+def choose_workers(
+    dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id, HostedDataflow]
+) -> HostedDataflow:
     """Choose the workers of a dataflow.
 
     flow:  flow of its plan, or None if the plan is unreadable.
@@ -177,20 +179,20 @@ def host(dataflow: Dataflow, flow: Flow | None, workers: int, known: Mapping[Id,
         and len(imported) == len(dataflow.indexes)
         and _divides(dataflow, flow, workers, imported)
     ):
-        return Hosted(dataflow, dataflow, tuple(range(workers)), divided=True)
+        return HostedDataflow(dataflow, dataflow, tuple(range(workers)), divided=True)
     on = next((h.workers[0] for h in imported if not h.divided), _spread(dataflow, workers))
     copies: list[Dataflow] = []
     built = _on_one(dataflow, dataflow, on, known, copies)
-    return Hosted(dataflow, built, (on,), copies=tuple(copies))
+    return HostedDataflow(dataflow, built, (on,), copies=tuple(copies))
 
 
-def _divides(dataflow: Dataflow, flow: Flow, workers: int, imported: list[Hosted]) -> bool:
+def _divides(dataflow: Dataflow, flow: Flow, workers: int, imported: list[HostedDataflow]) -> bool:
     if any(isinstance(e, CollectionExport | CopyToExport) for e in dataflow.exports):
         return False
     if not all(h.divided for h in imported):
         return False
-    division = division_of(flow, workers)
-    return division is not None and (division.keeps_nothing or not imported)
+    division = divide_flow(flow, workers)
+    return division is not None and (division.is_stateless or not imported)
 
 
 def _spread(dataflow: Dataflow, workers: int) -> int:
@@ -199,7 +201,11 @@ def _spread(dataflow: Dataflow, workers: int) -> int:
 
 
 def _on_one(
-    dataflow: Dataflow, reader: Dataflow, worker: int, known: Mapping[Id, Hosted], copies: list[Dataflow]
+    dataflow: Dataflow,
+    reader: Dataflow,
+    worker: int,
+    known: Mapping[Id, HostedDataflow],
+    copies: list[Dataflow],
 ) -> Dataflow:
     """Rewrite a dataflow for one worker, adding to `copies` the dataflows to build there first."""
     indexes = tuple(_there(i, reader, worker, known, copies) for i in dataflow.indexes)
@@ -207,7 +213,11 @@ def _on_one(
 
 
 def _there(
-    read: IndexImport, reader: Dataflow, worker: int, known: Mapping[Id, Hosted], copies: list[Dataflow]
+    read: IndexImport,
+    reader: Dataflow,
+    worker: int,
+    known: Mapping[Id, HostedDataflow],
+    copies: list[Dataflow],
 ) -> IndexImport:
     hosted = known.get(read.id)
     if hosted is None or (not hosted.divided and hosted.workers == (worker,)):

@@ -13,13 +13,13 @@ from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
     bounds_of,
-    either,
+    either_condition,
     enclosing_bounds,
-    fitted,
+    lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType
+from penstock.expr.typing_rules import CallTerm
 
 _MIN64, _MAX64 = RANGES[INT64]
 # A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
@@ -41,9 +41,11 @@ def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Exp
 def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
     """Range-check a 64-bit result and cast it to int32 or int64."""
     if call.type == INT64:
-        return fitted(exact, bounds, INT64, lambda: leaves64)
+        return lower_bounded_integer(exact, bounds, INT64, lambda: leaves64)
     low, high = RANGES[INT32]
-    return fitted(exact.cast(pl.Int32, strict=False), bounds, INT32, lambda: (exact < low) | (exact > high))
+    return lower_bounded_integer(
+        exact.cast(pl.Int32, strict=False), bounds, INT32, lambda: (exact < low) | (exact > high)
+    )
 
 
 def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -97,7 +99,7 @@ def _div(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
     leaves = (a == _MIN64) & (b == -1) if al == _MIN64 and bl <= -1 <= bh else None
     most = max(abs(al), abs(ah))
     return LoweredExpression(
-        cut, (max(-most, _MIN64), min(most, _MAX64)), either(_zero(arguments[1]), leaves)
+        cut, (max(-most, _MIN64), min(most, _MAX64)), either_condition(_zero(arguments[1]), leaves)
     )
 
 
@@ -167,7 +169,9 @@ def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpr
 
     # A null that is compared is never better.
     value = reduce(better, (a.value for a in arguments))
-    return LoweredExpression(value, enclosing_bounds(arguments), either(*(a.fails for a in arguments)))
+    return LoweredExpression(
+        value, enclosing_bounds(arguments), either_condition(*(a.fails for a in arguments))
+    )
 
 
 def _least(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:

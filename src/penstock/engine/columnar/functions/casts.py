@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, bounds_of, fitted
+from penstock.engine.columnar.lowered_expression import (
+    LoweredExpression,
+    Lowering,
+    bounds_of,
+    lower_bounded_integer,
+)
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import (
     BoolType,
     DataType,
@@ -20,6 +24,7 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
+from penstock.expr.typing_rules import CallTerm
 
 Cast = Callable[[LoweredExpression, DataType], LoweredExpression]
 
@@ -34,7 +39,7 @@ def _widened(a: LoweredExpression, target: DataType) -> LoweredExpression:
 def _narrowed(a: LoweredExpression, target: DataType) -> LoweredExpression:
     low, high = RANGES[target]
     narrow = a.value.cast(pl.Int32, strict=False)
-    return fitted(narrow, bounds_of(a), target, lambda: (a.value < low) | (a.value > high))
+    return lower_bounded_integer(narrow, bounds_of(a), target, lambda: (a.value < low) | (a.value > high))
 
 
 def _to_float(a: LoweredExpression, target: DataType) -> LoweredExpression:

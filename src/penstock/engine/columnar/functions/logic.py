@@ -14,11 +14,11 @@ import polars as pl
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
-    either,
+    either_condition,
     enclosing_bounds,
-    where,
+    restrict_condition,
 )
-from penstock.expr.typed import CallTerm
+from penstock.expr.typing_rules import CallTerm
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
@@ -31,12 +31,14 @@ def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
 
 def _same(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
-    return LoweredExpression(one.value.eq_missing(other.value), None, either(one.fails, other.fails))
+    return LoweredExpression(
+        one.value.eq_missing(other.value), None, either_condition(one.fails, other.fails)
+    )
 
 
 def _is_in(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     value, *options = arguments
-    fails = either(*(a.fails for a in arguments))
+    fails = either_condition(*(a.fails for a in arguments))
     if not options:
         return LoweredExpression(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
     return LoweredExpression(
@@ -47,13 +49,17 @@ def _is_in(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
 def _and(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
     reached = one.value.fill_null(True)
-    return LoweredExpression(one.value & other.value, None, either(one.fails, where(reached, other.fails)))
+    return LoweredExpression(
+        one.value & other.value, None, either_condition(one.fails, restrict_condition(reached, other.fails))
+    )
 
 
 def _or(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = arguments
     reached = ~one.value.fill_null(False)
-    return LoweredExpression(one.value | other.value, None, either(one.fails, where(reached, other.fails)))
+    return LoweredExpression(
+        one.value | other.value, None, either_condition(one.fails, restrict_condition(reached, other.fails))
+    )
 
 
 def _not(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -77,7 +83,9 @@ def _coalesce(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
     for at, argument in enumerate(arguments):
         if argument.fails is not None:
             reached = [earlier.value.is_null() for earlier in arguments[:at]]
-            fails = either(fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails)
+            fails = either_condition(
+                fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails
+            )
     return LoweredExpression(pl.coalesce([a.value for a in arguments]), enclosing_bounds(arguments), fails)
 
 
@@ -87,7 +95,9 @@ def _when(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
     for condition, chosen in zip(pairs[-2::-2], pairs[::-2], strict=True):
         true = condition.value.fill_null(False)
         value = pl.when(condition.value).then(chosen.value).otherwise(value)
-        fails = either(condition.fails, where(true, chosen.fails), where(~true, fails))
+        fails = either_condition(
+            condition.fails, restrict_condition(true, chosen.fails), restrict_condition(~true, fails)
+        )
     return LoweredExpression(value, enclosing_bounds([*pairs[1::2], otherwise]), fails)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant
-from penstock.expr.typed import CallTerm
+from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, constant_value
 from penstock.expr.types import BYTES, STR
+from penstock.expr.typing_rules import CallTerm
 
 
 def _concat(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -49,7 +49,7 @@ def _cased(cased: Callable[[pl.Expr], pl.Expr]) -> Lowering:
 
 
 def _substring(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    start, count = (constant(a) for a in call.arguments[1:])
+    start, count = (constant_value(a) for a in call.arguments[1:])
     if not isinstance(start, int) or not isinstance(count, int) or start < 1 or count < 0:
         raise NotLowered("substring() has a columnar form only for a constant start from 1 and a length")
     return LoweredExpression(arguments[0].value.str.slice(start - 1, count))

@@ -10,8 +10,8 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.typed import CallTerm
 from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType
+from penstock.expr.typing_rules import CallTerm
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)

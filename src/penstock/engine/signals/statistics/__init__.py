@@ -1,22 +1,28 @@
 """Kernels of signal statistics: straight-line code over plain state, in constant time per value."""
 
 from penstock.engine.signals.statistics import differences, downsampling, ewm, moments, ordering
-from penstock.engine.signals.statistics.input_tests import Inputs, kernel_of
-from penstock.engine.signals.statistics.kernel import SILENT, Kernel, Variable, renamed, stepped
+from penstock.engine.signals.statistics.input_tests import InputValues, kernel_of
+from penstock.engine.signals.statistics.kernel import (
+    SILENT,
+    Kernel,
+    Variable,
+    compile_kernel,
+    rename_variables,
+)
 from penstock.engine.signals.statistics.kernel_runtime import FUNCTIONS
 
 __all__ = [
     "FUNCTIONS",
     "SILENT",
-    "Inputs",
+    "InputValues",
     "Kernel",
     "Variable",
+    "compile_kernel",
     "differences",
     "downsampling",
     "ewm",
     "kernel_of",
     "moments",
     "ordering",
-    "renamed",
-    "stepped",
+    "rename_variables",
 ]

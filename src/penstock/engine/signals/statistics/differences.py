@@ -9,20 +9,20 @@ from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.input_tests import Inputs
+    from penstock.engine.signals.statistics.input_tests import InputValues
 
 
 @kernel_of.register(Diff)
-def _diff(statistic: Diff, inputs: Inputs) -> Kernel:
+def _diff(statistic: Diff, inputs: InputValues) -> Kernel:
     return _to_before(statistic.count, inputs, "$x - $old")
 
 
 @kernel_of.register(PctChange)
-def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
+def _pct_change(statistic: PctChange, inputs: InputValues) -> Kernel:
     return _to_before(statistic.count, inputs, "$change($x, $old)")
 
 
-def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
+def _to_before(count: int, inputs: InputValues, value: str) -> Kernel:
     """Return the source of `value` over `$x` and `$old`, the value `count` before it.
 
     The result is NaN if either is missing.
@@ -53,7 +53,7 @@ def _ring(count: int) -> _History:
 
 
 @kernel_of.register(Crossed)
-def _crossed(statistic: Crossed, inputs: Inputs) -> Kernel:
+def _crossed(statistic: Crossed, inputs: InputValues) -> Kernel:
     crossed = {
         Direction.ABOVE: "$turned and $side > 0",
         Direction.BELOW: "$turned and $side < 0",

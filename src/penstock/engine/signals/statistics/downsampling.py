@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.input_tests import in_order, inside, kernel_of, spans
+from penstock.engine.signals.statistics.input_tests import indented, kernel_of, reject_earlier_times, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.input_tests import Inputs
+    from penstock.engine.signals.statistics.input_tests import InputValues
 
 
 @kernel_of.register(EveryNth)
-def _every_nth(statistic: EveryNth, inputs: Inputs) -> Kernel:
+def _every_nth(statistic: EveryNth, inputs: InputValues) -> Kernel:
     lines = (f"$k = $k + 1 if $k < {statistic.count} else 1",)
     return Kernel((Variable("k", "0"),), lines, "$x", f"$k == {statistic.count}")
 
 
 @kernel_of.register(Throttle)
-def _throttle(statistic: Throttle, inputs: Inputs) -> Kernel:
+def _throttle(statistic: Throttle, inputs: InputValues) -> Kernel:
     lines = (
-        *in_order(),
+        *reject_earlier_times(),
         f"$through = $shown is None or $t - {inputs.span} >= $shown",
         "if $through:",
         "    $shown = $t",
@@ -31,10 +31,10 @@ def _throttle(statistic: Throttle, inputs: Inputs) -> Kernel:
 
 
 @kernel_of.register(Debounce)
-def _debounce(statistic: Debounce, inputs: Inputs) -> Kernel:
+def _debounce(statistic: Debounce, inputs: InputValues) -> Kernel:
     variables = (Variable("last", "None"), Variable("since", "None"), Variable("held", "None"))
     lines = (
-        *in_order(),
+        *reject_earlier_times(),
         f"$calm = $since is not None and $t - {inputs.span} >= $since",
         "$shown = $held",
         "if $calm:",
@@ -46,10 +46,10 @@ def _debounce(statistic: Debounce, inputs: Inputs) -> Kernel:
 
 
 @kernel_of.register(Timer)
-def _timer(statistic: Timer, inputs: Inputs) -> Kernel:
+def _timer(statistic: Timer, inputs: InputValues) -> Kernel:
     variables = (Variable("last", "None"), Variable("passed", "None"))
     lines = (
-        *in_order(),
+        *reject_earlier_times(),
         f"$start = $multiple_before($t, {inputs.span})",
         "$rings = $passed is not None and $start > $passed",
         "$passed = $start",
@@ -69,8 +69,8 @@ _GROW = (
 
 
 @kernel_of.register(BarsByCount)
-def _bars_by_count(statistic: BarsByCount, inputs: Inputs) -> Kernel:
-    enter = ("if $k == 0:", *inside(_OPEN), "else:", *inside(_GROW), "$k += 1")
+def _bars_by_count(statistic: BarsByCount, inputs: InputValues) -> Kernel:
+    enter = ("if $k == 0:", *indented(_OPEN), "else:", *indented(_GROW), "$k += 1")
     lines = (
         f"if $k == {statistic.count}:",
         "    $k = 0",
@@ -82,23 +82,23 @@ def _bars_by_count(statistic: BarsByCount, inputs: Inputs) -> Kernel:
 
 
 @kernel_of.register(BarsByTime)
-def _bars_by_time(statistic: BarsByTime, inputs: Inputs) -> Kernel:
+def _bars_by_time(statistic: BarsByTime, inputs: InputValues) -> Kernel:
     enter = (
         "if $start is None:",
         "    $start = $now",
-        *inside(_OPEN),
+        *indented(_OPEN),
         "else:",
-        *inside(_GROW),
+        *indented(_GROW),
     )
     lines = (
-        *in_order(),
+        *reject_earlier_times(),
         f"$now = $multiple_before($t, {inputs.span})",
         "$closed = $start is not None and $now > $start",
         "$bar = ($start, $open, $high, $low, $close)",
         "if $closed:",
         "    $start = None",
         "if $fresh:",
-        *inside(inputs.guarded(enter)),
+        *indented(inputs.guarded(enter)),
     )
     variables = (Variable("last", "None"), Variable("start", "None"), *_BAR)
     return Kernel(variables, lines, "$bar", "$closed", spans(statistic.span))

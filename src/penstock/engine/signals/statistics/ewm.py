@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.input_tests import in_order, inside, kernel_of, spans
+from penstock.engine.signals.statistics.input_tests import indented, kernel_of, reject_earlier_times, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.engine.signals.statistics.rounding import NO_WEIGHT, WHOLE
 from penstock.flow.statistics.ewm import Ewm, EwmMean, EwmStd, EwmVar
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.input_tests import Inputs
+    from penstock.engine.signals.statistics.input_tests import InputValues
 
 _MEAN = (Variable("m", "0.0"), Variable("cut", "0.0"))
 _WEIGHTS = (Variable("n", "0"), Variable("sum_w", "0.0"))
@@ -34,17 +34,17 @@ _SQUARE = (
 
 
 @kernel_of.register(EwmMean)
-def _mean(statistic: EwmMean, inputs: Inputs) -> Kernel:
+def _mean(statistic: EwmMean, inputs: InputValues) -> Kernel:
     return _kernel(statistic, inputs, "$m + $cut" if statistic.min_periods else "$m + $cut if $n else $NAN")
 
 
 @kernel_of.register(EwmVar)
-def _var(statistic: EwmVar, inputs: Inputs) -> Kernel:
+def _var(statistic: EwmVar, inputs: InputValues) -> Kernel:
     return _kernel(statistic, inputs, _spread(statistic, "{} / $s / $s"))
 
 
 @kernel_of.register(EwmStd)
-def _std(statistic: EwmStd, inputs: Inputs) -> Kernel:
+def _std(statistic: EwmStd, inputs: InputValues) -> Kernel:
     return _kernel(statistic, inputs, _spread(statistic, "$sqrt({}) / $s"))
 
 
@@ -57,7 +57,7 @@ def _spread(statistic: EwmVar, of: str) -> str:
     return f"({variance} if $pairs > {NO_WEIGHT} and $q == $q else $NAN)"
 
 
-def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
+def _kernel(statistic: Ewm, inputs: InputValues, value: str) -> Kernel:
     decay, squares = statistic.decay, isinstance(statistic, EwmVar)
     variables = (*_WEIGHTS, *_MEAN, *(_SQUARES if squares else ()))
     fires = f"$n >= {statistic.min_periods}"
@@ -71,7 +71,7 @@ def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
         )
     if decay.half_life is not None:
         lines = (
-            *in_order(),
+            *reject_earlier_times(),
             *inputs.guarded((*_keep_since(inputs), *_fade("$keep", squares=squares), *enter)),
         )
         times = Variable("last", "None"), Variable("since", "None")
@@ -89,7 +89,7 @@ def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
 # another than before, and those that nothing is added to would vanish.
 
 
-def _keep_since(inputs: Inputs) -> tuple[str, ...]:
+def _keep_since(inputs: InputValues) -> tuple[str, ...]:
     """Return lines that compute the decay factor `$keep` from the time of the last value."""
     return (
         "$keep = 1.0",
@@ -120,7 +120,7 @@ def _fade(keep: str, *, squares: bool) -> tuple[str, ...]:
     return (*more, f"$sum_w *= {keep}")
 
 
-def _enter(weight: float, inputs: Inputs, *, squares: bool) -> tuple[str, ...]:
+def _enter(weight: float, inputs: InputValues, *, squares: bool) -> tuple[str, ...]:
     """Return lines that add a value with this weight; earlier values have already decayed."""
     x, rest, halves = "$x", "", ()
     if not inputs.floats:
@@ -146,9 +146,9 @@ def _enter(weight: float, inputs: Inputs, *, squares: bool) -> tuple[str, ...]:
         f"        $u = {x} + $w",
         f"        $cut = $w - ($u - {x}){rest}",
         "    $m = $u",
-        *(inside(_SQUARE) if squares else ()),
+        *(indented(_SQUARE) if squares else ()),
         "else:",
-        "    $m, $cut, $q, $s = $leap_squared($x, $m, $cut, $share, $older, $q, $s)"
+        "    $m, $cut, $q, $s = $update_mean_and_squares($x, $m, $cut, $share, $older, $q, $s)"
         if squares
         else "    $m, $cut = $leap($x, $m, $cut, $share)",
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class InputValues:
     """Input values of a window.
 
     count:   of values: `$x`, or `$x` and `$y`.
@@ -59,11 +59,11 @@ class Inputs:
         if not self.missing:
             return present
         if not otherwise:
-            return (f"if not ({self.missing}):", *inside(present))
-        return (f"if {self.missing}:", *inside(otherwise), "else:", *inside(present))
+            return (f"if not ({self.missing}):", *indented(present))
+        return (f"if {self.missing}:", *indented(otherwise), "else:", *indented(present))
 
     @property
-    def whole(self) -> bool:
+    def all_integers(self) -> bool:
         """Return whether all numbers are known to be integers, so that sums are not rounded."""
         return self.holes is Holes.NONE and not self.broken
 
@@ -76,7 +76,7 @@ class Inputs:
         """Return a test for present values within float range; empty if certain."""
         given = self.names if not self.before else ("x",)
         there = [f"${x} is not None" for x in given if self.holes is Holes.NAN_NONE]
-        if not tallied(aggregate, self):
+        if not may_need_tally(aggregate, self):
             there += [f"${x} == ${x}" for x in given if self.holes is not Holes.NONE]
             return " and ".join(there)
         squared = aggregate.sums > 1
@@ -103,17 +103,17 @@ def _plain(name: str, most: float, *, squared: bool) -> str:
     return f"({LEAST} < ${name} < {most} or -{most} < ${name} < -{LEAST} or ${name} == 0)"
 
 
-def inside(lines: Iterable[str]) -> tuple[str, ...]:
+def indented(lines: Iterable[str]) -> tuple[str, ...]:
     """Indent lines by one level."""
     return tuple(f"    {line}" for line in lines)
 
 
-def tallied(aggregate: Aggregate, inputs: Inputs) -> bool:
+def may_need_tally(aggregate: Aggregate, inputs: InputValues) -> bool:
     """Return whether a tally may be needed."""
-    return aggregate.sums > 0 and not inputs.whole
+    return aggregate.sums > 0 and not inputs.all_integers
 
 
-def in_order() -> tuple[str, ...]:
+def reject_earlier_times() -> tuple[str, ...]:
     """Return lines that reject a time before the last one."""
     return (
         "if $last is not None and not $t >= $last:",
@@ -123,12 +123,12 @@ def in_order() -> tuple[str, ...]:
 
 
 def spans(span: timedelta) -> dict[str, object]:
-    """Constants named by `Inputs.span`."""
+    """Constants named by `InputValues.span`."""
     seconds = span.total_seconds()
     return {"span": span, "seconds": int(seconds) if seconds.is_integer() else seconds}
 
 
 @singledispatch
-def kernel_of(statistic: Statistic, inputs: Inputs) -> Kernel:
+def kernel_of(statistic: Statistic, inputs: InputValues) -> Kernel:
     """Create the kernel of `statistic`; every class of statistics registers one."""
     raise NotImplementedError(f"no kernel for {type(statistic).__name__}")

@@ -17,7 +17,7 @@ from typing import Any
 _NAME = re.compile(r"\$([A-Za-z]\w*)")
 
 SILENT: Any = object()
-"""Result of `stepped` for a value at which the statistic does not fire."""
+"""Result of `compile_kernel` for a value at which the statistic does not fire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Variable:
 
     def first(self, functions: Mapping[str, Any]) -> Any:
         """Create an initial value."""
-        return eval(renamed(self.start, str), dict(functions))
+        return eval(rename_variables(self.start, str), dict(functions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,20 @@ class Kernel:
         return [v.first(functions) for v in self.variables]
 
 
-def renamed(source: str, name: Callable[[str], str]) -> str:
+def rename_variables(source: str, name: Callable[[str], str]) -> str:
     """Replace each `$n` in `source` by `name(n)`."""
     return _NAME.sub(lambda found: name(found[1]), source)
 
 
-def stepped(kernel: Kernel, functions: Mapping[str, Any]) -> Callable[..., Any]:
+def compile_kernel(kernel: Kernel, functions: Mapping[str, Any]) -> Callable[..., Any]:
     """Compile the kernel to a function of state and named inputs; `SILENT` if it does not fire."""
     names = ", ".join(v.name for v in kernel.variables)
+    fires = rename_variables(kernel.fires, str)
     lines = [
         "def step(state, x=None, y=None, t=None, fresh=True):",
         f"    [{names}] = state",
-        *(f"    {renamed(line, str)}" for line in kernel.lines),
-        f"    out = ({renamed(kernel.value, str)}) if {renamed(kernel.fires, str)} else SILENT",
+        *(f"    {rename_variables(line, str)}" for line in kernel.lines),
+        f"    out = ({rename_variables(kernel.value, str)}) if {fires} else SILENT",
         f"    state[:] = [{names}]",
         "    return out",
     ]

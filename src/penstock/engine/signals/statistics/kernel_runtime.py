@@ -84,7 +84,7 @@ _EXACT: tuple[Callable[..., Any], ...] = (
     rounding.quotient,
     rounding.halves,
     rounding.leap,
-    rounding.leap_squared,
+    rounding.update_mean_and_squares,
     rounding.fitted,
     rounding.between,
     rounding.change,

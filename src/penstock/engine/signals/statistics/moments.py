@@ -6,9 +6,9 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import DEVIATIONS, NOTHING, PAIRS, PAIRS_FROM_OLDEST, SUM
-from penstock.engine.signals.statistics.input_tests import Inputs, kernel_of
+from penstock.engine.signals.statistics.input_tests import InputValues, kernel_of
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.engine.signals.statistics.windows import Answer, windowed
+from penstock.engine.signals.statistics.windows import StatisticResult, windowed
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 
 if TYPE_CHECKING:
@@ -16,32 +16,34 @@ if TYPE_CHECKING:
 
 
 @kernel_of.register(Count)
-def _count(statistic: Count, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, NOTHING, inputs, Answer("$n"))
+def _count(statistic: Count, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, NOTHING, inputs, StatisticResult("$n"))
 
 
 @kernel_of.register(Sum)
-def _sum(statistic: Sum, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, SUM, inputs, Answer("$sum", "$sum", "$total($exact)"))
+def _sum(statistic: Sum, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, SUM, inputs, StatisticResult("$sum", "$sum", "$total($exact)"))
 
 
 @kernel_of.register(Mean)
-def _mean(statistic: Mean, inputs: Inputs) -> Kernel:
-    answer = Answer("$sum / $n", "$quotient($sum, $n)", "$mean($exact)")
+def _mean(statistic: Mean, inputs: InputValues) -> Kernel:
+    answer = StatisticResult("$sum / $n", "$quotient($sum, $n)", "$mean($exact)")
     return windowed(statistic.window, SUM, inputs, _from(1, statistic.window, answer))
 
 
 @kernel_of.register(Var)
-def _var(statistic: Var, inputs: Inputs) -> Kernel:
+def _var(statistic: Var, inputs: InputValues) -> Kernel:
     ddof = statistic.ddof
-    answer = Answer(_spread(ddof), f"$quotient($v, $n * ($n - {ddof}))", f"$variance($exact, {ddof})")
+    answer = StatisticResult(
+        _spread(ddof), f"$quotient($v, $n * ($n - {ddof}))", f"$variance($exact, {ddof})"
+    )
     return windowed(statistic.window, DEVIATIONS, inputs, _from(ddof + 1, statistic.window, answer))
 
 
 @kernel_of.register(Std)
-def _std(statistic: Std, inputs: Inputs) -> Kernel:
+def _std(statistic: Std, inputs: InputValues) -> Kernel:
     ddof = statistic.ddof
-    answer = Answer(
+    answer = StatisticResult(
         f"$sqrt({_spread(ddof)})", f"$root($v, $n * ($n - {ddof}))", f"$deviation($exact, {ddof})"
     )
     return windowed(statistic.window, DEVIATIONS, inputs, _from(ddof + 1, statistic.window, answer))
@@ -52,30 +54,34 @@ def _spread(ddof: int) -> str:
     return f"(0.0 if $v < 0 else $v) / ($n * ($n - {ddof}))"
 
 
-def _from(count: int, window: Window, answer: Answer) -> Answer:
+def _from(count: int, window: Window, answer: StatisticResult) -> StatisticResult:
     """Guard `answer` with NaN for fewer than `count` values. Windows of as many need no test."""
     if window.min_periods >= count:
         return answer
-    return Answer(*(f"{source} if $n >= {count} else $NAN" for source in astuple(answer)))
+    return StatisticResult(*(f"{source} if $n >= {count} else $NAN" for source in astuple(answer)))
 
 
 @kernel_of.register(Cov)
-def _cov(statistic: Cov, inputs: Inputs) -> Kernel:
+def _cov(statistic: Cov, inputs: InputValues) -> Kernel:
     ddof = statistic.ddof
     divisor = f"($n * ($n - {ddof}))"
-    answer = Answer(f"$vxy / {divisor}", f"$quotient($vxy, {divisor})", f"$covariance($exact, {ddof})")
+    answer = StatisticResult(
+        f"$vxy / {divisor}", f"$quotient($vxy, {divisor})", f"$covariance($exact, {ddof})"
+    )
     return windowed(statistic.window, PAIRS, inputs, _from(ddof + 1, statistic.window, answer))
 
 
 @kernel_of.register(Corr)
-def _corr(statistic: Corr, inputs: Inputs) -> Kernel:
+def _corr(statistic: Corr, inputs: InputValues) -> Kernel:
     sums = "$vx, $vy, $vxy"
-    answer = Answer(f"$correlation({sums})", f"$correlation_of_whole({sums})", "$pair_correlation($exact)")
+    answer = StatisticResult(
+        f"$correlation({sums})", f"$correlation_of_whole({sums})", "$pair_correlation($exact)"
+    )
     return windowed(statistic.window, PAIRS, inputs, answer)
 
 
 @kernel_of.register(Regression)
-def _regression(statistic: Regression, inputs: Inputs) -> Kernel:
+def _regression(statistic: Regression, inputs: InputValues) -> Kernel:
     match statistic.against:
         case Against.SIGNAL:
             return windowed(statistic.window, PAIRS, inputs, _line("0"))
@@ -89,9 +95,9 @@ def _regression(statistic: Regression, inputs: Inputs) -> Kernel:
     return windowed(statistic.window, PAIRS_FROM_OLDEST, inputs, _line("$origin"))
 
 
-def _line(origin: str) -> Answer:
+def _line(origin: str) -> StatisticResult:
     sums = "$vx, $vy, $vxy"
-    return Answer(
+    return StatisticResult(
         f"$line($n, $x0, $sx, $y0, $sy, {sums}, {origin})",
         f"$line_of_whole($n, $n * $x0 + $sx, $n * $y0 + $sy, {sums}, {origin})",
         f"$pair_line($exact, {origin})",

@@ -6,39 +6,39 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
 from penstock.engine.signals.statistics.input_tests import kernel_of
-from penstock.engine.signals.statistics.sorted_windows import order_of, sorted_window
-from penstock.engine.signals.statistics.windows import Answer, windowed
+from penstock.engine.signals.statistics.sorted_windows import choose_sorted_structure, sorted_window_kernel
+from penstock.engine.signals.statistics.windows import StatisticResult, windowed
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.input_tests import Inputs
+    from penstock.engine.signals.statistics.input_tests import InputValues
     from penstock.engine.signals.statistics.kernel import Kernel
     from penstock.flow.statistics.value_windows import Window
 
 
 @kernel_of.register(Min)
-def _min(statistic: Min, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, LEAST, inputs, Answer(_some("$best", statistic.window)))
+def _min(statistic: Min, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, LEAST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Max)
-def _max(statistic: Max, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, GREATEST, inputs, Answer(_some("$best", statistic.window)))
+def _max(statistic: Max, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, GREATEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
 @kernel_of.register(First)
-def _first(statistic: First, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, OLDEST, inputs, Answer(_some("$best", statistic.window)))
+def _first(statistic: First, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, OLDEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Last)
-def _last(statistic: Last, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, NEWEST, inputs, Answer(_some("$best", statistic.window)))
+def _last(statistic: Last, inputs: InputValues) -> Kernel:
+    return windowed(statistic.window, NEWEST, inputs, StatisticResult(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Quantile)
-def _quantile(statistic: Quantile, inputs: Inputs) -> Kernel:
-    order = order_of(statistic.window)
+def _quantile(statistic: Quantile, inputs: InputValues) -> Kernel:
+    order = choose_sorted_structure(statistic.window)
     lines = (
         # The places beside that of the quantile, and how far it is from the lower one.
         "if $n:",
@@ -57,7 +57,7 @@ def _quantile(statistic: Quantile, inputs: Inputs) -> Kernel:
         part = "0.5" if statistic.interpolation is Interpolation.MIDPOINT else "$part"
         lines = (*lines, f"$found = $low + ($high - $low) * {part}")
         value = f"$found if $found - $found == 0 else {value}"
-    return sorted_window(statistic.window, inputs, lines, value)
+    return sorted_window_kernel(statistic.window, inputs, lines, value)
 
 
 _BETWEEN = {
@@ -70,15 +70,15 @@ _BETWEEN = {
 
 
 @kernel_of.register(Rank)
-def _rank(statistic: Rank, inputs: Inputs) -> Kernel:
+def _rank(statistic: Rank, inputs: InputValues) -> Kernel:
     rank = {Ties.AVERAGE: "($less + $upto + 1) / 2", Ties.MIN: "$less + 1.0", Ties.MAX: "$upto * 1.0"}
     value = rank[statistic.ties]
     if statistic.pct:
         value = _some(f"({value}) / $n", statistic.window)
-    places = order_of(statistic.window).places.format("$x")
+    places = choose_sorted_structure(statistic.window).places.format("$x")
     # A missing value has no rank.
     lines = inputs.guarded((f"$less, $upto = {places}",), ("$less = $upto = $NAN",))
-    return sorted_window(statistic.window, inputs, lines, value)
+    return sorted_window_kernel(statistic.window, inputs, lines, value)
 
 
 def _some(value: str, window: Window) -> str:

@@ -152,7 +152,7 @@ def leap(x: Any, m: float, cut: float, share: float) -> tuple[float, float]:
     return in_two(before + (Fraction(nearest) + Fraction(rest) - before) * Fraction(share))
 
 
-def leap_squared(
+def update_mean_and_squares(
     x: Any, m: float, cut: float, share: float, older: float, q: float, s: float
 ) -> tuple[float, float, float, float]:
     """Update the mean like `leap`, and the sum of squares with its unit. older: total weight before."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from penstock.engine.signals.statistics.input_tests import Inputs, in_order, spans
+from penstock.engine.signals.statistics.input_tests import InputValues, reject_earlier_times, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortedStructure:
     """Sorted values: sources of statements and expressions, with `{}` for a value or position.
 
     put, take: insert or remove a value. at: the value at a position, from 0.
@@ -25,7 +25,7 @@ class Order:
     places: str
 
 
-FEW = Order(
+FEW = SortedStructure(
     (Variable("sorted", "[]", lists=1),),
     "$insort($sorted, {})",
     "del $sorted[$bisect_left($sorted, {})]",
@@ -34,7 +34,7 @@ FEW = Order(
 )
 """Order for small windows: a single list, whose values move faster than a function is called."""
 
-MANY = Order(
+MANY = SortedStructure(
     (
         Variable("blocks", "[]", lists=2),
         Variable("tops", "[]", lists=1),
@@ -51,20 +51,20 @@ _FEW = 2_000
 """Window size up to which one list is faster than blocks."""
 
 
-def order_of(window: Window) -> Order:
+def choose_sorted_structure(window: Window) -> SortedStructure:
     """Choose the sorted structure for a window's values."""
     return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
 
 
 @singledispatch
-def sorted_window(window: Window, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
+def sorted_window_kernel(window: Window, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
     """Return the kernel of `value` after `lines`, over the sorted values and their count `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
-@sorted_window.register(CountWindow)
-def _by_count(window: CountWindow, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
-    size, least, order = window.size, window.min_periods, order_of(window)
+@sorted_window_kernel.register(CountWindow)
+def _by_count(window: CountWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    size, least, order = window.size, window.min_periods, choose_sorted_structure(window)
     variables = (
         Variable("k", "0"),
         Variable("n", "0"),
@@ -87,9 +87,9 @@ def _by_count(window: CountWindow, inputs: Inputs, lines: tuple[str, ...], value
     return Kernel(variables, (*turn, *lines), f"({value}) if $n >= {least} else $NAN", "$ready")
 
 
-@sorted_window.register(TimeWindow)
-def _by_time(window: TimeWindow, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
-    least, order = window.min_periods, order_of(window)
+@sorted_window_kernel.register(TimeWindow)
+def _by_time(window: TimeWindow, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    least, order = window.min_periods, choose_sorted_structure(window)
     variables = (
         Variable("k", "0"),
         Variable("n", "0"),
@@ -100,7 +100,7 @@ def _by_time(window: TimeWindow, inputs: Inputs, lines: tuple[str, ...], value: 
         *order.variables,
     )
     turn = (
-        *in_order(),
+        *reject_earlier_times(),
         f"$limit = $t - {inputs.span}",
         "while $k < len($times) and $times[$k] <= $limit:",
         f"    {order.take.format('$values[$k]')}",
@@ -118,9 +118,9 @@ def _by_time(window: TimeWindow, inputs: Inputs, lines: tuple[str, ...], value: 
     return Kernel(variables, (*turn, *lines), shown, "$ready", spans(window.span))
 
 
-@sorted_window.register(Expanding)
-def _by_all(window: Expanding, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
-    order = order_of(window)
+@sorted_window_kernel.register(Expanding)
+def _by_all(window: Expanding, inputs: InputValues, lines: tuple[str, ...], value: str) -> Kernel:
+    order = choose_sorted_structure(window)
     enter = inputs.guarded((order.put.format("$x"), "$n += 1"))
     variables = (Variable("n", "0"), *order.variables)
     return Kernel(variables, (*enter, *lines), value, f"$n >= {window.min_periods}")

@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.input_tests import Inputs, in_order, inside, spans, tallied
-from penstock.engine.signals.statistics.kernel import Kernel, Variable, renamed
+from penstock.engine.signals.statistics.input_tests import (
+    InputValues,
+    indented,
+    may_need_tally,
+    reject_earlier_times,
+    spans,
+)
+from penstock.engine.signals.statistics.kernel import Kernel, Variable, rename_variables
 from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatisticResult:
     """Sources of a statistic's value over `$n` and the combined aggregate.
 
     floats: the general source. whole: for whole numbers. exact: over the tally `$exact`, if there is one.
@@ -31,23 +37,23 @@ class Answer:
     whole: str = ""
     exact: str = ""
 
-    def of(self, aggregate: Aggregate, inputs: Inputs, *, tally: bool = True) -> str:
+    def for_inputs(self, aggregate: Aggregate, inputs: InputValues, *, tally: bool = True) -> str:
         """Choose the source for these inputs. tally: whether a tally may exist."""
-        if aggregate.sums and inputs.whole:
+        if aggregate.sums and inputs.all_integers:
             return self.whole
-        if tally and tallied(aggregate, inputs):
+        if tally and may_need_tally(aggregate, inputs):
             return f"({self.exact}) if $exact else ({self.floats})"
         return self.floats
 
 
-def taken(
-    aggregate: Aggregate, inputs: Inputs, admit: str, present: Iterable[str], missing: Iterable[str] = ()
+def lines_unless_missing(
+    aggregate: Aggregate, inputs: InputValues, admit: str, present: Iterable[str], missing: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """Return lines that run `present`, over `$a` (and `$b`), if no value is missing, else `missing`.
 
     admit: source of what the floats take where they cannot take the values, or while there is a tally.
     """
-    if not tallied(aggregate, inputs):
+    if not may_need_tally(aggregate, inputs):
         return inputs.guarded(_of_inputs(present), missing)
     names, missing = ", ".join(("$a", "$b")[: inputs.count]), tuple(missing)
     return (
@@ -55,31 +61,31 @@ def taken(
         f"if $exact or not ({inputs.plain(aggregate)}):",
         f"    {names} = {admit}",
         "if $a is not None:",
-        *inside(present),
-        *(("else:", *inside(missing)) if missing else ()),
+        *indented(present),
+        *(("else:", *indented(missing)) if missing else ()),
     )
 
 
 def _of_inputs(lines: Iterable[str]) -> tuple[str, ...]:
     """Rename `$a` and `$b` in lines to `$x` and `$y`."""
     names = {"a": "$x", "b": "$y"}
-    return tuple(renamed(line, lambda name: names.get(name, f"${name}")) for line in lines)
+    return tuple(rename_variables(line, lambda name: names.get(name, f"${name}")) for line in lines)
 
 
-def combined(aggregate: Aggregate, inputs: Inputs, lines: tuple[str, ...]) -> tuple[str, ...]:
+def guard_combination(aggregate: Aggregate, inputs: InputValues, lines: tuple[str, ...]) -> tuple[str, ...]:
     """Guard `lines` that combine floats, unless the values of a tally are always floats."""
-    if not tallied(aggregate, inputs) or (inputs.floats and not inputs.broken):
+    if not may_need_tally(aggregate, inputs) or (inputs.floats and not inputs.broken):
         return lines
-    return ("if not $exact:", *inside(lines)) if lines else ()
+    return ("if not $exact:", *indented(lines)) if lines else ()
 
 
-def tally_of(aggregate: Aggregate, inputs: Inputs, start: str = "[]") -> tuple[Variable, ...]:
+def tally_variable(aggregate: Aggregate, inputs: InputValues, start: str = "[]") -> tuple[Variable, ...]:
     """Return the variable of the tally, if one may be needed."""
-    return (Variable("exact", start, lists=1),) if tallied(aggregate, inputs) else ()
+    return (Variable("exact", start, lists=1),) if may_need_tally(aggregate, inputs) else ()
 
 
 @singledispatch
-def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
+def windowed(window: Window, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
     """Return the kernel of a statistic over a window's values."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
@@ -94,7 +100,7 @@ def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answe
 
 
 @windowed.register(CountWindow)
-def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
+def _count(window: CountWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
     size, least, sliding = window.size, window.min_periods, aggregate.sliding
     rings = tuple(f"b{i}" for i in range(inputs.count))
     variables = (
@@ -104,32 +110,32 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, answer: An
         Variable("full", "False"),
         *inputs.variables,
         *_judged(least),
-        *tally_of(aggregate, inputs),
+        *tally_variable(aggregate, inputs),
         *(Variable(ring, f"[None] * {size}", lists=1) for ring in rings),
         *_kept(sliding, size),
     )
     keep = tuple(f"${r}[$k] = ${x}" for r, x in zip(rings, inputs.names))
-    tally, plain = tallied(aggregate, inputs), inputs.plain(aggregate)
+    tally, plain = may_need_tally(aggregate, inputs), inputs.plain(aggregate)
     lines = (
         *inputs.before,
         "$k -= 1",
         f"if $full{' and ' if plain else ''}{plain}:",
-        *inside((*keep, *_of_inputs(sliding.add))),
+        *indented((*keep, *_of_inputs(sliding.add))),
         "else:",
-        *inside(_into_gaps(window, aggregate, inputs, keep)),
+        *indented(_into_gaps(window, aggregate, inputs, keep)),
         f"    $full = not $gaps{' and not $exact' if tally else ''}",
         *_turn(window, sliding, rings),
-        *combined(aggregate, inputs, sliding.combine),
+        *guard_combination(aggregate, inputs, sliding.combine),
         *sliding.note,
     )
-    value = answer.of(aggregate, inputs)
+    value = answer.for_inputs(aggregate, inputs)
     if tally or inputs.missing:
-        value = f"({answer.of(aggregate, inputs, tally=False)}) if $full else ({_checked(value)})"
+        value = f"({answer.for_inputs(aggregate, inputs, tally=False)}) if $full else ({_checked(value)})"
     return Kernel(variables, lines, value, "$ready")
 
 
 def _into_gaps(
-    window: CountWindow, aggregate: Aggregate, inputs: Inputs, keep: tuple[str, ...]
+    window: CountWindow, aggregate: Aggregate, inputs: InputValues, keep: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return lines that add a value, present or missing, to a window with gaps or a tally."""
     least, sliding = window.min_periods, aggregate.sliding
@@ -155,18 +161,18 @@ def _into_gaps(
         if inputs.count == 1
         else "$admit_pair_by_count($exact, $x, $y, $b0, $b1, $k)"
     )
-    return taken(aggregate, inputs, admit, (*fill, *keep, *sliding.add), leave)
+    return lines_unless_missing(aggregate, inputs, admit, (*fill, *keep, *sliding.add), leave)
 
 
 def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tuple[str, ...]:
     """Return lines that turn the whole ring into the old part when due."""
     # The newest value is at `$k`, and goes first.
-    turned = ("if $k:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
+    turned = ("if $k:", *indented(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
     return (
         "if $k == $edge:" if sliding.anchors else "if not $k:",
-        *inside(turned if sliding.anchors else ()),
+        *indented(turned if sliding.anchors else ()),
         f"    $k = {window.size}",
-        *inside(_remade(sliding, "$edge", rings, gaps=True)),
+        *indented(_remade(sliding, "$edge", rings, gaps=True)),
     )
 
 
@@ -178,10 +184,10 @@ def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tupl
 
 
 @windowed.register(TimeWindow)
-def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
+def _time(window: TimeWindow, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult) -> Kernel:
     sliding = aggregate.sliding
     lists = tuple(f"b{i}" for i in range(inputs.count))
-    tally = tally_of(aggregate, inputs)
+    tally = tally_variable(aggregate, inputs)
     olds = tuple(f"old{i}" for i in range(inputs.count if tally else 0))
     variables = (
         Variable("k", "0"),
@@ -206,30 +212,30 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, answer: Answ
         else "$admit_pair_by_time($exact, $x, $y, $old0, $old1, $k, $b0, $b1)"
     )
     lines = (
-        *in_order(),
+        *reject_earlier_times(),
         *inputs.before,
         f"$limit = $t - {inputs.span}",
         "while $k and $ft[-$k] <= $limit:",
         *(_leaving("leave", [f"${old}[-$k]" for old in olds]) if tally else ()),
         "    $k -= 1",
         "    $n -= 1",
-        *taken(aggregate, inputs, admit, enter),
+        *lines_unless_missing(aggregate, inputs, admit, enter),
         "if not $k and $bt:",
         "    $gone = $bisect_right($bt, $limit)",
         "    if $gone:",
-        *inside(_leaving("leave_all", [f"${b}[:$gone]" for b in lists]) if tally else ()),
+        *indented(_leaving("leave_all", [f"${b}[:$gone]" for b in lists]) if tally else ()),
         "        $n -= $gone",
         f"        del $bt[:$gone], {', '.join(f'${b}[:$gone]' for b in lists)}",
-        *inside(_remade(sliding, "$gone", tuple(f"{b}[::-1]" for b in lists), gaps=False)),
+        *indented(_remade(sliding, "$gone", tuple(f"{b}[::-1]" for b in lists), gaps=False)),
         "    $ft, $bt, $k = $bt, [], len($bt)",
         *(f"    ${old} = ${b}" for old, b in zip(olds, lists, strict=False)),
         *(f"    ${b} = []" for b in lists),
         f"$ok = $n >= {window.min_periods}",
         "$ready = $ready or $ok",
-        *combined(aggregate, inputs, sliding.combine),
+        *guard_combination(aggregate, inputs, sliding.combine),
         *sliding.note,
     )
-    value = answer.of(aggregate, inputs)
+    value = answer.for_inputs(aggregate, inputs)
     never_short = not inputs.missing and window.min_periods <= 1
     shown = value if never_short else _checked(value)
     return Kernel(variables, lines, shown, "$ready", spans(window.span))
@@ -244,28 +250,30 @@ def _leaving(function: str, values: list[str]) -> tuple[str, ...]:
 
 
 @windowed.register(Expanding)
-def _expanding(window: Expanding, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
+def _expanding(
+    window: Expanding, aggregate: Aggregate, inputs: InputValues, answer: StatisticResult
+) -> Kernel:
     growing = aggregate.growing
-    if inputs.whole and aggregate.whole is not None:
+    if inputs.all_integers and aggregate.whole is not None:
         growing = aggregate.whole
     # Values of any kind may all be whole.
-    tally = tally_of(aggregate, inputs, "[]" if inputs.floats else f"$tally({aggregate.sums})")
+    tally = tally_variable(aggregate, inputs, "[]" if inputs.floats else f"$tally({aggregate.sums})")
     add = ("$n += 1", *_of_inputs(growing.add))
     if tally:
         floats = ", ".join(f"${v.name}" for v in growing.part)
         given = ", ".join(f"${x}" for x in inputs.names)
         taking = inputs.guarded(("$n += 1", f"{floats} = ${aggregate.grow}($exact, {given}, $n, {floats})"))
-        add = (f"if not $exact and {inputs.plain(aggregate)}:", *inside(add), "else:", *inside(taking))
+        add = (f"if not $exact and {inputs.plain(aggregate)}:", *indented(add), "else:", *indented(taking))
     else:
         add = inputs.guarded(add)
     lines = (
         *inputs.before,
         *add,
         *inputs.guarded(growing.note),
-        *combined(aggregate, inputs, growing.combine),
+        *guard_combination(aggregate, inputs, growing.combine),
     )
     variables = (*inputs.variables, Variable("n", "0"), *tally, *growing.part, *growing.more)
-    return Kernel(variables, lines, answer.of(aggregate, inputs), f"$n >= {window.min_periods}")
+    return Kernel(variables, lines, answer.for_inputs(aggregate, inputs), f"$n >= {window.min_periods}")
 
 
 # -- parts of them -------------------------------------------------------------------------------------

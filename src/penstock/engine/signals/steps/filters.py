@@ -47,7 +47,7 @@ class NoRepeatsStep(SignalStep):
         (value,) = inputs
         last, any_yet = writer.cell(self.node, "last"), writer.cell(self.node, "any")
         differs = writer.fresh("differs")
-        function = writer.constant("differ", differ)
+        function = writer.constant("differ", values_differ)
         # Most values are of one type and not equal: that is found without a call.
         writer.code.line(f"{differs} = not {any_yet} or {function}({last}, {value})")
         with writer.code.block(f"if {differs}:"):
@@ -56,7 +56,7 @@ class NoRepeatsStep(SignalStep):
         return Outcome(value, differs)
 
 
-def differ(one: object, other: object) -> bool:
+def values_differ(one: object, other: object) -> bool:
     """Return whether two values differ: True and 1 do, NaN and NaN do not.
 
     The items of lists, tuples and dicts are compared likewise.
@@ -68,9 +68,9 @@ def differ(one: object, other: object) -> bool:
     if isinstance(one, list | tuple):
         if not isinstance(other, list | tuple) or isinstance(one, list) is not isinstance(other, list):
             return True
-        return len(one) != len(other) or any(map(differ, one, other))  # pyright: ignore[reportUnknownArgumentType]
+        return len(one) != len(other) or any(map(values_differ, one, other))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() != other.keys() or any(differ(v, other[k]) for k, v in one.items())  # pyright: ignore
+        return one.keys() != other.keys() or any(values_differ(v, other[k]) for k, v in one.items())  # pyright: ignore
     return not (one == other or (one != one and other != other))
 
 

@@ -40,7 +40,7 @@ class WindowStep(SignalStep):
         self.window = window
 
     def cells(self) -> tuple[Cell, ...]:
-        return (history(self.window.size),)
+        return (last_values(self.window.size),)
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         values = writer.cell(self.node, "history")
@@ -58,7 +58,7 @@ class DelayStep(SignalStep):
 
     def cells(self) -> tuple[Cell, ...]:
         # One more than the delay: the oldest is the one to show.
-        return (history(self.delay.count + 1),)
+        return (last_values(self.delay.count + 1),)
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         values = writer.cell(self.node, "history")
@@ -70,7 +70,7 @@ class DelayStep(SignalStep):
         return Outcome(f"{values}[0] if {is_full} else {initial}")
 
 
-def history(size: int) -> Cell:
+def last_values(size: int) -> Cell:
     """Return the last `size` values, oldest first."""
     return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
 

@@ -102,7 +102,7 @@ class ZipStep(LiftStep):
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         buffers = [writer.cell(self.node, f"waiting_{at}") for at in range(len(inputs))]
         for port, (buffer, value) in enumerate(zip(buffers, inputs, strict=True)):
-            fired = writer.fired(self.node, port)
+            fired = writer.fired_test(self.node, port)
             if fired is None:
                 writer.code.line(f"{buffer}.append({value})")
             else:

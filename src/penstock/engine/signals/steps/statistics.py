@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.signals.statistics import FUNCTIONS, Inputs, Variable, kernel_of, renamed
+from penstock.engine.signals.statistics import FUNCTIONS, InputValues, Variable, kernel_of, rename_variables
 from penstock.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 
@@ -20,7 +20,7 @@ class StatisticStep(SignalStep):
         super().__init__(node)
         self.operator = operator
         statistic = operator.statistic
-        self._kernel = kernel_of(statistic, Inputs(statistic.inputs, operator.holes, operator.times))
+        self._kernel = kernel_of(statistic, InputValues(statistic.inputs, operator.holes, operator.times))
 
     def cells(self) -> tuple[Cell, ...]:
         return tuple(as_cell(v) for v in self._kernel.variables)
@@ -28,10 +28,10 @@ class StatisticStep(SignalStep):
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         source = self._names(writer, inputs)
         for line in self._kernel.lines:
-            writer.code.line(renamed(line, source))
+            writer.code.line(rename_variables(line, source))
         fires = self._kernel.fires
-        condition = renamed(fires, source) if self.operator.may_be_silent() else None
-        return Outcome(renamed(self._kernel.value, source), condition)
+        condition = rename_variables(fires, source) if self.operator.may_be_silent() else None
+        return Outcome(rename_variables(self._kernel.value, source), condition)
 
     def _names(self, writer: SignalWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
         """Return the names of the kernel's variables in generated code."""
@@ -55,7 +55,7 @@ class StatisticStep(SignalStep):
         if wanted in self._kernel.constants:
             return writer.constant(wanted, self._kernel.constants[wanted])
         if wanted == "fresh":
-            fired = [writer.fired(self.node, port) for port in range(self.operator.statistic.inputs)]
+            fired = [writer.fired_test(self.node, port) for port in range(self.operator.statistic.inputs)]
             return "True" if None in fired else f"({' or '.join(f for f in fired if f)})"
         return writer.fresh(wanted)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
-from penstock.graph.facts import Facts, Need, Port
 from penstock.graph.node import ALTERABLE
+from penstock.graph.operator_declarations import Facts, Need, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
-from penstock.graph.facts import Port
+from penstock.graph.operator_declarations import Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.flow.unservable import SIGNAL
-from penstock.graph.facts import WHOLE, Facts, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Facts, Placement, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.graph.facts import Unservable
+    from penstock.graph.operator_declarations import Unservable
 
 
 class SignalOperator(Operator):

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import SignalOperator
-from penstock.flow.statistic_arguments import check_numbers, check_times, holes_of, schema_of_result, times_of
+from penstock.flow.statistic_arguments import (
+    check_numbers,
+    check_times,
+    missing_kind,
+    schema_of_result,
+    time_kind,
+)
 from penstock.flow.statistics.statistic import Statistic
 from penstock.flow.statistics.value_kinds import Holes, Times
-from penstock.graph.facts import Port
+from penstock.graph.operator_declarations import Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
@@ -46,11 +52,11 @@ class StatisticSignal(SignalOperator):
         if statistic.numbers:
             for schema in values:
                 check_numbers(statistic.kind, schema, location)
-        holes = max(map(holes_of, values), key=list(Holes).index, default=Holes.NONE)
+        holes = max(map(missing_kind, values), key=list(Holes).index, default=Holes.NONE)
         times = Times.EITHER
         if statistic.reads_time:
             check_times(context.inputs[-1], location)
-            times = times_of(context.inputs[-1])
+            times = time_kind(context.inputs[-1])
         context.require((self.holes, self.times) == (holes, times), "values and times are of other types")
         return schema_of_result(statistic.result, context.input).fields
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT
 from penstock.flow.unservable import SIGNAL
-from penstock.graph.facts import WHOLE, Placement, Port
 from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import WHOLE, Placement, Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext
-    from penstock.graph.facts import Unservable
     from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
 
 
 @dataclass(frozen=True, slots=True)

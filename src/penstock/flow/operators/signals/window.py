@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.column_arguments import ANY_VALUE
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
-from penstock.graph.facts import Port
+from penstock.graph.operator_declarations import Port
 
 if TYPE_CHECKING:
     from penstock.graph.check_context import CheckContext

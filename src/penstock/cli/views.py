@@ -1,0 +1,90 @@
+"""`penstock view`: create, list and drop views."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import (
+    DEFAULT_ADDRESS,
+    Ca,
+    Certificate,
+    Controller,
+    Key,
+    ServerName,
+    TokenFile,
+    connect,
+)
+
+view = typer.Typer(no_args_is_help=True, help="Make, list and drop views that replicas keep up to date.")
+
+
+@view.command()
+def create(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow, with one sink.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the view. Default: the name of the flow's sink.")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="COLUMN", help="Key column for look-ups; repeatable."),
+    ] = None,
+    keep: Annotated[str, typer.Option(help="Span of the past that stays readable.")] = "10s",
+    into: Annotated[
+        str | None, typer.Option(help="Collection to create and write the view's changes to.")
+    ] = None,
+    allow_callables: Annotated[
+        bool, typer.Option("--allow-callables", help="Send the code of the flow's Python functions.")
+    ] = False,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Keep the result of a flow up to date. Its sources are collections; missing ones are created."""
+    from penstock.cli.load_flow import load_flow
+    from penstock.errors import BadInput
+
+    loaded = load_flow(flow)
+    sinks = list(loaded.graph().sinks)
+    if name is None and len(sinks) != 1:
+        raise BadInput(f"the flow has {len(sinks)} sinks: {', '.join(sinks)}", fix="a view has one")
+    named = name or sinks[0]
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        client.create_view(named, loaded, key=by or (), keep=keep, into=into, allow_callables=allow_callables)
+    typer.echo(f"view {named} of {', '.join(loaded.graph().sources)}")
+
+
+@view.command(name="list")
+def list_views(
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """List the views with their inputs and progress."""
+    from penstock.cli.status import print_views
+
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        print_views(client.status())
+
+
+@view.command()
+def drop(
+    name: Annotated[str, typer.Argument(help="View, or collection that no view reads.")],
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Drop a view. The collections it reads remain."""
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        client.drop(name)
+    typer.echo(f"dropped {name}")

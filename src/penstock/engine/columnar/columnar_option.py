@@ -1,0 +1,94 @@
+"""Selection of the ticks to run on Polars, and the explanation shown to users.
+
+Polars is imported only once a tick is large enough or a flow is explained.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.analysis import analyse
+from penstock.analysis.node_labels import label
+from penstock.engine.plan import Schedule, live_consumers, plan_parts
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.columnar.large_ticks import LargeTicks
+    from penstock.engine.program import Program
+    from penstock.graph.node import FlowGraph
+
+
+ColumnarName = Literal["auto", "always", "never"]
+
+COLUMNAR_ROWS = 20_000
+"""Number of rows from which a tick counts as large. See docs/columnar.md for the measurements."""
+
+NEVER = sys.maxsize
+"""Threshold that no tick reaches: no tick counts as large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columnar:
+    """Condition for running ticks on Polars.
+
+    least:  a tick in which every source brings fewer rows runs row by row.
+    always: run on frames even if that gains nothing, for tests.
+    lazily: what joins remember may stand in frames until a small tick needs it; else
+            the slots are up to date at the end of every tick.
+    """
+
+    least: int
+    always: bool = False
+    lazily: bool = False
+
+    def build_large_ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
+        """Build the large ticks of `program`; None if it has none, or Polars is not installed."""
+        if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
+            return None
+        from penstock.engine.columnar.large_ticks import LargeTicks
+
+        ticks = LargeTicks(program, names, least=self.least, always=self.always, lazily=self.lazily)
+        return ticks if any(shape.uses_frames for shape in ticks.shapes) else None
+
+
+def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
+    """Convert the user's options. Raises `BadInput` for an unknown name or a number below 1."""
+    if name not in ("auto", "always", "never"):
+        raise BadInput(f"columnar={name!r} means nothing", fix='it is "auto", "always" or "never"')
+    if rows is not None and rows < 1:
+        raise BadInput(f"columnar_rows={rows} means nothing", fix="it is a number of rows, 1 or more")
+    if name == "never":
+        return Columnar(NEVER)
+    if name == "always":
+        return Columnar(rows or 1, always=True, lazily=lazily)
+    return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
+
+
+def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
+    """Explain large ticks, one line per part and operator, for `penstock.analysis.explain`."""
+    if find_spec("polars") is None:
+        yield "none: Polars is not installed, every tick runs in rows"
+        return
+    from penstock.engine.columnar.columnar_plan import plan_columnar
+
+    analysis = analyse(graph)
+    consumers = live_consumers(graph)
+    for part in plan_parts(graph, analysis, consumers):
+        yield from _lines(graph, plan_columnar(graph, analysis, consumers, part))
+
+
+def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
+    names = [label(graph, graph.nodes[n]) for n in shape.columnar]
+    if names:
+        yield f"on frames: {', '.join(names)}{'' if shape.pays_off else ' (where rows come in frames)'}"
+    for feed in shape.feeds:
+        if feed.reduction is not None:
+            readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]
+            yield f"summed up on frames: {', '.join(label(graph, node) for node in readers)}"
+    for node_id, reason in shape.reasons.items():
+        yield f"in rows: {label(graph, graph.nodes[node_id])}: {reason}"

@@ -1,0 +1,69 @@
+"""Lowering of expressions to native Spark columns.
+
+The checked tree is lowered node by node: every conversion is already a node, so Spark makes no typing
+decisions. `SPARK` maps each catalogue function to its column, by name; the themes are in `value_functions`
+and `time_functions`. Spark must run in ANSI mode; the session's time zone does not matter.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from penstock.expr.check import checked_tree
+from penstock.expr.code_runtime import EPOCH
+from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.spark.lowering.time_functions import TIME
+from penstock.spark.lowering.types import spark_type
+from penstock.spark.lowering.value_functions import VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column
+
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+
+SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUES, **TIME}
+"""Lowerings of the catalogue functions: from argument columns to the column of the call."""
+
+
+def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
+    """Lower an expression over `schema` to a column of a DataFrame whose columns are prefixed with `prefix`.
+
+    Raises the errors of `penstock.expr.check.check`.
+    """
+    return _column(checked_tree(expr, schema), prefix)
+
+
+@singledispatch
+def _column(term: Term, prefix: str) -> Column:
+    raise TypeError(f"not a checked expression: {type(term).__name__}")
+
+
+@_column.register(ColumnTerm)
+def _named(term: ColumnTerm, prefix: str) -> Column:
+    quoted = (prefix + term.name).replace("`", "``")
+    return F.col(f"`{quoted}`")
+
+
+@_column.register(LiteralTerm)
+def _constant(term: LiteralTerm, prefix: str) -> Column:
+    value = term.value
+    if isinstance(value, datetime):
+        # As microseconds: no zone of this process or of the session has a say.
+        return F.timestamp_micros(F.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
+    if isinstance(value, date):
+        # As a number of days: java.sql.Date knows a calendar with a gap in 1582.
+        return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
+    return F.lit(value).cast(spark_type(term.type))
+
+
+@_column.register(CallTerm)
+def _call(term: CallTerm, prefix: str) -> Column:
+    arguments = tuple(_column(a, prefix) for a in term.arguments)
+    return SPARK[term.function.name](term, arguments)

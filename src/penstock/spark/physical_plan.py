@@ -1,0 +1,74 @@
+"""Text of Spark's physical plan for a tick's job: native part, stages and shuffles as planned by Catalyst."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from penstock.analysis.liveness import live_graph
+from penstock.engine.engine import Engine
+from penstock.flow.operators.source import Source
+from penstock.spark.explanation import bucketed_tables
+from penstock.spark.lowering.types import spark_schema
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.native import native_parts, without_native
+from penstock.spark.placing.stages import cut_stages
+from penstock.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
+from penstock.spark.ticks import task
+from penstock.spark.ticks.messages import SCHEMA
+from penstock.spark.ticks.plan import Plan, ShippedPlan
+from penstock.spark.ticks.task import TickOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.flow.flow import Flow
+
+
+def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
+    """Return the physical plan of a tick of `flow` that runs stage by stage, without running anything.
+
+    The flow's sources are assumed to be DataFrames, so that the native part is included.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-explain-") as folder:
+        job = _job(flow, spark, shards, sinks, Path(folder))
+        shown = io.StringIO()
+        # The public way to the text: it is printed.
+        with contextlib.redirect_stdout(shown):
+            job.explain("formatted")
+    return shown.getvalue().strip() + "\n"
+
+
+def _job(
+    flow: Flow, spark: SparkSession, shards: int, sinks: Mapping[str, object], folder: Path
+) -> DataFrame:
+    graph = live_graph(flow.graph())
+    whole = insert_partial_operators(graph)
+    native = native_parts(whole, graph.sources)
+    stages = without_native(cut_stages(whole, shards, bucketed_tables(sinks)), native)
+    engine = Engine(flow)
+    opened = [
+        open_on_spark(
+            Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
+            Opening(
+                spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False, {},
+                native=native[name],
+            ),
+        )
+        for tag, (name, node) in enumerate(graph.sources.items())
+    ]  # fmt: skip
+    frames = (source.frame for source in opened if source.frame is not None)
+    rows = union_of(frames, union_columns(opened))
+    assert rows is not None, "a flow has a source"
+    plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
+    order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
+    messages = rows.mapInArrow(task.scatter(order), SCHEMA)
+    for number in range(1, len(stages.stages)):
+        placed = messages.repartitionById(stages.shards, messages.shard)
+        messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+    return messages

@@ -1,0 +1,299 @@
+"""Runs of a flow on Spark, from sources to sinks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from penstock.analysis.liveness import live_graph
+from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
+from penstock.engine.engine import Engine
+from penstock.engine.interrupt import Interrupt
+from penstock.engine.progress import Progress
+from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
+from penstock.engine.run import RunResult
+from penstock.errors import BadInput, NotOnSpark
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io.delivery.atomic_files import subfolder_for
+from penstock.path_or_url import local_path
+from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
+from penstock.spark.local.session_properties import is_local, tasks_at_a_time
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.loop_levels import check_loops_run_in_rounds
+from penstock.spark.placing.native import Chain, native_parts, without_native
+from penstock.spark.placing.round_plan import LOOP_ROWS
+from penstock.spark.placing.stages import StagePlan, cut_stages
+from penstock.spark.sources import change_frames, kafka, pull_source
+from penstock.spark.sources import delta as delta_source
+from penstock.spark.sources.arrivals import SourcePositions
+from penstock.spark.sources.names import source_names
+from penstock.spark.sources.opening import OpenedSource, Opening, has_own_name, open_on_spark, sends_rows
+from penstock.spark.ticks.cost import CostMeter
+from penstock.spark.ticks.deaths import told_deaths
+from penstock.spark.ticks.driver_sinks import open_outlets
+from penstock.spark.ticks.plan import Output, Plan, compiled
+from penstock.spark.ticks.query import GIVEN, Query
+from penstock.spark.ticks.task_output import bucket_route, task_target
+from penstock.spark.ticks.ticker import Ticker, Way
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.commit import KEEP_TICKS
+from penstock.state.manifest import Manifest
+from penstock.state.skipped_files import skipped_files, telling_ways_past
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.flow.flow import Flow
+    from penstock.io.files.dead_letters import DeadLetters
+
+SOURCES = (change_frames, delta_source, kafka, pull_source)
+"""Modules for further kinds of sources, which register with `open_on_spark` and `frame_of`."""
+
+
+def run(
+    flow: Flow,
+    spark: SparkSession | None = None,
+    *,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    mode: Literal["stream", "batch"] = "stream",
+    shards: int | None = None,
+    follow: bool = False,
+    on_tick: Callable[[Progress], object] | None = None,
+    metrics: Metrics | None = None,
+    way: Way | Literal["auto"] = "auto",
+    loops: Loops | None = None,
+    loop_rows: int = LOOP_ROWS,
+    end: bool | None = None,
+    keep_ticks: int = KEEP_TICKS,
+) -> RunResult:
+    """Run `flow` on Spark until its sources end and no deferred rows remain.
+
+    spark:      the session; by default `penstock.spark.session()`.
+    sources:    by name, a source of `penstock.io`, a `penstock.spark.Frame`, or an iterable of rows.
+    sinks:      by name, a sink of `penstock.io`, a list to which `Change`s are appended, or a function of
+                (tick, changes). Sinks that are not named are not written.
+    checkpoint: a folder. State, source positions and output of each tick become durable together; a later run
+                of the same flow continues after the last of these ticks. By default a temporary one.
+    mode:       "stream": tick by tick, with state. "batch": one native plan over sources that end.
+    shards:     number of state shards, fixed for the life of a checkpoint; by default Spark's number of
+                concurrent tasks.
+    follow:     keep waiting for new input until Ctrl-C or SIGTERM.
+    on_tick:    callback after every tick, with a `Progress`.
+    metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
+                `prometheus_client.CollectorRegistry` that is served elsewhere.
+    way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
+                decides by the number of rows in the previous tick. The results are the same.
+    loops:      where a loop runs: on "one shard" (the default), which must hold all its rows, or partitioned
+                by key in "rounds" on all shards, which requires rows that are never retracted. Fixed for the
+                life of a checkpoint. A batch decides by `loop_rows`.
+    loop_rows:  limit on the input rows of a batch loop in one task; a loop with more runs in rounds.
+    end:        whether a source that is finished has ended for good, so that event-time windows close. True
+                by default without a checkpoint, since nothing can continue such a run. A later run must not
+                bring more rows of an ended source. In a batch, all sources end.
+    keep_ticks: number of ticks that can be rewound to (`penstock rewind`), including the last one. Files are
+                kept as long as one of these ticks needs them.
+
+    Ctrl-C and SIGTERM end the run after the current tick, which is committed; a second signal acts at once.
+
+    Raises the errors of the flow's analysis; `BadInput`, `BadRow` and `UnreadableSource` for input;
+    `FlowChanged`, `CheckpointDamaged` and `CheckpointInUse` for the checkpoint; `SparkProcessDied`; and the
+    errors of a tick, which is then neither committed nor published.
+    """
+    graph = flow.graph()
+    check_names(graph, sources, sinks or {})
+    if mode == "batch":
+        if checkpoint is not None or follow:
+            raise BadInput(
+                "a batch keeps no state: it takes neither a checkpoint nor follow=True",
+                fix='run it with mode="stream", or without them',
+            )
+        from penstock.spark.batch.run_batch import run_batch
+
+        spark = _session(spark)
+        with serving_metrics(metrics, flow.name) as registered, told_deaths(spark, lambda: None):
+            observer = combine_observers(on_tick, registered)
+            return run_batch(
+                flow, spark, sources=sources, sinks=sinks or {}, on_tick=observer, loop_rows=loop_rows
+            )
+    with ExitStack() as closing:
+        registered = closing.enter_context(serving_metrics(metrics, flow.name))
+        on_tick = combine_observers(on_tick, registered)
+        folder = _checkpoint_folder(checkpoint, closing)
+        spark = _session(spark)
+        running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
+        ends = checkpoint is None if end is None else end
+        closing.enter_context(telling_ways_past(checkpoint))
+        with told_deaths(spark, lambda: None):
+            ticker, query = running.open(
+                sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
+            )
+        ticker.metrics = registered
+        interrupt = closing.enter_context(Interrupt())
+        with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
+            query.until_done(interrupt)
+        held_back = held_back_by({name: outlet.writer for name, outlet in ticker.outlets.items()})
+        return RunResult(
+            ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal, held_back=held_back
+        )
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    """Find or start the session to run on. Raises `NotOnSpark` if its arithmetic differs from Penstock's."""
+    if spark is None:
+        from penstock.spark.session import session
+
+        return session()
+    with told_deaths(spark, lambda: None):
+        ansi = spark.conf.get("spark.sql.ansi.enabled", "true")
+    if ansi != "true":
+        raise NotOnSpark(
+            "the session has ANSI mode off",
+            why="Native columns would then give null or wrap around where the flow means an error.",
+            fix='spark.conf.set("spark.sql.ansi.enabled", "true"), or spark.newSession() with it',
+        )
+    return spark
+
+
+def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
+    if checkpoint is not None:
+        return Path(local_path(checkpoint, "checkpoint")).absolute()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-checkpoint-"))
+    closing.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+class _Run:
+    """Assembly of a run; `closing` releases everything it opened."""
+
+    def __init__(
+        self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool
+    ) -> None:
+        self._engine = Engine(flow)
+        self._append = self._engine.program.source_append
+        self._graph = live_graph(flow.graph())
+        self._spark = spark
+        self._folder = folder
+        self._closing = closing
+        self._durable = durable
+
+    def open(
+        self,
+        sources: Mapping[str, Any],
+        sinks: Mapping[str, Any],
+        shards: int | None,
+        loops: Loops | None,
+        follow: bool,
+        on_tick: Callable[[Progress], object] | None,
+        way: Way | Literal["auto"],
+        end: bool,
+        keep_ticks: int,
+    ) -> tuple[Ticker, Query]:
+        default = tasks_at_a_time(self._spark)
+        named = not any(map(has_own_name, sources.values()))
+        plan_for = partial(self._plan, sinks)
+        going_on = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
+        checkpoint = self._checkpoint(going_on, keep_ticks)
+        plan = going_on.plan
+        frames = [name for name, source in sources.items() if sends_rows(source)]
+        native = native_parts(insert_partial_operators(self._graph), frames)
+        named = bool(checkpoint.manifest.layout.get("named"))
+        positions = SourcePositions(checkpoint, sources, durable=self._durable)
+        self._closing.callback(positions.close)
+        read = _sources_read(checkpoint)
+        with source_names(self._spark, named):
+            opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named)
+        inputs = tuple(source.input for source in opened)
+        ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
+        letters = self._open_dead_letters(sources, checkpoint.tick)
+        outlets = open_outlets(
+            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
+        )
+        ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
+        ticker.meter = CostMeter(self._spark, self._exchange_names(plan.stages))
+        query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)
+        return ticker, query
+
+    def _exchange_names(self, stages: StagePlan) -> tuple[str, ...]:
+        from penstock.spark.explanation import sender_label
+
+        whole = insert_partial_operators(self._graph)
+        return tuple(sender_label(self._graph, whole, e.node) for e in stages.exchanges)
+
+    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
+        targets = {name: as_sink(sink) for name, sink in sinks.items()}
+        tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
+        graph = insert_partial_operators(self._graph)
+        if loops == "rounds":
+            check_loops_run_in_rounds(graph)
+        stages = cut_stages(graph, shards, tables, rounds=loops == "rounds")
+        outputs = {name: self._output(name, target) for name, target in targets.items()}
+        return Plan(stages, (), outputs, str(self._folder), self._durable)
+
+    def _output(self, name: str, target: object) -> Output:
+        schema = self._graph.nodes[self._graph.sinks[name]].schema
+        sources = table_sources(self._graph, self._append, name)
+        return Output(name, schema, task_target(target, name, self._folder), sources)
+
+    def _checkpoint(self, going_on: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
+        checkpoint = Checkpoint.open(
+            self._folder,
+            going_on,
+            keep_ticks=keep_ticks,
+            durable=self._durable,
+            private=is_local(self._spark),
+        )
+        self._closing.callback(checkpoint.close)
+        if checkpoint.last is None:
+            # What an interrupted start left; nothing of it counts.
+            for leftover in ("source", GIVEN):
+                shutil.rmtree(self._folder / leftover, ignore_errors=True)
+        return checkpoint
+
+    def _open_sources(
+        self,
+        sources: Mapping[str, Any],
+        checkpoint: Checkpoint,
+        positions: SourcePositions,
+        read: frozenset[str],
+        follow: bool,
+        native: Mapping[str, Chain],
+        named: bool,
+    ) -> list[OpenedSource]:
+        opened: list[OpenedSource] = []
+        skip = skipped_files(self._folder)
+        for tag, name in enumerate(checkpoint.manifest.layout["sources"]):
+            operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
+            spool = subfolder_for(self._folder / GIVEN, name)
+            opening = Opening(
+                self._spark, self._engine, name, operator, tag, spool, follow, positions.of(name),
+                checkpoint.tick > 0, name in read, skip, native.get(name, ()), named,
+            )  # fmt: skip
+            opened.append(open_on_spark(sources[name], opening))
+        return opened
+
+    def _open_dead_letters(self, sources: Mapping[str, Any], tick: int) -> dict[str, DeadLetters]:
+        opened: dict[str, DeadLetters] = {}
+        for name, source in sources.items():
+            letters = dead_letters_of(name, source, self._durable)
+            if letters is not None:
+                letters.recover(tick)
+                self._closing.callback(letters.close)
+                opened[name] = letters
+        return opened
+
+
+def _sources_read(checkpoint: Checkpoint) -> frozenset[str]:
+    """Return the sources that the ticks so far have read."""
+    last = checkpoint.last
+    return frozenset(
+        () if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
+    )
