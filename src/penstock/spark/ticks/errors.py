@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.errors import BadRow, EvaluationError, PenstockError
+from penstock.errors import BadRow, EvaluationError, PenstockError, causes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -74,6 +74,10 @@ def told_errors() -> Generator[None]:
     try:
         yield
     except Exception as error:
+        # Spark complains of the connection that an interrupt has cut.
+        for cause in causes(error, implicit=True):
+            if isinstance(cause, KeyboardInterrupt):
+                raise cause from None
         ours = error_of(error) if _is_of_spark(error) else None
         if ours is None:
             raise
