@@ -27,9 +27,9 @@ from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import lmdb  # pyright: ignore[reportMissingTypeStubs]
+from xxhash import xxh3_64_digest as _seal
 
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
@@ -51,7 +51,7 @@ _OPEN_STORES = 64
 
 # LMDB takes keys of 511 bytes, of which two are the slot's number. A longer key is stored as its beginning
 # and its hash, which together are longer than any that is stored whole, and stands in front of its value.
-_SLOT, _BEGINNING, _HASH = 2, 440, 32
+_SLOT, _BEGINNING, _HASH, _SEAL = 2, 440, 32, 8
 _LONGEST_WHOLE = _BEGINNING + _HASH - 1
 
 
@@ -66,7 +66,7 @@ def _stored_key(key: bytes) -> bytes:
 
 
 def _sealed(key: bytes, value: bytes) -> bytes:
-    seal = crc32(value, crc32(key)).to_bytes(4, "big")
+    seal = _seal(key + value)
     if len(key) <= _LONGEST_WHOLE:
         return value + seal
     return len(key).to_bytes(4, "big") + key + value + seal
@@ -77,8 +77,8 @@ def _unsealed(key: bytes, stored: bytes) -> bytes:
         kept, stored = _taken_apart(stored)
         if kept != key:
             raise AlteredCopy
-    value = stored[:-4]
-    if crc32(value, crc32(key)).to_bytes(4, "big") != stored[-4:]:
+    value = stored[:-_SEAL]
+    if _seal(key + value) != stored[-_SEAL:]:
         raise AlteredCopy
     return value
 

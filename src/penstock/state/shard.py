@@ -82,6 +82,8 @@ class ShardState:
             slot.discard()
 
     def close(self) -> None:
+        # Slots and shard refer to each other, so values would otherwise wait for the cycle collector.
+        self.discard()
         self._copy.close()
 
     def __enter__(self) -> ShardState:
