@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from hashlib import blake2b
-from itertools import groupby, islice, takewhile
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,13 +167,20 @@ def _in_order(transaction: Any, slot: int) -> Iterator[tuple[bytes, bytes]]:
     cursor = transaction.cursor()
     if not cursor.set_range(prefix):
         return
-    found = ((key[_SLOT:], value) for key, value in takewhile(lambda p: p[0].startswith(prefix), cursor))
-    # Those that begin alike may have changed places where some of them are hashed.
-    for beginning, alike in groupby(found, lambda pair: pair[0][:_BEGINNING]):
-        if len(beginning) < _BEGINNING:
-            yield from alike
-        else:
+    # Keys that begin alike may have changed places where some of them are hashed.
+    alike: list[tuple[bytes, bytes]] = []
+    for stored_key, value in cursor:
+        if stored_key[:_SLOT] != prefix:
+            break
+        key = stored_key[_SLOT:]
+        if alike and key[:_BEGINNING] != alike[0][0][:_BEGINNING]:
             yield from sorted(map(_whole, alike))
+            alike = []
+        if len(key) < _BEGINNING:
+            yield key, value
+        else:
+            alike.append((key, value))
+    yield from sorted(map(_whole, alike))
 
 
 def _whole(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
