@@ -116,6 +116,12 @@ class WorkingCopy:
         self._prefixes = {name: _prefix(number) for name, number in self._slots.items()}
         self._get = self._transaction.get
 
+    def advance(self, chain: Chain) -> None:
+        """Advance to the version of another chain."""
+        self.close()
+        self._chain = chain
+        self._connect()
+
     def rebuild(self) -> None:
         """Discard the copy and rebuild it from its chain's files."""
         self._transaction.abort()
@@ -128,7 +134,7 @@ class WorkingCopy:
         if prefix is None:
             return None
         try:
-            stored = self._get(prefix + _stored_key(key))
+            stored = self._get(prefix + (key if len(key) <= _LONGEST_WHOLE else _stored_key(key)))
             return None if stored is None else _unsealed(key, stored)
         except (_lmdb.Error, AlteredCopy):
             self.rebuild()
@@ -278,12 +284,14 @@ class _Store:
         numbers = self.slots(transaction)
         known = len(numbers)
         before: list[tuple[bytes, bytes]] = []
-        replace, note = transaction.replace, before.append
+        # One cursor for all, where the transaction's own methods make one for each.
+        cursor = transaction.cursor()
+        replace, pop, note = cursor.replace, cursor.pop, before.append
         for slot, of_slot in groupby(changes, itemgetter(0)):
             prefix = _prefix(numbers.setdefault(slot, len(numbers)))
             for _, key, value in of_slot:
                 stored = prefix + _stored_key(key)
-                old = transaction.pop(stored) if value is None else replace(stored, _sealed(key, value))
+                old = pop(stored) if value is None else replace(stored, _sealed(key, value))
                 note((stored, old or b""))
         if len(numbers) > known:
             transaction.put(b"slots", json.dumps(numbers).encode(), db=self.meta)
