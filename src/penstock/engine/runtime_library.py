@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact
 from itertools import islice, zip_longest
@@ -194,16 +194,21 @@ def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict
     return top
 
 
-def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
-    """Drop rows that can never be among the first `k` again, if no row is ever retracted."""
-    kept = 0
-    for at, row in enumerate(rows):
-        if kept >= k:
-            for gone in rows[at:]:
-                del counts[gone]
-            del rows[at:]
-            return
-        kept += counts[row]
+def add_to_top(top: Rows, rows: Rows, k: int, order_key: Callable[[Any], Any]) -> list[tuple[Any, int]]:
+    """Add rows to the first `k` rows in order; return the changes, retractions first."""
+    if len(rows) > 1:
+        rows.sort(key=order_key)
+    changes: dict[Any, int] = {}
+    for row in rows[:k]:
+        if len(top) >= k:
+            if order_key(row) >= order_key(top[-1]):
+                break
+            gone = top.pop()
+            changes[gone] = changes.get(gone, 0) - 1
+        insort(top, row, key=order_key)
+        changes[row] = changes.get(row, 0) + 1
+    found = [change for change in changes.items() if change[1]]
+    return sorted(found, key=itemgetter(1)) if len(found) > 1 else found
 
 
 def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
@@ -308,7 +313,7 @@ RUNTIME: dict[str, Any] = {
     "x_settle": settle,
     "x_collected": collected,
     "x_first_copies": first_copies,
-    "x_drop_beyond": drop_beyond,
+    "x_add_to_top": add_to_top,
     "x_top_changes": top_changes,
     "x_items": checked_items,
     "x_no_pair": check_pair,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.sorted_files import Entry, FileRef, read_entries
@@ -138,9 +137,10 @@ def merge(layers: Sequence[Iterable[Entry]], *, whole: bool) -> Iterator[Entry]:
 
     whole: nothing lies below, so removed keys are left out.
     """
+    # No two entries agree in slot, key and rank, so values are never compared.
     ranked = [_ranked(layer, -at) for at, layer in enumerate(layers)]
     last: tuple[str, bytes] | None = None
-    for slot, key, _, value in heapq.merge(*ranked, key=itemgetter(0, 1, 2)):
+    for slot, key, _, value in heapq.merge(*ranked):
         if (slot, key) != last:
             last = (slot, key)
             if value is not None or not whole:

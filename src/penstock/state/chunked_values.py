@@ -358,15 +358,19 @@ def opened(header: Header, load: LoadPiece, thaw: Thaw | None) -> Divided:
     return DividedList(load, thaw or list, following, zip(runs[::2], runs[1::2], strict=True))
 
 
+def is_divided(value: Any) -> bool:
+    """Return whether a value is in chunks, or large enough to be divided."""
+    kind = type(value)
+    return len(value) >= FROM if kind is list or kind is dict else kind is DividedList or kind is DividedDict
+
+
 def divided(value: Any) -> Divided | None:
     """Divide a large dict or list into chunks; None for any other value."""
-    if isinstance(value, Divided):
-        return value
+    if not is_divided(value):
+        return None
     if type(value) is dict:
-        return DividedDict.of(cast("dict[Any, Any]", value)) if len(value) >= FROM else None
-    if type(value) is list:
-        return DividedList.of(cast("list[Any]", value)) if len(value) >= FROM else None
-    return None
+        return DividedDict.of(cast("dict[Any, Any]", value))
+    return DividedList.of(cast("list[Any]", value)) if type(value) is list else value
 
 
 def piece_numbers(header: Header) -> Iterable[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Literal, TypeAlias, cast
 
-from penstock.state.chunked_values import Header, divided, is_small, opened, piece_numbers
+from penstock.state.chunked_values import Header, divided, is_divided, is_small, opened, piece_numbers
 from penstock.state.codec import decode
 from penstock.state.sorted_files import Entry
 
@@ -86,6 +86,30 @@ class LazySlot(MutableMapping[Any, Any], ABC):
         raise TypeError(f"slot {self.name} has no length: a tick's cost must not follow the state")
 
 
+class _Loaded(dict[Any, Any]):
+    """Values in memory; a key that is not there is fetched."""
+
+    __slots__ = ("_fetch",)
+
+    def __init__(self, fetch: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._fetch = fetch
+
+    def __missing__(self, key: Any) -> Any:
+        return self._fetch(key)
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+def _any_in_pieces(fields: Any) -> bool:
+    return fields is not None and any(map(is_divided, fields))
+
+
+_IN_PIECES = {"nothing": _never, "value": is_divided, "fields": _any_in_pieces}
+
+
 class Slot(LazySlot):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
@@ -93,7 +117,7 @@ class Slot(LazySlot):
     tick has changed, even if it was mutated in place.
     """
 
-    __slots__ = ("_before", "_encode", "_form", "_key", "_load")
+    __slots__ = ("_before", "_encode", "_form", "_key", "_load", "get")
 
     def __init__(
         self,
@@ -103,7 +127,10 @@ class Slot(LazySlot):
         encode_key: Callable[[object], bytes],
         encode: Callable[[object], bytes],
     ) -> None:
-        super().__init__(name, {})
+        live = _Loaded(self._fetch)
+        super().__init__(name, live)
+        # Generated code calls it for each row; a key that is in memory costs no Python call.
+        self.get = live.__getitem__  # pyright: ignore[reportAttributeAccessIssue]
         self._load = load
         self._form = form
         self._key = encode_key
@@ -147,30 +174,29 @@ class Slot(LazySlot):
 
     def changes(self) -> Iterator[Entry]:
         """Return the entries that differ from the store, in no particular order."""
-        if self._form.divides != "nothing":
-            yield from self._changes_in_pieces()
-            return
         name, before, encode, encode_key = self.name, self._before, self._encode, self._key
+        in_pieces = _IN_PIECES[self._form.divides]
         for key, value in self._live.items():
+            if key not in before and in_pieces is not _never:
+                before[key] = self._load(name, encode_key(key))
+            data = before.get(key)
+            if in_pieces(value) or (data is not None and data[:1] == _MARK):
+                yield from self._changes_in_pieces(encode_key(key), value, data)
+                continue
             after = None if value is None else encode(value)
-            if key not in before or after != before[key]:
+            if after != data or key not in before:
                 yield name, encode_key(key), after
 
-    def _changes_in_pieces(self) -> Iterator[Entry]:
-        for key, value in self._live.items():
-            encoded = self._key(key)
-            if key not in self._before:
-                self._before[key] = self._load(self.name, encoded)
-            before = self._before[key]
-            after, pieces = self._parts(value, encoded)
-            if before is not None and before[:1] == _MARK:
-                still = set(piece_keys(after, encoded))
-                gone = [piece for piece in piece_keys(before, encoded) if piece not in still]
-                pieces = {**dict.fromkeys(gone), **pieces}
-            if after != before:
-                yield self.name, encoded, after
-            for piece, data in pieces.items():
-                yield self.name, piece, data
+    def _changes_in_pieces(self, key: bytes, value: Any, before: bytes | None) -> Iterator[Entry]:
+        after, pieces = self._parts(value, key)
+        if before is not None and before[:1] == _MARK:
+            still = set(piece_keys(after, key))
+            gone = [piece for piece in piece_keys(before, key) if piece not in still]
+            pieces = {**dict.fromkeys(gone), **pieces}
+        if after != before:
+            yield self.name, key, after
+        for piece, data in pieces.items():
+            yield self.name, piece, data
 
     def _parts(self, value: Any, key: bytes) -> tuple[bytes | None, dict[bytes, bytes | None]]:
         """Encode a value: its own entry, and the entries of its changed chunks."""

@@ -23,13 +23,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from hashlib import blake2b
-from itertools import groupby, islice, takewhile
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import lmdb  # pyright: ignore[reportMissingTypeStubs]
+from xxhash import xxh3_64_digest as _seal
 
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
@@ -51,7 +51,7 @@ _OPEN_STORES = 64
 
 # LMDB takes keys of 511 bytes, of which two are the slot's number. A longer key is stored as its beginning
 # and its hash, which together are longer than any that is stored whole, and stands in front of its value.
-_SLOT, _BEGINNING, _HASH = 2, 440, 32
+_SLOT, _BEGINNING, _HASH, _SEAL = 2, 440, 32, 8
 _LONGEST_WHOLE = _BEGINNING + _HASH - 1
 
 
@@ -66,7 +66,7 @@ def _stored_key(key: bytes) -> bytes:
 
 
 def _sealed(key: bytes, value: bytes) -> bytes:
-    seal = crc32(value, crc32(key)).to_bytes(4, "big")
+    seal = _seal(key + value)
     if len(key) <= _LONGEST_WHOLE:
         return value + seal
     return len(key).to_bytes(4, "big") + key + value + seal
@@ -77,8 +77,8 @@ def _unsealed(key: bytes, stored: bytes) -> bytes:
         kept, stored = _taken_apart(stored)
         if kept != key:
             raise AlteredCopy
-    value = stored[:-4]
-    if crc32(value, crc32(key)).to_bytes(4, "big") != stored[-4:]:
+    value = stored[:-_SEAL]
+    if _seal(key + value) != stored[-_SEAL:]:
         raise AlteredCopy
     return value
 
@@ -116,6 +116,12 @@ class WorkingCopy:
         self._prefixes = {name: _prefix(number) for name, number in self._slots.items()}
         self._get = self._transaction.get
 
+    def advance(self, chain: Chain) -> None:
+        """Advance to the version of another chain."""
+        self.close()
+        self._chain = chain
+        self._connect()
+
     def rebuild(self) -> None:
         """Discard the copy and rebuild it from its chain's files."""
         self._transaction.abort()
@@ -128,7 +134,7 @@ class WorkingCopy:
         if prefix is None:
             return None
         try:
-            stored = self._get(prefix + _stored_key(key))
+            stored = self._get(prefix + (key if len(key) <= _LONGEST_WHOLE else _stored_key(key)))
             return None if stored is None else _unsealed(key, stored)
         except (_lmdb.Error, AlteredCopy):
             self.rebuild()
@@ -167,13 +173,20 @@ def _in_order(transaction: Any, slot: int) -> Iterator[tuple[bytes, bytes]]:
     cursor = transaction.cursor()
     if not cursor.set_range(prefix):
         return
-    found = ((key[_SLOT:], value) for key, value in takewhile(lambda p: p[0].startswith(prefix), cursor))
-    # Those that begin alike may have changed places where some of them are hashed.
-    for beginning, alike in groupby(found, lambda pair: pair[0][:_BEGINNING]):
-        if len(beginning) < _BEGINNING:
-            yield from alike
-        else:
+    # Keys that begin alike may have changed places where some of them are hashed.
+    alike: list[tuple[bytes, bytes]] = []
+    for stored_key, value in cursor:
+        if stored_key[:_SLOT] != prefix:
+            break
+        key = stored_key[_SLOT:]
+        if alike and key[:_BEGINNING] != alike[0][0][:_BEGINNING]:
             yield from sorted(map(_whole, alike))
+            alike = []
+        if len(key) < _BEGINNING:
+            yield key, value
+        else:
+            alike.append((key, value))
+    yield from sorted(map(_whole, alike))
 
 
 def _whole(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
@@ -271,12 +284,14 @@ class _Store:
         numbers = self.slots(transaction)
         known = len(numbers)
         before: list[tuple[bytes, bytes]] = []
-        replace, note = transaction.replace, before.append
+        # One cursor for all, where the transaction's own methods make one for each.
+        cursor = transaction.cursor()
+        replace, pop, note = cursor.replace, cursor.pop, before.append
         for slot, of_slot in groupby(changes, itemgetter(0)):
             prefix = _prefix(numbers.setdefault(slot, len(numbers)))
             for _, key, value in of_slot:
                 stored = prefix + _stored_key(key)
-                old = transaction.pop(stored) if value is None else replace(stored, _sealed(key, value))
+                old = pop(stored) if value is None else replace(stored, _sealed(key, value))
                 note((stored, old or b""))
         if len(numbers) > known:
             transaction.put(b"slots", json.dumps(numbers).encode(), db=self.meta)

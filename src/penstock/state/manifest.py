@@ -7,7 +7,6 @@ with the first commit made under it, and a rewind to an earlier tick also restor
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import uuid
@@ -15,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+from xxhash import xxh3_128_hexdigest
 
 from penstock.errors import FlowChanged, SourceLocation
 from penstock.state.commit import read_checked, write_checked
@@ -54,7 +55,7 @@ class Manifest:
         aside = place / f"{os.getpid()}.part"
         write_checked(aside, body, durable=durable)
         content = aside.read_bytes()
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        digest = xxh3_128_hexdigest(content)
         path = place / f"{digest}.json"
         aside.rename(path)
         if durable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain as concatenated
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from penstock.state.chain import Chain, Version, merge
@@ -31,14 +33,13 @@ class ShardState:
         self, checkpoint: Path, work: Path, shard: int | str, chain: Chain, slots: Mapping[str, Form]
     ) -> None:
         self._checkpoint = checkpoint
-        self._work = work
         self._shard = f"{shard:03d}" if isinstance(shard, int) else shard
         self._chain = chain
-        self._copy = self._open_copy(chain)
+        self._copy = WorkingCopy(work / f"{self._shard}.lmdb", checkpoint, chain)
         self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
         self.slots: dict[str, Slot] = {
-            name: Slot(name, self._load, form, encode_key, encode) for name, form in slots.items()
+            name: Slot(name, self._copy.load, form, encode_key, encode) for name, form in slots.items()
         }
 
     def finish(self, tick: int, attempt: str, version: int | None = None) -> Chain:
@@ -49,12 +50,13 @@ class ShardState:
         The same chain if nothing changed. What counts is still the old one, until `advance`.
         Files are new in `written`; a commit that is to survive a power cut needs `make_durable` first.
         """
-        changes = sorted(entry for slot in self.slots.values() for entry in slot.changes())
+        of_slots = (sorted(slot.changes(), key=itemgetter(1)) for _, slot in sorted(self.slots.items()))
+        changes = list(concatenated.from_iterable(of_slots))
         if not changes:
             return self._chain
         name = f"state/{self._shard}/{tick:012d}-{attempt}"
-        swallowed = self._chain.swallowed(sum(len(key) + len(value or b"") + 16 for _, key, value in changes))
         news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
+        swallowed = self._chain.swallowed(news.size)
         if swallowed:
             try:
                 merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
@@ -71,8 +73,7 @@ class ShardState:
     def advance(self, chain: Chain) -> None:
         """Continue at `chain`, which has been committed; the slot objects stay the same."""
         if chain != self._chain:
-            self._copy.close()
-            self._copy = self._open_copy(chain)
+            self._copy.advance(chain)
             self._chain = chain
         self.discard()
 
@@ -82,6 +83,8 @@ class ShardState:
             slot.discard()
 
     def close(self) -> None:
+        # A slot and its values refer to each other: they would otherwise wait for the cycle collector.
+        self.discard()
         self._copy.close()
 
     def __enter__(self) -> ShardState:
@@ -91,12 +94,6 @@ class ShardState:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _open_copy(self, chain: Chain) -> WorkingCopy:
-        return WorkingCopy(self._work / f"{self._shard}.lmdb", self._checkpoint, chain)
-
-    def _load(self, slot: str, key: bytes) -> bytes | None:
-        return self._copy.load(slot, key)
 
     def _merged(self, changes: list[Entry], swallowed: int) -> Iterator[Entry]:
         links = self._chain.links

@@ -1,17 +1,15 @@
-"""State files: sorted entries in checksummed blocks. A file is read only after a commit names it.
+"""State files: sorted entries in blocks. A file is read only after a commit names it.
 
 An entry is (slot name, encoded key, encoded value or None for a removed key);
 a file holds entries in ascending order of slot and key, each pair once. Layout:
-magic; blocks of length, CRC and a msgpack array; an empty block and the number
-of entries at the end. The commit that names a file also knows its digest.
+magic; blocks of length and a msgpack array; the length 0 at the end. The commit
+that names a file also knows its digest, which is checked before anything is read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,15 +18,15 @@ from types import TracebackType
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
+from xxhash import xxh3_128
 
 from penstock.errors import CheckpointDamaged
 
 Entry: TypeAlias = tuple[str, bytes, bytes | None]
 
 _msgpack: Any = msgpack
-_MAGIC = b"PENSTATE1\n"
-_HEAD = struct.Struct(">II")
-_END = struct.Struct(">IQ")
+_MAGIC = b"PENSTATE2\n"
+_LENGTH = struct.Struct(">I")
 _BLOCK_BYTES = 256 * 1024
 _MOST_BLOCK_BYTES = 1 << 30
 
@@ -71,7 +69,6 @@ class EntryWriter:
         self._sink.write(_MAGIC)
         self._block: list[Entry] = []
         self._size = 0
-        self.count = 0
 
     def add(self, entry: Entry) -> None:
         self._block.append(entry)
@@ -92,9 +89,8 @@ class EntryWriter:
 
     def _write_block(self) -> None:
         body = cast("bytes", _msgpack.packb(self._block))
-        self._sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
+        self._sink.write(_LENGTH.pack(len(body)))
         self._sink.write(body)
-        self.count += len(self._block)
         self._block, self._size = [], 0
 
     def __enter__(self) -> EntryWriter:
@@ -107,7 +103,7 @@ class EntryWriter:
             if error is None:
                 if self._block:
                     self._write_block()
-                self._sink.write(_END.pack(0, self.count))
+                self._sink.write(_LENGTH.pack(0))
         self.ref = FileRef(self._name, self._sink.size, self._sink.digest.hexdigest())
 
 
@@ -130,26 +126,13 @@ def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise damaged(path, "it is not a state file")
-        count = 0
-        while True:
-            length, crc = _HEAD.unpack(_exactly(file, _HEAD.size, path))
-            if length == 0:
-                # The end mark is the empty block's length followed by an 8 byte count.
-                rest = _exactly(file, _END.size - _HEAD.size, path)
-                if ((crc << 32) | int.from_bytes(rest, "big")) != count:
-                    raise damaged(path, "it does not hold as many entries as it says")
-                return
-            body = _exactly(file, min(length, _MOST_BLOCK_BYTES), path)
-            if zlib.crc32(body) != crc:
-                raise damaged(path, "a block does not match its checksum")
-            for slot, key, value in _block(body, path):
-                count += 1
-                yield slot, key, value
+        while length := _LENGTH.unpack(_exactly(file, _LENGTH.size, path))[0]:
+            yield from _block(_exactly(file, min(length, _MOST_BLOCK_BYTES), path), path)
 
 
 def check_file(path: Path, ref: FileRef) -> None:
     """Raise `CheckpointDamaged` if the file is missing, truncated or altered."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = xxh3_128()
     try:
         with path.open("rb") as file:
             while piece := file.read(1 << 20):
@@ -189,7 +172,7 @@ class _Digesting:
     def __init__(self, out: BinaryIO) -> None:
         self.out = out
         self.size = 0
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = xxh3_128()
 
     def write(self, data: bytes) -> None:
         self.out.write(data)
@@ -199,7 +182,7 @@ class _Digesting:
 
 def _block(body: bytes, path: Path) -> list[Entry]:
     try:
-        block = _msgpack.unpackb(body)
+        block = _msgpack.unpackb(body, use_list=False)
         for slot, key, value in block:
             if not (isinstance(slot, str) and isinstance(key, bytes) and isinstance(value, bytes | None)):
                 raise TypeError("an entry is not a slot, a key and a value")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from functools import singledispatch
 from typing import Any
 
@@ -21,6 +21,9 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class NotLowered(Exception):
@@ -98,7 +101,9 @@ def to_series(type: DataType, values: list[Any]) -> pl.Series:
 
 @to_series.register(TimestampType)
 def _timestamps(type: TimestampType, values: list[Any]) -> pl.Series:
-    return pl.Series(values=values, dtype=pl.Datetime("us", "UTC"), strict=True).dt.replace_time_zone(None)
+    # Polars takes five times as long to convert datetimes by itself, in both directions.
+    since = [None if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
+    return pl.Series(values=since, dtype=pl.Int64(), strict=True).cast(pl.Datetime("us"))
 
 
 @singledispatch
@@ -118,4 +123,5 @@ def _floats(type: Float64Type, series: pl.Series) -> list[Any]:
 
 @from_series.register(TimestampType)
 def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
-    return [None if v is None else v.replace(tzinfo=UTC) for v in series.to_list()]
+    since = series.cast(pl.Int64).to_list()
+    return [None if v is None else _EPOCH + timedelta(0, 0, v) for v in since]

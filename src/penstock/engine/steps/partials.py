@@ -18,7 +18,7 @@ from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import Group
-from penstock.engine.steps.sort import TopKStep, thaw_group
+from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step, register_step, step_for
 from penstock.engine.steps.windows import GridStep
 from penstock.flow.event_time_windows import Grid
@@ -80,7 +80,7 @@ class PartialTopKStep(TopKStep):
         self.operator = operator.of
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.groups", thaw_group, transient=True),)
+        return (Slot(f"{self.node.id}.groups", transient=True),)
 
 
 class PartialWindowStep(GridStep):

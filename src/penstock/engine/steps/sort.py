@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.row_codegen import Row, item_sources, tuple_source
-from penstock.engine.slot import Slot
+from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.step import Step, register_step
 from penstock.engine.steps.user_rows import user_form
 from penstock.expr.check import check
 from penstock.expr.sort_keys import order_key
 from penstock.expr.tree import Ordering
+from penstock.expr.types import Int32Type, Int64Type
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.top_k import TopK
@@ -32,6 +34,8 @@ def comparable(
     writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
 ) -> str:
     """Return the source of the sort key for a value with the type and nullability of `of`."""
+    if descending and not of.nullable and isinstance(of.type, Int32Type | Int64Type):
+        return f"-({source})"
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"
 
@@ -89,9 +93,8 @@ def thaw_group(group: Any) -> list[Any]:
 class TopKStep(Step):
     """Step of top-k.
 
-    Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
-
-    Where rows are never retracted, only those that can still be among the first are kept.
+    Slot where rows are never retracted: group -> its first rows in order, a copy each. Otherwise:
+    group -> [rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
     """
 
     operator: TopK
@@ -105,7 +108,10 @@ class TopKStep(Step):
 
     def slots(self) -> tuple[Slot, ...]:
         of_a_tick = self.operator.lifetime is Lifetime.TICK
-        return (Slot(f"{self.node.id}.groups", thaw_group, "fields", transient=of_a_tick),)
+        name = f"{self.node.id}.groups"
+        if self.appends:
+            return (Slot(name, thaw_list, "value", transient=of_a_tick),)
+        return (Slot(name, thaw_group, "fields", transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
@@ -120,35 +126,48 @@ class TopKStep(Step):
             typed = check(ordering.expr, schema)
             source = self.writer.value(ordering.expr, schema, columns)
             parts.append(comparable(self.writer, source, typed, descending=ordering.descending))
-        for column, field in zip(columns, schema.fields, strict=True):
-            parts.append(comparable(self.writer, column, field))
+        whole = [comparable(self.writer, c, f) for c, f in zip(columns, schema.fields, strict=True)]
+        parts.extend([row] if whole == list(columns) else whole)
         function = self.writer.node_variable("order", self.node.id)
         self.writer.function(f"def {function}({row}):", f"return ({', '.join(parts)},)")
         return function
 
     def consume(self, port: int, row: Row) -> None:
         writer, code = self.writer, self.code
-        key, group, whole = writer.fresh("key"), writer.fresh("group"), writer.fresh("row")
+        key, whole = writer.fresh("key"), writer.fresh("row")
         writer.assign_key(key, self.operator.per, self.node.schema, row.columns)
         code.line(f"{whole} = {writer.row_key(self.node.schema, row.columns)}")
+        if self.appends:
+            MappingCode(writer, self.touched).append(key, whole)
+            return
+        group = writer.fresh("group")
         self.state("groups").get_or_add(group, key, "[[], {}, {}, {}]")
         code.line(f"{self.touched}[{key}] = {group}")
         code.line(f"x_order_value({group}, 0, {whole}, {row.copies})")
 
     def finish(self) -> None:
         writer, code = self.writer, self.code
-        key, group, top = writer.fresh("key"), writer.fresh("group"), writer.fresh("top")
-        row, n = writer.fresh("row"), writer.fresh("n")
+        key, group, changes = writer.fresh("key"), writer.fresh("group"), writer.fresh("changes")
+        if self.appends:
+            rows = writer.fresh("rows")
+            with code.block(f"for {key}, {rows} in {self.touched}.items():"):
+                self.state("groups").get_or_add(group, key, "[]")
+                rest = f"{rows}, {self.operator.count}, {self._order()}"
+                code.line(f"{changes} = x_add_to_top({group}, {rest})")
+                self._emit(changes)
+            return
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
+            top = writer.fresh("top")
             code.line(f"x_settle({group}, 0, {self._order()})")
-            if self.appends:
-                code.line(f"x_drop_beyond({group}[0], {group}[1], {self.operator.count})")
             code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
-            changes = writer.fresh("changes")
             code.line(f"{changes} = x_top_changes({group}[3], {top})")
             code.line(f"{group}[3] = {top}")
             with code.block(f"if not {group}[1]:"):
                 code.line(f"del {self.slot('groups')}[{key}]")
-            with code.block(f"for {row}, {n} in {changes}:"):
-                columns = writer.unpack(self.node.schema, row)
-                writer.emit_copies(self.node.id, Row(columns, row, n))
+            self._emit(changes)
+
+    def _emit(self, changes: str) -> None:
+        row, n = self.writer.fresh("row"), self.writer.fresh("n")
+        with self.code.block(f"for {row}, {n} in {changes}:"):
+            columns = self.writer.unpack(self.node.schema, row)
+            self.writer.emit_copies(self.node.id, Row(columns, row, n))
