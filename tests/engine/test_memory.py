@@ -113,7 +113,7 @@ def test_divided_and_spilled_state_gives_the_same_answers(drawn: tuple[Case, lis
         patch.setattr("penstock.engine.engine.StateInMemory", Small)
         assert told(case, ticks) == expected
         patch.setattr(spilling, "_LEAST_HOT", 0)
-        patch.setattr("penstock.engine.engine.bytes_of", lambda bound: 1)
+        patch.setattr("penstock.engine.engine.parse_memory_limit", lambda bound: 1)
         original = ps.Engine.__init__
         patch.setattr(ps.Engine, "__init__", lambda self, flow: original(self, flow, memory=1))
         assert told(case, ticks) == expected

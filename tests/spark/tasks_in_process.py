@@ -124,7 +124,7 @@ class InProcessTasks:
                 file = self.folder / f"{name}-{self.ticks}-{part}.rows"
                 width = -(-len(rows) // self.parts)
                 file.write_bytes(encode(rows[part * width : (part + 1) * width]))
-                paths.append((tag, f"file:{file}", part))
+                paths.append((tag, str(file), part))
         # Spark starts with the largest file.
         paths.reverse()
         return [

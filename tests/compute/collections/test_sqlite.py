@@ -175,7 +175,7 @@ def test_a_row_that_changes_all_the_time_is_one_row_after_compaction(file: Path)
 
 
 def test_rows_whose_hashes_are_equal_are_told_apart(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.compute.collections.sql_collections.hash_of", lambda key: len(key) % 2)
+    monkeypatch.setattr("penstock.compute.collections.sql_collections.hash_row_key", lambda key: len(key) % 2)
     store = SqliteCollections(file)
     store.create("s1", b"")
     store.append([Append("s1", START, Frontier(2), [((i % 7,), i % 2, 1) for i in range(70)])])
