@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from struct import Struct
+from time import perf_counter
 from typing import Any, Literal, TypeAlias, cast
 
 from penstock.state.chunked_values import Header, divided, is_divided, is_small, opened, piece_numbers
@@ -114,10 +115,10 @@ class Slot(LazySlot):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
     Reading loads a value and keeps its bytes. Any value in memory whose encoding differs at the end of the
-    tick has changed, even if it was mutated in place.
+    tick has changed, even if it was mutated in place. `seconds_loading` adds up the time that loads took.
     """
 
-    __slots__ = ("_before", "_encode", "_form", "_key", "_load", "get")
+    __slots__ = ("_before", "_encode", "_form", "_key", "_load", "get", "seconds_loading")
 
     def __init__(
         self,
@@ -136,8 +137,10 @@ class Slot(LazySlot):
         self._key = encode_key
         self._encode = encode
         self._before: dict[Any, bytes | None] = {}
+        self.seconds_loading = 0.0
 
     def _fetch(self, key: Any) -> Any:
+        start = perf_counter()
         encoded = self._key(key)
         data = self._load(self.name, encoded)
         self._before[key] = data
@@ -150,6 +153,7 @@ class Slot(LazySlot):
             if self._form.thaw is not None:
                 value = self._form.thaw(value)
         self._live[key] = value
+        self.seconds_loading += perf_counter() - start
         return value
 
     def _open(self, data: bytes, key: bytes) -> Any:

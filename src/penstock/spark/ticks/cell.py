@@ -37,6 +37,7 @@ class CellOutcome:
     pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
     clocks:  per operator that watches for late rows, by name, where its watermark stands, None
              before the first row, and how many rows were late so far.
+    seconds_loading: time spent loading state while the cell ran.
     """
 
     chain: Chain
@@ -44,6 +45,7 @@ class CellOutcome:
     waiting: bool
     files: tuple[Path, ...] = ()
     clocks: tuple[tuple[str, Any, int], ...] = ()
+    seconds_loading: float = 0.0
 
 
 def run_stateless(
@@ -101,8 +103,9 @@ class OpenCell:
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
+        loading = sum(slot.seconds_loading for slot in state.slots.values())
         chain = state.finish(self._tick, attempt, version)
-        return CellOutcome(chain, pending, waiting, tuple(state.written), clocks)
+        return CellOutcome(chain, pending, waiting, tuple(state.written), clocks, loading)
 
     def close(self) -> None:
         self._state.close()

@@ -218,6 +218,7 @@ class Attempt:
                 self.keep(cell.run(inputs, out.send), place)
             self.cost.enter("write state")
             done = cell.finish(self.version, self.name)
+            self.cost.loaded(done.seconds_loading)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)
         yield from (Result("clock", clock) for clock in done.clocks)
