@@ -113,7 +113,8 @@ def _is_right(field: Field, column: list[Any]) -> bool:
     if right < len(column):
         return False
     if isinstance(field.type, TimestampType):
-        return all(value is None or value.tzinfo is UTC for value in column)
+        present = [value for value in column if value is not None] if field.nullable else column
+        return countOf(map(attrgetter("tzinfo"), present), UTC) == len(present)
     return True
 
 
