@@ -71,7 +71,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
     if unread := list(_unread(graph)):
         parts.append(_section("Columns not read", unread, ""))
     if large_ticks:
-        parts.append(_section("Large ticks", large_ticks, ""))
+        parts.append(_section("Large ticks whose rows come in a frame", large_ticks, ""))
     if code:
         parts.append(_section("Code", code.rstrip().splitlines(), ""))
     return "".join(_spaced(parts)) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.analysis.liveness import live_columns, live_graph
@@ -62,9 +62,9 @@ class Engine(RunsSignals):
            results are the same.
     memory: approximate limit on the state in memory, in bytes or as text such as "512 MB". State beyond it
            goes to a scratch file, from which it is read on demand.
-    columnar: whether large ticks run on Polars, as far as the flow consists of expressions: "auto" if Polars
-           is installed and faster, "never", or "always", for tests. The results are the same. See
-           docs/columnar.md.
+    columnar: whether large ticks whose rows come in a frame run on Polars, as far as the flow consists of
+           expressions: "auto" if Polars is installed, "never", or "always", for tests, rows that come as such
+           included. The results are the same. See docs/columnar.md.
     columnar_rows: number of rows from one source that makes a tick large; 20,000 by default.
     count_activations: maintain the counts in `activations`, at a small cost.
 
@@ -214,7 +214,7 @@ class Engine(RunsSignals):
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
-        """Convert to internal rows per source. in_columns: whether large input may stay in columns."""
+        """Convert to internal rows per source. in_columns: whether a large frame may stay in columns."""
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
@@ -231,18 +231,13 @@ class Engine(RunsSignals):
                     rows[name] = self._from_frame(name, given, in_columns=in_columns)
                     continue
                 _check_iterable(name, given)
-            elif in_columns and len(given) >= self._machine.least:  # pyright: ignore[reportArgumentType]
-                rows[name] = self._in_columns(name, given) or intake(given)
-                continue
             rows[name] = intake(given)
         return rows
 
-    def _in_columns(self, name: str, given: Any) -> Any:
-        """Convert a source's input to columns; None if it must be validated row by row."""
+    def _in_columns(self, name: str, frame: Any) -> Any:
+        """Convert a source's frame to columns; None if its rows must be validated one by one."""
         large = self._machine.large_ticks()
-        if large is None or self._event_time.ended:
-            return None
-        return large.to_columns(name, given, partial(self._intake[name], given))
+        return None if large is None or self._event_time.ended else large.to_columns(name, frame)
 
     def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
         graph = self.program.graph

@@ -22,6 +22,7 @@ from penstock.engine.slot import SlotMapping
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.engine.columnar.columns import Columns
     from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
 
@@ -105,7 +106,7 @@ class Machine:
         """
         try:
             for given in inputs.values():
-                if len(given) >= self.least and (large := self.large_ticks()) is not None:
+                if len(given) >= self.least and (large := self._large_ticks_for(given)) is not None:
                     outputs = self._on_columns(large, inputs)
                     break
             else:
@@ -130,6 +131,11 @@ class Machine:
             if self._large is None:
                 self.least = NEVER
         return self._large
+
+    def _large_ticks_for(self, given: Rows | Columns) -> LargeTicks | None:
+        # Rows stay rows: to put them into columns costs what columns save.
+        always = self._columnar is not None and self._columnar.always
+        return self.large_ticks() if always or given.__class__ is not list else None
 
     def move_state_to_slots(self) -> None:
         """Move all state into slots, including what large ticks keep in frames."""

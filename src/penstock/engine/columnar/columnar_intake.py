@@ -6,27 +6,19 @@ If a value is invalid, or might be, the result is None, and the rows are validat
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Sequence
 from functools import singledispatch
-from operator import attrgetter, countOf, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from penstock.engine.change import Change
-from penstock.engine.columnar.column_types import dtype_of, to_series
+from penstock.engine.columnar.column_types import dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.types import (
-    INT64,
-    BoolType,
-    BytesType,
     DataType,
     DateType,
     DecimalType,
-    Field,
     Float64Type,
     Int32Type,
     Int64Type,
@@ -37,85 +29,6 @@ from penstock.expr.types import (
 
 if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
-
-_CLASSES: dict[type[DataType], type] = {
-    BoolType: bool,
-    Int32Type: int,
-    Int64Type: int,
-    Float64Type: float,
-    StrType: str,
-    BytesType: bytes,
-    DateType: date,
-    TimestampType: datetime,
-}
-"""Exact Python class of a column's values, by column type. Decimals are missing, since their digits must be
-checked one by one.
-"""
-
-
-def columns_of_list(
-    schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]
-) -> Columns | None:
-    """Convert a list of rows or changes to columns; None unless every value is plainly valid.
-
-    checked: makes the internal rows of the list, should they be needed.
-    """
-    if any(type(f.type) not in _CLASSES for f in schema.fields):
-        return None
-    weights: list[Any] | None = None
-    if not append:
-        classes = set(map(type, given))
-        if classes == {Change}:
-            weights = list(map(itemgetter(1), given))
-            given = list(map(itemgetter(0), given))
-            if set(map(type, weights)) != {int} or 0 in weights:
-                return None
-        elif Change in classes:
-            return None
-        else:
-            weights = [1] * len(given)
-    values = _values(schema, given)
-    if values is None:
-        return None
-    taken: dict[str, pl.Series] = {}
-    try:
-        for at, (field, column) in enumerate(zip(schema.fields, values, strict=True)):
-            if not _is_right(field, column):
-                return None
-            taken[str(at)] = to_series(field.type, column)
-        if weights is not None:
-            taken[WEIGHT] = to_series(INT64, weights)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        return None
-    return Columns(schema, append, pl.DataFrame(taken), checked)
-
-
-def _values(schema: Schema, given: list[Any]) -> list[list[Any]] | None:
-    """Transpose the rows; None unless all are instances of the row class or tuples of its length."""
-    if schema.scalar:
-        return [given]
-    wanted = schema.row_class
-    classes = set(map(type, given))
-    if wanted is not None and dataclasses.is_dataclass(wanted):
-        if classes != {wanted}:
-            return None
-        return [list(map(attrgetter(f.name), given)) for f in schema.fields]
-    if not classes <= {wanted, tuple} or set(map(len, given)) != {len(schema.fields)}:
-        return None
-    return [list(map(itemgetter(at), given)) for at in range(len(schema.fields))]
-
-
-def _is_right(field: Field, column: list[Any]) -> bool:
-    # The fastest way in Python to ask each value for its class.
-    right = countOf(map(type, column), _CLASSES[type(field.type)])
-    if right < len(column) and field.nullable:
-        right += countOf(map(type, column), type(None))
-    if right < len(column):
-        return False
-    if isinstance(field.type, TimestampType):
-        present = [value for value in column if value is not None] if field.nullable else column
-        return countOf(map(attrgetter("tzinfo"), present), UTC) == len(present)
-    return True
 
 
 def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None:

@@ -37,7 +37,7 @@ class Columnar:
     """Condition for running ticks on Polars.
 
     least:  a tick in which every source brings fewer rows runs row by row.
-    always: run on frames even if that gains nothing, for tests.
+    always: run on frames even if no source brings its rows in columns, for tests.
     lazily: what joins remember may stand in frames until a small tick needs it; else
             the slots are up to date at the end of every tick.
     """
@@ -85,7 +85,7 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
-        yield f"on frames: {', '.join(names)}{'' if shape.pays_off else ' (where rows come in frames)'}"
+        yield f"on frames: {', '.join(names)}"
     for feed in shape.feeds:
         if feed.reduction is not None:
             readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
 
 
-_MOST_COLUMNS = 6
-"""Columns up to which pairs are cheaper to join on frames and turn into rows than to join in rows."""
-
-
 @dataclass(frozen=True, slots=True)
 class PartInput:
     """Input to a part's row-wise operators: the rows of `source`, reduced if there is a `reduction`."""
@@ -43,7 +39,6 @@ class ColumnarPlan:
     joins:    columnar nodes with state.
     feeds:    outside input of the row-wise nodes.
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
-    wide:     pairs of a join become rows again, of so many columns that they cost what the join saves.
     """
 
     part: Part
@@ -52,22 +47,11 @@ class ColumnarPlan:
     joins: Mapping[int, JoinPlan]
     feeds: tuple[PartInput, ...]
     reasons: Mapping[int, str]
-    wide: bool
-
-    @property
-    def pays_off(self) -> bool:
-        """Return whether columns pay off: rows are reduced or joined before they become rows again."""
-        return self.reduces or (bool(self.joins) and not self.wide)
-
-    @property
-    def reduces(self) -> bool:
-        """Return whether any row-wise operator reads reduced rows."""
-        return any(feed.reduction is not None for feed in self.feeds)
 
     @property
     def uses_frames(self) -> bool:
         """Return whether any operator runs on frames."""
-        return bool(self.columnar) or self.reduces
+        return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
 
 
 def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
@@ -102,13 +86,7 @@ def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, pa
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    wide = any(
-        feed.reduction is None
-        and feed.source in columnar
-        and len(graph.nodes[feed.source].schema.fields) > _MOST_COLUMNS
-        for feed in feeds
-    )
-    return ColumnarPlan(part, columnar, rest, joins, feeds, reasons, wide)
+    return ColumnarPlan(part, columnar, rest, joins, feeds, reasons)
 
 
 def _feeds(

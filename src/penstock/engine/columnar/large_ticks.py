@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_list
+from penstock.engine.columnar.columnar_intake import columns_of_frame
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
@@ -102,7 +102,7 @@ class LargeTicks:
 
     names: names in the generated code, of functions and slots. Code for large ticks is added to it.
     least: below this number of rows, a part runs row by row.
-    always: run on frames even if that gains nothing.
+    always: run on frames even if all rows come as rows.
     lazily: the state of joins may stay in frames from tick to tick.
 
     program: generated code of the parts' row-wise operators, to locate errors in it.
@@ -157,27 +157,16 @@ class LargeTicks:
                 )
                 self._runners.append(run)
             self.parts.append((run, part.inputs, part.outputs))
-        pays = {n for shape in self.shapes if shape.pays_off or always for n in shape.part.inputs}
-        self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
-        """Sources whose rows are worth converting to columns."""
         self._sources = {
             name: (graph.nodes[node].schema, program.source_append[name])
             for name, node in graph.sources.items()
         }
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
 
-    def to_columns(self, name: str, given: object, checked: Callable[[], Rows]) -> Columns | None:
-        """Convert a source's user input to columns; None if it must be validated row by row.
-
-        checked: makes the internal rows of it.
-        """
+    def to_columns(self, name: str, frame: object) -> Columns | None:
+        """Convert a source's frame to columns; None if its rows must be validated one by one."""
         schema, append = self._sources[name]
-        if not can_hold(schema):
-            return None
-        if isinstance(given, list):
-            rows = cast("list[Any]", given)
-            return columns_of_list(schema, append, rows, checked) if name in self.paying else None
-        return columns_of_frame(schema, append, given)
+        return columns_of_frame(schema, append, frame) if can_hold(schema) else None
 
     @property
     def is_holding(self) -> bool:

@@ -41,7 +41,7 @@ class PartRunner:
     function: the part in rows. rest: what its shape leaves to rows.
     slot:     the mapping of a slot, by name, as it is at the time.
     least:    with fewer rows the part runs in rows.
-    always:   run on frames even where that gains nothing.
+    always:   run on frames even if all rows come as rows.
     lazily:   the state of joins may stay in frames from tick to tick.
     wanted_as_rows: outputs that must be rows.
     """
@@ -110,11 +110,7 @@ class PartRunner:
         shape, count = self._shape, sum(map(len, inputs))
         if count < max(self._least, 1) or not shape.uses_frames:
             return False
-        if (
-            not self._always
-            and not shape.pays_off
-            and not any(isinstance(given, Columns) for given in inputs)
-        ):
+        if not self._always and not any(isinstance(given, Columns) for given in inputs):
             return False
         return all(join.move_to_frames(count, lazily=self._lazily) for join in self.joins.values())
 
