@@ -39,6 +39,7 @@ from penstock.io.pull.sinks import Handover, writer_sink
 from penstock.io.pull.sources import CloseOnce, PendingPositions, in_batches, reader_source
 from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import dead_letter_folder
+from penstock.state.commit import KEEP_TICKS
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -316,7 +317,7 @@ def open_sinks(
         spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, KEEP_TICKS
         )
         if isinstance(sink, pull.Sink):
             handover = Handover(request)

@@ -210,8 +210,9 @@ class _Run:
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
         outlets = open_outlets(
-            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
-        )
+            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append,
+            keep_ticks,
+        )  # fmt: skip
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
         ticks = OwnTicks if is_remote(self._spark) else Query
         return ticker, ticks(self._spark, ticker, opened, follow, end, named)
