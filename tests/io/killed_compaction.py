@@ -23,6 +23,7 @@ import penstock as ps
 from penstock import Flow, col
 from penstock.expr.row_classes import schema_of
 from penstock.io import Changelog, SinkRequest, open_sink
+from penstock.io.delivery import folder_lock
 from penstock.io.files import compaction
 from tests.io.feeds import Point
 from tests.io.killed_run import killing_at
@@ -75,7 +76,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
     """Whether `act` came through before it was killed at its n-th file operation."""
     child = os.fork()
     if child == 0:
-        exchange = compaction.exchange_folders
+        exchange = folder_lock.exchange_folders
 
         def audited(*folders: Path) -> None:
             # A system call that Python does not audit: die before it or after it.
@@ -83,7 +84,7 @@ def attempt(operation: int, act: Callable[[], None]) -> bool:
             exchange(*folders)
             sys.audit("os.rename", *folders)
 
-        compaction.exchange_folders = audited
+        folder_lock.exchange_folders = audited
         try:
             sys.addaudithook(killing_at(operation))
             act()

@@ -27,8 +27,9 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
+from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.files import compaction
-from penstock.io.files.compaction import ChangelogLock, compact
+from penstock.io.files.compaction import compact
 from penstock.state.skipped_files import skip, unskip
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
@@ -165,10 +166,6 @@ def output_of_another_run() -> Any:
         sink.publish(1)
 
 
-def compact_after_no_tick() -> Any:
-    return Changelog("out", compact_after=0)
-
-
 def compact_what_is_no_changelog() -> Any:
     Path("out").mkdir()
     return compact("out")
@@ -196,7 +193,7 @@ def compact_with_files_of_others() -> Any:
 def run_while_compacting() -> Any:
     Path("out").mkdir()
     sink = open_sink(Changelog("out"), SinkRequest("totals", schema_of(Point)))
-    with ChangelogLock.take(Path("out"), exclusive=True) or nullcontext():
+    with FolderLock.take(Path("out"), exclusive=True) or nullcontext():
         sink.recover(0)
 
 
@@ -207,8 +204,8 @@ CASES: list[Callable[[], Any]] = [
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
     update_of_a_row_that_never_came,
     bad_file_of_a_run_with_a_checkpoint,
-    compact_after_no_tick, compact_what_is_no_changelog, compact_while_a_run_writes,
-    compact_with_files_of_others, run_while_compacting,
+    compact_what_is_no_changelog, compact_while_a_run_writes, compact_with_files_of_others,
+    run_while_compacting,
     skip_without_a_checkpoint, skip_a_file_that_is_gone, unskip_a_file_that_is_not_skipped,
 ]  # fmt: skip
 

@@ -21,9 +21,11 @@ from penstock import Flow
 from penstock.errors import BadInput
 from penstock.expr.row_classes import schema_of
 from penstock.io import Changelog, SinkRequest, Writer, open_sink
+from penstock.io.delivery import folder_lock
 from penstock.io.delivery.atomic_files import published_ticks
+from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.files import compaction
-from penstock.io.files.compaction import ChangelogLock, TickFolder, compact, due_groups, folder_of
+from penstock.io.files.compaction import TickFolder, compact, due_groups, folder_of
 from penstock.state.rewind import rewind
 from tests.io.feeds import Everything, Point
 from tests.io.killed_compaction import after, changes, sums, write_changelog
@@ -193,7 +195,7 @@ def test_a_sink_leaves_a_changelog_alone_that_another_process_holds(tmp_path: Pa
     out = tmp_path / "out"
     sink = open_sink(Changelog(out, compact_after=1), SinkRequest("points", schema_of(Point)))
     sink.recover(0)
-    other = ChangelogLock.take(out)
+    other = FolderLock.take(out)
     assert other is not None
     for tick in range(1, 30):
         sink.prepare(tick, changes(tick))
@@ -203,7 +205,7 @@ def test_a_sink_leaves_a_changelog_alone_that_another_process_holds(tmp_path: Pa
     sink.prepare(30, changes(30))
     sink.publish(30)
     assert published_ticks(out) == [29, 30]
-    assert ChangelogLock.take(out, exclusive=True) is None
+    assert FolderLock.take(out, exclusive=True) is None
     sink.close()
     assert sums(out) == after(30)
 
@@ -215,7 +217,7 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_before_the_first_tick(
         raise OSError(22, "Invalid argument")
 
     write_changelog(tmp_path / "out", 9)
-    monkeypatch.setattr(compaction, "exchange_folders", refuse)
+    monkeypatch.setattr(folder_lock, "exchange_folders", refuse)
     why = "cannot be compacted\n\nIts folder cannot be exchanged atomically .*: Invalid argument"
     with pytest.raises(BadInput, match=why):
         compact(tmp_path / "out")

@@ -39,7 +39,6 @@ from penstock.io.pull.sinks import Handover, writer_sink
 from penstock.io.pull.sources import CloseOnce, PendingPositions, in_batches, reader_source
 from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import dead_letter_folder
-from penstock.state.commit import KEEP_TICKS
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -309,6 +308,12 @@ def open_sinks(
     engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
 ) -> list[OpenSink]:
     """Open the sinks of a run, without recovering them yet. `closing` closes everything opened."""
+    keep_ticks = 1
+    if checkpoint is not None:
+        # Not at the top, because runs without a checkpoint need no state.
+        from penstock.state.commit import KEEP_TICKS
+
+        keep_ticks = KEEP_TICKS
     opened: list[OpenSink] = []
     for name, sink in sinks.items():
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
@@ -317,7 +322,7 @@ def open_sinks(
         spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, KEEP_TICKS
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
         )
         if isinstance(sink, pull.Sink):
             handover = Handover(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shutil
@@ -85,6 +84,9 @@ def exchange_folders(one: Path, other: Path) -> None:
     Raises `OSError` if the system or the file system cannot. Only Linux offers it, and NFS, for example, does
     not.
     """
+    # Not at the top, because only a compaction needs it.
+    import ctypes
+
     library = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     rename = getattr(library, "renameat2", None)
     if rename is None:
@@ -102,7 +104,7 @@ def take_over(old: Path, new: Path) -> None:
         shutil.copy2(old, new, follow_symlinks=False)
 
 
-def take_over_folder(old: Path, new: Path, *, without: frozenset[str] = frozenset(), durable: bool) -> None:
+def take_over_folder(old: Path, new: Path, *, without: frozenset[str] = frozenset()) -> None:
     """Fill the existing folder `new` with second names of the files in `old`.
 
     without: names of entries to leave out.
@@ -112,15 +114,13 @@ def take_over_folder(old: Path, new: Path, *, without: frozenset[str] = frozense
             continue
         if entry.is_dir(follow_symlinks=False):
             (new / entry.name).mkdir()
-            take_over_folder(Path(entry), new / entry.name, durable=durable)
+            take_over_folder(Path(entry), new / entry.name)
         else:
             take_over(Path(entry), new / entry.name)
     was = old.stat()
     with suppress(PermissionError):
         os.chown(new, was.st_uid, was.st_gid)
     shutil.copystat(old, new)
-    if durable:
-        sync_folder(new)
 
 
 def subfolder_for(within: Path, name: str) -> Path:

@@ -40,8 +40,9 @@ from penstock.io.delivery.atomic_files import (
     sync_folder,
     tick_folder,
 )
+from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.files.compaction import ChangelogLock, Compactor, aside, check_exchange
+from penstock.io.files.compaction import Compactor, aside, check_can_compact
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
     PartsWriter,
@@ -179,7 +180,7 @@ class ChangelogWriter(PartsWriter):
         self._path = Path(target.path)
         self._compact_after = target.compact_after
         self._request = request
-        self._lock: ChangelogLock | None = None
+        self._lock: FolderLock | None = None
         self._compactor: Compactor | None = None
         self._prepared = 0
 
@@ -187,7 +188,7 @@ class ChangelogWriter(PartsWriter):
         name, durable = self._request.name, self._request.durable
         refuse_mid_run_start(name, self._path, tick, self._path.is_dir())
         self._path.mkdir(parents=True, exist_ok=True)
-        self._lock = ChangelogLock.take(Path(os.path.realpath(self._path)))
+        self._lock = FolderLock.take(Path(os.path.realpath(self._path)))
         if self._lock is None:
             raise BadInput(
                 f"sink {name!r}: {self._path} is being compacted",
@@ -199,7 +200,7 @@ class ChangelogWriter(PartsWriter):
         refuse_later_ticks(name, self._path, max(published_ticks(self._path), default=0), tick)
         recover(self._path, tick, durable=durable)
         if self._compact_after is not None:
-            check_exchange(self._lock.path)
+            check_can_compact(self._lock)
             # A rewind returns to a tick between two folders.
             keep = max(self._compact_after, self._request.keep_ticks - 1)
             self._compactor = Compactor(self._lock, keep, durable=durable)

@@ -41,15 +41,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
 from penstock.io.delivery.atomic_files import (
-    exchange_folders,
     published_ticks,
     remove_folder,
     sync_file,
@@ -57,6 +55,7 @@ from penstock.io.delivery.atomic_files import (
     take_over_folder,
     tick_folder,
 )
+from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.requirements import require_arrow
 from penstock.io.source import WEIGHT
 
@@ -83,6 +82,9 @@ MIN_BATCH = 16
 
 MEMORY_BYTES = 64 << 20
 """Size of the rows that are added up in memory. Beyond it, equal rows may stay apart."""
+
+DISCARDED_PER_TICK = 4
+"""Number of replaced folders that a tick of a run removes."""
 
 _BATCH_ROWS = 8192
 _MERGED = re.compile(r"merged-(\d+)-(\d+)\.parquet")
@@ -116,7 +118,7 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
             fix="give the folder of a Changelog(...) sink that has written a tick",
             path=str(folder),
         )
-    lock = ChangelogLock.take(path, exclusive=True)
+    lock = FolderLock.take(path, exclusive=True)
     if lock is None:
         raise BadInput(
             f"the changelog {folder} is in use",
@@ -125,7 +127,7 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
             path=str(folder),
         )
     with lock:
-        check_exchange(path)
+        check_can_compact(lock)
         try:
             done = _compact(lock, keep, durable=True)
             if done.merged:
@@ -141,13 +143,14 @@ class Compactor:
     keep: number of the latest ticks that stay as they are.
     """
 
-    def __init__(self, lock: ChangelogLock, keep: int, *, durable: bool) -> None:
+    def __init__(self, lock: FolderLock, keep: int, *, durable: bool) -> None:
         self._lock = lock
         self._keep = keep
         self._durable = durable
         self._batch = max(keep, MIN_BATCH)
         self._unmerged = deque(f.tick for f in _tick_folders(lock.path) if not f.is_merged)
         self._compacted_at = float("-inf")
+        self._replaced: Iterator[Path] = iter(())
 
     def published(self, tick: int) -> None:
         """Note that `tick` was published with changes."""
@@ -156,14 +159,24 @@ class Compactor:
 
     def compact_if_due(self, tick: int) -> None:
         """Compact the changelog if enough ticks before the published `tick` can be merged."""
+        self._discard_some()
         due = len(self._unmerged) >= self._batch and self._unmerged[self._batch - 1] <= tick - self._keep
         # Not before the folders that the last compaction has built are settled.
         if not due or time.monotonic() < self._compacted_at + SETTLED_SECONDS:
             return
         with self._lock.upgraded() as exclusive:
             if exclusive:
+                remove_folder(aside(self._lock.path))
                 self._unmerged = deque(_compact(self._lock, self._keep, durable=self._durable).unmerged)
+                replaced = aside(self._lock.path)
+                self._replaced = iter(list(replaced.iterdir()) if replaced.is_dir() else ())
         self._compacted_at = time.monotonic()
+
+    def _discard_some(self) -> None:
+        # Removing a folder may take milliseconds, and a tick replaces two: its own and a second name of it.
+        if time.monotonic() >= self._compacted_at + LISTING_SECONDS:
+            for folder in islice(self._replaced, DISCARDED_PER_TICK):
+                remove_folder(folder)
 
     def close(self) -> None:
         """Remove what the last compaction has replaced."""
@@ -179,114 +192,26 @@ def aside(path: Path) -> Path:
     return real.with_name(f".{real.name}.compacting")
 
 
-def check_exchange(path: Path) -> None:
-    """Raise `BadInput` unless the folder `path` can be exchanged atomically with one beside it.
+def check_can_compact(lock: FolderLock) -> None:
+    """Raise `BadInput` if the system cannot replace the folder of a changelog atomically.
 
-    Removes what an earlier compaction has left there.
+    Removes what an earlier compaction has left beside it.
     """
-    beside = aside(path)
-    one, other = beside / "one", beside / "other"
+    beside = aside(lock.path)
+    remove_folder(beside)
     try:
-        if os.path.ismount(path):
-            raise OSError("it is where a file system is mounted")
-        remove_folder(beside)
-        one.mkdir(parents=True)
-        other.mkdir()
-        exchange_folders(one, other)
+        beside.mkdir()
+        lock.check_replaceable(beside)
     except OSError as error:
         raise BadInput(
-            f"the changelog {path} cannot be compacted",
+            f"the changelog {lock.path} cannot be compacted",
             why=f"Its folder cannot be exchanged atomically with one beside it: {error.strerror or error}.",
             fix="write it to a local file system of Linux (ext4, XFS, Btrfs), below a folder that you may "
             "write to; or leave out compact_after",
-            path=str(path),
+            path=str(lock.path),
         ) from error
     finally:
         remove_folder(beside)
-
-
-# --- the lock ------------------------------------------------------------------------
-
-
-class ChangelogLock:
-    """Lock on the folder of a changelog: shared by the runs that write it, or exclusive to replace it.
-
-    The system releases it when the process ends. It is advisory, and without effect where the system has no
-    such locks; folders cannot be exchanged there either.
-    """
-
-    def __init__(self, path: Path, handle: int | None) -> None:
-        self.path = path
-        self._handle = handle
-
-    @classmethod
-    def take(cls, path: Path, *, exclusive: bool = False, wait: bool = False) -> ChangelogLock | None:
-        """Lock an existing folder. Returns None if another process holds the lock, unless `wait`."""
-        lock = cls(path, None)
-        return lock if lock._acquire(exclusive, wait) else None
-
-    def _acquire(self, exclusive: bool, wait: bool) -> bool:
-        try:
-            import fcntl
-        except ImportError:  # on Windows
-            return not exclusive
-        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-        while True:
-            handle = os.open(self.path, os.O_RDONLY)
-            try:
-                fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(handle)
-                # Anything else than "held by another": a file system without such locks.
-                return not exclusive and not isinstance(error, BlockingIOError)
-            self.release()
-            self._handle = handle
-            if os.path.samestat(os.fstat(handle), os.stat(self.path)):
-                return True
-            # The folder was replaced since it was opened: lock the new one.
-
-    @contextmanager
-    def upgraded(self) -> Iterator[bool]:
-        """Make a shared lock exclusive, if no one else holds it, and share it again afterwards."""
-        import fcntl
-
-        assert self._handle is not None, "check_exchange() comes first"
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            # The attempt gave up the share, and a compaction may have begun.
-            self._acquire(exclusive=False, wait=True)
-            return
-        try:
-            yield True
-        finally:
-            fcntl.flock(self._handle, fcntl.LOCK_SH)
-
-    def replace(self, new: Path) -> None:
-        """Exchange the locked folder atomically with `new`, and hold the lock on the new one."""
-        import fcntl
-
-        handle = os.open(new, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            exchange_folders(new, self.path)
-        except BaseException:
-            os.close(handle)
-            raise
-        self.release()
-        self._handle = handle
-
-    def release(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
-
-    def __enter__(self) -> ChangelogLock:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 # --- which folders are merged --------------------------------------------------------
@@ -371,21 +296,23 @@ def folder_of(group: Sequence[TickFolder], listed: Sequence[str]) -> int:
 # --- merging -------------------------------------------------------------------------
 
 
-def _compact(lock: ChangelogLock, keep: int, *, durable: bool) -> Compacted:
-    """Merge what is due in an exclusively locked changelog. The replaced folder stays at `aside`."""
+def _compact(lock: FolderLock, keep: int, *, durable: bool) -> Compacted:
+    """Merge what is due in an exclusively locked changelog. The replaced folder goes to `aside`."""
     path, new = lock.path, aside(lock.path)
     folders = _tick_folders(path)
     groups = due_groups(folders, keep, time.time())
     gone = {folder.tick for group in groups for folder in group}
     if groups:
-        remove_folder(new)
         new.mkdir(mode=0o700)
         listed = os.listdir(path)
         for group in groups:
             target = new / tick_folder(folder_of(group, listed))
             target.mkdir()
             _merge(group, target / f"merged-{group[0].first}-{group[-1].last}.parquet", durable=durable)
-        take_over_folder(path, new, without=frozenset(map(tick_folder, gone)), durable=durable)
+        take_over_folder(path, new, without=frozenset(map(tick_folder, gone)))
+        if durable:
+            # The folders in it, too: file systems that exchange folders write a journal of all their changes.
+            sync_folder(new)
         lock.replace(new)
         if durable:
             sync_folder(path.parent)
@@ -416,7 +343,6 @@ def _merge(group: Sequence[TickFolder], target: Path, *, durable: bool) -> None:
         out.write_table(_added_up(pa.Table.from_batches(held, schema)))
     if durable:
         sync_file(target)
-        sync_folder(target.parent)
 
 
 def _batches(file: Path, schema: pa.Schema, first: Path) -> Iterator[pa.RecordBatch]:
