@@ -19,7 +19,8 @@ lists the folder finds the state before or after. The old one stays until nobody
 
 A reader does not list everything in one step: it lists the changelog, then each tick folder in it, and then
 opens what it has found. DuckDB and pyarrow silently leave out what has disappeared before they look at it,
-but no reader ignores that a listed file cannot be opened. These rules make a silently wrong sum impossible:
+but no reader ignores that a listed file cannot be opened. These rules make a silently wrong sum impossible
+for readers that list everything before they open files, and look at each folder once:
 
 - A merged file has a new name. A reader that has listed a file of a merged tick before the exchange, and
   opens it afterwards, gets an error ("no such file") and can read again.
@@ -29,6 +30,9 @@ but no reader ignores that a listed file cannot be opened. These rules make a si
   which readers visit them. So a reader that sees the old listing of that folder has seen an old file of
   another one.
 - Folders younger than `SETTLED_SECONDS` are not merged, so whoever lists the changelog knows that folder.
+
+Spark is such a reader if it is given the folder. Given a pattern of files, it looks for the files again after
+listing them, and silently leaves out what has disappeared. The documentation warns of that.
 
 **Writers.** Each run holds a shared lock on the folder of its changelog, and a compaction an exclusive one.
 So no other process publishes a tick during a compaction.
