@@ -139,13 +139,19 @@ def test_young_folders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
     write_changelog(tmp_path / "out", 9)
-    (tmp_path / "out" / "readme").write_text("ours")
-    (tmp_path / "out" / "link").symlink_to("readme")
+    (tmp_path / "out" / "_readme").write_text("ours")
+    (tmp_path / "out" / "_link").symlink_to("_readme")
     (tmp_path / "out" / "_staging" / "parts").mkdir(parents=True)
     (tmp_path / "out" / "_staging" / "parts" / "a").write_text("b")
     (tmp_path / "out").chmod(0o750)
-    compact(tmp_path / "out", keep=1)
-    assert (tmp_path / "out" / "link").read_text() == "ours"
+    (tmp_path / "by").symlink_to("out")
+    for tick in range(1, 5):
+        (tmp_path / "out" / f"tick={tick}" / f"part-{tick}-0.parquet").unlink()
+    wanted = sums(tmp_path / "out")
+    assert compact(tmp_path / "by", keep=1).merged == 8
+    assert (tmp_path / "by").is_symlink()
+    assert sums(tmp_path / "by") == wanted
+    assert (tmp_path / "out" / "_link").read_text() == "ours"
     assert (tmp_path / "out" / "_staging" / "parts" / "a").read_text() == "b"
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o750
 

@@ -192,7 +192,7 @@ class ChangelogWriter(PartsWriter):
         if self._lock is None:
             raise BadInput(
                 f"sink {name!r}: {self._path} is being compacted",
-                why="`penstock compact` replaces the folder, and a tick written now would be lost.",
+                why="A compaction replaces the folder, and a tick written now would be lost.",
                 fix="wait until it ends",
                 sink=name,
                 path=str(self._path),

@@ -107,7 +107,7 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
     """Compact the changelog in `folder`, which no run may be writing.
 
     keep: number of the latest ticks that stay as they are. A checkpoint cannot be rewound to a tick that is
-          older, so it is at least the run's `keep_ticks`.
+          older, so give at least the run's `keep_ticks`.
 
     Raises `BadInput` if the folder holds no changelog, is in use, or cannot be exchanged atomically.
     """
@@ -330,6 +330,8 @@ def _merge(group: Sequence[TickFolder], target: Path, *, durable: bool) -> None:
     import pyarrow.parquet as pq
 
     files = [file for folder in group for file in folder.files]
+    if not files:
+        return
     schema = pq.read_schema(files[0]).remove_metadata()
     held: list[pa.RecordBatch] = []
     size = 0
