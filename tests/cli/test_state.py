@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 import penstock as ps
 from penstock import Flow, col
 from penstock.cli.main import app
+from penstock.io import Changelog
+from penstock.io.files import compaction
 from penstock.state.inspection import inspect
 
 
@@ -155,6 +157,19 @@ def test_rewind_goes_back_to_a_tick_that_is_kept(checkpoint: Path) -> None:
     assert "the ticks that are kept are 2 to 4" in commanded("rewind", checkpoint, 1, code=2)
     assert commanded("rewind", checkpoint, 3) == "back at tick 3, 1 forgotten\n"
     assert json.loads(told(checkpoint, "--json"))["tick"] == 3
+
+
+def test_compact_merges_the_old_ticks_of_a_changelog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "LISTING_SECONDS", 0.0)
+    numbers = Flow("numbers")
+    numbers.sink("out", numbers.source("numbers", int))
+    ps.run(numbers, {"numbers": range(8)}, {"out": Changelog(tmp_path / "out")}, tick_rows=1)
+    assert commanded("compact", tmp_path / "out") == "nothing to merge, 8 ticks kept\n"
+    assert commanded("compact", tmp_path / "out", "--keep", 2) == "nothing to merge, 8 ticks kept\n"
+    monkeypatch.setattr(compaction, "SETTLED_SECONDS", 0.0)
+    assert commanded("compact", tmp_path / "out", "--keep", 2) == "6 folders merged into 1, 2 ticks kept\n"
+    assert "is not a changelog" in commanded("compact", tmp_path, code=2)
+    assert "--keep" in commanded("compact", tmp_path / "out", "--keep", 0, code=2)
 
 
 def test_reshard_needs_a_checkpoint_of_spark(checkpoint: Path) -> None:

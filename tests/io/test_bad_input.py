@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock import Flow
 from penstock.errors import PenstockError
 from penstock.expr.row_classes import schema_of
 from penstock.io import (
+    Changelog,
     CsvFiles,
     Debezium,
     JsonFiles,
@@ -25,6 +27,9 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
+from penstock.io.delivery.folder_lock import FolderLock
+from penstock.io.files import compaction
+from penstock.io.files.compaction import compact
 from penstock.state.skipped_files import skip, unskip
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
@@ -36,6 +41,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Relative paths, so that the texts are the same on every machine.
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compaction, "SETTLED_SECONDS", 0.0)
 
 
 def malformed_json() -> Any:
@@ -160,6 +166,37 @@ def output_of_another_run() -> Any:
         sink.publish(1)
 
 
+def compact_what_is_no_changelog() -> Any:
+    Path("out").mkdir()
+    return compact("out")
+
+
+def compact_while_a_run_writes() -> Any:
+    sink = open_sink(Changelog("out"), SinkRequest("totals", schema_of(Point)))
+    sink.recover(0)
+    sink.prepare(1, [(1, "a", 1)])
+    sink.publish(1)
+    return compact("out")
+
+
+def compact_with_files_of_others() -> Any:
+    write_ticks = open_sink(Changelog("out"), SinkRequest("totals", schema_of(Point)))
+    write_ticks.recover(0)
+    for tick in range(1, 8):
+        write_ticks.prepare(tick, [(tick, "a", 1)])
+        write_ticks.publish(tick)
+    write_ticks.close()
+    pq.write_table(pa.table({"x": [1]}), "out/tick=3/of-others.parquet")
+    return compact("out", keep=1)
+
+
+def run_while_compacting() -> Any:
+    Path("out").mkdir()
+    sink = open_sink(Changelog("out"), SinkRequest("totals", schema_of(Point)))
+    with FolderLock.take(Path("out"), exclusive=True) or nullcontext():
+        sink.recover(0)
+
+
 CASES: list[Callable[[], Any]] = [
     malformed_json, wrong_type_in_json, nested_wrong_type_in_json, no_json_array,
     out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, nested_type_in_csv,
@@ -167,6 +204,8 @@ CASES: list[Callable[[], Any]] = [
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
     update_of_a_row_that_never_came,
     bad_file_of_a_run_with_a_checkpoint,
+    compact_what_is_no_changelog, compact_while_a_run_writes, compact_with_files_of_others,
+    run_while_compacting,
     skip_without_a_checkpoint, skip_a_file_that_is_gone, unskip_a_file_that_is_not_skipped,
 ]  # fmt: skip
 

@@ -72,6 +72,7 @@ def test_sources(uri: str, source: object) -> None:
     ("uri", "sink"),
     [
         ("changelog:out", Changelog("out")),
+        ("changelog:out?compact_after=100", Changelog("out", compact_after=100)),
         ("table:out", TableFiles("out")),
         ("table:out?key=a,b&buckets=4", TableFiles("out", key=("a", "b"), buckets=4)),
         ("-", Print()),

@@ -27,6 +27,7 @@ from penstock.errors import (
     UserFunctionFailed,
     WrongType,
 )
+from penstock.io.files import compaction
 from penstock.spark import Frame, run
 from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.checkpoint import Checkpoint
@@ -154,6 +155,28 @@ def test_a_table_holds_the_rows_of_now(spark: Any, tmp_path: Path) -> None:
             sinks={"best": io.TableFiles(tmp_path / "table", key="auction", buckets=4)},
         )  # fmt: skip
         assert table_rows(tmp_path / "table") == best_of(range(1, number + 1))
+
+
+def test_a_changelog_is_compacted_by_the_driver_and_gone_on_with(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for setting in ("SETTLED_SECONDS", "LISTING_SECONDS"):
+        monkeypatch.setattr(compaction, setting, 0.0)
+    monkeypatch.setattr(compaction, "MIN_BATCH", 4)
+    out = tmp_path / "out"
+    for last in (8, 9):
+        for number in range(1, last + 1):
+            if not (tmp_path / "in" / f"{number:03d}.json").exists():
+                write_bids(tmp_path / "in", number, bids_of(number))
+        run(
+            best_bids(), spark, shards=2, checkpoint=tmp_path / "checkpoint", keep_ticks=4,
+            sources={"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)},
+            sinks={"best": io.Changelog(out, compact_after=1)},
+        )  # fmt: skip
+        assert published(out) == best_of(range(1, last + 1))
+        assert len(list(out.glob("tick=*/merged-*"))) == 1
+        # One can go back to these.
+        assert all((out / f"tick={tick}").is_dir() for tick in range(last - 2, last + 1))
 
 
 class Crash(Exception):

@@ -1,4 +1,4 @@
-"""`penstock reshard`, `rewind` and `skip`: maintenance of checkpoints."""
+"""`penstock reshard`, `rewind`, `skip` and `compact`: maintenance of checkpoints and changelogs."""
 
 from __future__ import annotations
 
@@ -69,3 +69,23 @@ def skip(
         typer.echo(f"{skipped_files.unskip(folder, file)}: read again from the next run")
     else:
         typer.echo(f"{skipped_files.skip(folder, file)}: skipped from the next run")
+
+
+def compact(
+    folder: Annotated[str, typer.Argument(help="Folder of a changelog.")],
+    keep: Annotated[
+        int, typer.Option("--keep", min=1, help="Number of the latest ticks that stay as they are.")
+    ] = 100,
+) -> None:
+    """Merge the folders of a changelog's old ticks into a few, with the rows that they add up to.
+
+    The flow that writes it must not be running; readers may go on. Ticks of the last minute stay as they are.
+    If interrupted, the changelog is unchanged.
+    """
+    from penstock.io.files.compaction import compact as merge
+
+    done = merge(folder, keep)
+    if done.merged:
+        typer.echo(f"{done.merged:,} folders merged into {done.into:,}, {len(done.unmerged):,} ticks kept")
+    else:
+        typer.echo(f"nothing to merge, {len(done.unmerged):,} ticks kept")

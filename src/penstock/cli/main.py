@@ -18,7 +18,7 @@ except ImportError as missing:
 
 from typer.core import TyperGroup
 
-from penstock.cli.checkpoints import reshard, rewind, skip
+from penstock.cli.checkpoints import compact, reshard, rewind, skip
 from penstock.cli.conformance import conform, trace
 from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
@@ -95,6 +95,7 @@ app.command()(state)
 app.command()(reshard)
 app.command()(rewind)
 app.command()(skip)
+app.command()(compact)
 app.command()(controller)
 app.command()(replica)
 app.add_typer(replicas, name="replicas")

@@ -310,6 +310,12 @@ def open_sinks(
     engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
 ) -> list[OpenSink]:
     """Open the sinks of a run, without recovering them yet. `closing` closes everything opened."""
+    keep_ticks = 1
+    if checkpoint is not None:
+        # Not at the top, because runs without a checkpoint need no state.
+        from penstock.state.commit import KEEP_TICKS
+
+        keep_ticks = KEEP_TICKS
     opened: list[OpenSink] = []
     for name, sink in sinks.items():
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
@@ -318,7 +324,7 @@ def open_sinks(
         spool = None if checkpoint is None else subfolder_for(checkpoint / "outbox", name)
         sources = table_sources(engine.program.graph, engine.program.source_append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
         )
         if isinstance(sink, pull.Sink):
             handover = CommittedTickDelivery(request)

@@ -37,6 +37,7 @@ class SinkRequest:
     spool:   a folder of the checkpoint for the prepared ticks of a sink that is not a file itself;
              None without a checkpoint.
     present: converter of internal changes to what users see: a sequence of `Change(row, weight)`.
+    keep_ticks: number of ticks that the checkpoint can be rewound to, including the last one.
     """
 
     name: str
@@ -44,6 +45,7 @@ class SinkRequest:
     spool: Path | None = None
     present: Callable[[list[tuple[Any, ...]]], Sequence[Any]] = lambda rows: rows
     sources: tuple[str, ...] = ()
+    keep_ticks: int = 1
 
     @property
     def durable(self) -> bool:

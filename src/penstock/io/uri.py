@@ -7,7 +7,8 @@ deltachanges+parquet:PATH
 operations+csv:PATH?column=op&insert=I&delete=D&ignore=...
 delta:PATH?version=N&versions_per_tick=N       source: a Delta table
 kafka:SERVERS/TOPIC?OPTION=VALUE&...           source or sink, on Spark; also debezium+kafka:...
-changelog:PATH  table:PATH?key=a,b&buckets=N   sinks
+changelog:PATH?compact_after=N                 sink: all changes
+table:PATH?key=a,b&buckets=N                   sink: the current rows
 delta:PATH?key=a,b&app=NAME                    sink: the current rows with a key, otherwise all changes
 postgresql://USER@HOST:PORT/DATABASE?table=T&key=a,b&schema=S    sink, likewise
 print:  or  -                                  sink: lines on standard output
@@ -240,8 +241,9 @@ _FORMS: Mapping[str, Callable[[Uri, Make], Source]] = {
 
 
 def _changelog(uri: Uri) -> SinkTarget:
-    uri.refuse_rest()
-    return Changelog(uri.need_path())
+    compact_after = uri.number("compact_after")
+    uri.refuse_rest("compact_after")
+    return Changelog(uri.need_path(), compact_after)
 
 
 def _table(uri: Uri) -> SinkTarget:

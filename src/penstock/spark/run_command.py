@@ -215,8 +215,9 @@ class _Run:
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
         outlets = open_outlets(
-            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
-        )
+            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append,
+            keep_ticks,
+        )  # fmt: skip
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
         ticker.meter = CostMeter(self._spark, self._exchange_names(plan.stages))
         query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from penstock.expr.dict_keys import with_one_zero
 from penstock.expr.types import Schema
-from penstock.io.delivery.atomic_files import STAGING, remove_folder
+from penstock.io.delivery.atomic_files import STAGING, remove_folder, tick_folder
 from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_rows
 from penstock.io.delivery.table_keys import TableKey
 from penstock.io.files import changelog
@@ -97,7 +97,7 @@ class Outbox:
         changelog.assemble(self.folder, tick, names)
 
     def _tick(self, tick: int) -> Path:
-        return self.folder / STAGING / changelog.tick_folder(tick)
+        return self.folder / STAGING / tick_folder(tick)
 
     def holds(self, tick: int) -> bool:
         return self._tick(tick).is_dir()

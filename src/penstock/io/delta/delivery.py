@@ -16,9 +16,9 @@ from deltalake.exceptions import DeltaError
 from penstock.errors import UnwritableSink
 from penstock.expr.types import INT64, Field, Schema
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
+from penstock.io.delivery.atomic_files import TICK
 from penstock.io.delivery.outbox import Batches, Delivery
 from penstock.io.delivery.table_keys import TableKey, net_change
-from penstock.io.files.changelog import TICK
 from penstock.io.source import WEIGHT, Row, Rows
 
 _OPERATION = "penstock operation"

@@ -12,7 +12,8 @@ it to an integer column `tick` ("hive partitioning"):
     Polars   pl.scan_parquet("out/tick=*/*.parquet", hive_partitioning=True)
     Spark    spark.read.parquet("out")
 
-The current rows are those whose weights add up to more than 0.
+The current rows are those whose weights add up to more than 0. With `compact_after`, the folders of old ticks
+are merged (`penstock.io.files.compaction`).
 
 **For tasks that write in parallel**: each calls `stage_part(...)` with a unique name (such as the numbers of
 shard and attempt) and reports the name; then one process calls `assemble(path, tick, names)` before the
@@ -27,10 +28,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, SourceLocation
 from penstock.expr.types import Schema
-from penstock.io.delivery.atomic_files import STAGING, move_folder, remove_empty, remove_folder, sync_folder
+from penstock.io.delivery.atomic_files import (
+    STAGING,
+    TICK,
+    move_folder,
+    published_ticks,
+    remove_empty,
+    remove_folder,
+    sync_folder,
+    tick_folder,
+)
+from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.files.compaction import Compactor, aside, check_can_compact
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
     PartsWriter,
@@ -47,14 +59,14 @@ from penstock.path_or_url import local_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TICK = "tick"
-
 
 @dataclass(frozen=True)
 class Changelog(SinkTarget):
     """Sink with all changes, one folder per tick, exactly once with a checkpoint.
 
-    path: created if missing.
+    path:          created if missing.
+    compact_after: number of the latest ticks whose folders stay as they are. Older ones are merged now and
+                   then into a few folders with the rows that they add up to. None: all ticks stay.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
@@ -62,25 +74,21 @@ class Changelog(SinkTarget):
         "a tick's folder appears by one rename, and a run that resumes skips existing ones",
     )
     path: str
+    compact_after: int | None = None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        set_fields(self, path=local_path(path, type(self).__name__))
+    def __init__(self, path: str | os.PathLike[str], compact_after: int | None = None) -> None:
+        if compact_after is not None and compact_after < 1:
+            raise BadInput(
+                f"compact_after is {compact_after}",
+                where=[SourceLocation.of_caller()],
+                why="The last tick has a folder of its own.",
+                fix="give 1 or more, or leave it out to keep the folders of all ticks",
+            )
+        set_fields(self, path=local_path(path, type(self).__name__), compact_after=compact_after)
 
     @property
     def destination(self) -> Hashable:
         return "files", os.path.realpath(self.path)
-
-
-def tick_folder(tick: int) -> str:
-    # No leading zeros: DuckDB would infer text.
-    return f"{TICK}={tick}"
-
-
-def published_ticks(path: Path) -> list[int]:
-    """List the published ticks at `path`, in order."""
-    names = os.listdir(path) if path.is_dir() else []
-    numbers = (name.removeprefix(f"{TICK}=") for name in names if name.startswith(f"{TICK}="))
-    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def check_columns(sink: str, schema: Schema) -> None:
@@ -154,9 +162,10 @@ def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """Publish the committed `tick` if a crash left it assembled, and delete everything else staged."""
+    """Publish the committed `tick` if a crash left it assembled, and delete everything else unpublished."""
     publish(path, tick, durable=durable)
     remove_folder(Path(path, STAGING))
+    remove_folder(aside(Path(path)))
 
 
 # --- in one process ------------------------------------------------------------------
@@ -169,13 +178,32 @@ class ChangelogWriter(PartsWriter):
         require_arrow(f"sink {request.name!r}")
         check_columns(request.name, request.schema)
         self._path = Path(target.path)
+        self._compact_after = target.compact_after
         self._request = request
+        self._lock: FolderLock | None = None
+        self._compactor: Compactor | None = None
+        self._prepared = 0
 
     def recover(self, tick: int) -> None:
-        refuse_mid_run_start(self._request.name, self._path, tick, self._path.is_dir())
+        name, durable = self._request.name, self._request.durable
+        refuse_mid_run_start(name, self._path, tick, self._path.is_dir())
         self._path.mkdir(parents=True, exist_ok=True)
-        refuse_later_ticks(self._request.name, self._path, max(published_ticks(self._path), default=0), tick)
-        recover(self._path, tick, durable=self._request.durable)
+        self._lock = FolderLock.take(Path(os.path.realpath(self._path)))
+        if self._lock is None:
+            raise BadInput(
+                f"sink {name!r}: {self._path} is being compacted",
+                why="A compaction replaces the folder, and a tick written now would be lost.",
+                fix="wait until it ends",
+                sink=name,
+                path=str(self._path),
+            )
+        refuse_later_ticks(name, self._path, max(published_ticks(self._path), default=0), tick)
+        recover(self._path, tick, durable=durable)
+        if self._compact_after is not None:
+            check_can_compact(self._lock)
+            # A rewind returns to a tick between two folders.
+            keep = max(self._compact_after, self._request.keep_ticks - 1)
+            self._compactor = Compactor(self._lock, keep, durable=durable)
 
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if rows:
@@ -186,9 +214,14 @@ class ChangelogWriter(PartsWriter):
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
         assemble(self._path, tick, names, durable=self._request.durable)
+        self._prepared = tick
 
     def publish(self, tick: int) -> None:
         publish(self._path, tick, durable=self._request.durable)
+        if self._compactor is not None:
+            if self._prepared == tick:
+                self._compactor.published(tick)
+            self._compactor.compact_if_due(tick)
 
     def close(self) -> None:
         # With a checkpoint, a committed but unpublished tick stays there for `recover`.
@@ -196,6 +229,10 @@ class ChangelogWriter(PartsWriter):
             remove_empty(self._path / STAGING / "parts", self._path / STAGING)
         else:
             remove_folder(self._path / STAGING)
+        if self._compactor is not None:
+            self._compactor.close()
+        if self._lock is not None:
+            self._lock.release()
 
 
 @open_sink.register

@@ -20,7 +20,6 @@ before the commit and `publish` after it. Begin with `create` or `recover`.
 from __future__ import annotations
 
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,15 +32,17 @@ from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import (
     STAGING,
     move_folder,
+    published_ticks,
     remove_empty,
     remove_folder,
     sync_folder,
+    take_over,
+    tick_folder,
     write_file,
 )
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
-from penstock.io.files.changelog import published_ticks, tick_folder
 from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
     PartsWriter,
@@ -250,13 +251,6 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
             take_over(file, folder / file.name)
     remove_folder(version(path, tick))  # left by a failed attempt
     move_folder(folder, version(path, tick), durable=durable)
-
-
-def take_over(old: Path, new: Path) -> None:
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
 
 
 def published_tick(current: Path) -> int:

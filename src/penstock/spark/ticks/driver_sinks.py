@@ -50,10 +50,12 @@ def open_outlets(
     durable: bool,
     closing: ExitStack,
     append: Mapping[str, bool],
+    keep_ticks: int = 1,
 ) -> dict[str, DriverSink]:
     """Open the requested sinks and recover them to the committed tick.
 
-    append: by source whether its rows are never taken back.
+    append:     by source whether its rows are never taken back.
+    keep_ticks: of the checkpoint, see `SinkRequest`.
 
     Raises `BadInput` for what is no sink, or holds ticks that this run cannot have written.
     """
@@ -65,7 +67,7 @@ def open_outlets(
         spool = outbox_of(folder, name) if durable or isinstance(target, DeliveredSink) else None
         sources = table_sources(graph, append, name)
         request = SinkRequest(
-            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources
+            name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources, keep_ticks
         )
         writer = open_sink(target, request)
         closing.callback(writer.close)
