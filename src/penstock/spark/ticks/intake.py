@@ -23,11 +23,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import BadRow
+from penstock.errors import BadRow, UnreadableSource
 from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
+from penstock.io.files.file_reader import open_format, read_columns
 from penstock.io.files.file_source import Files
-from penstock.io.files.parquet_files import ParquetFiles
+from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import BadRecord, Feed, open_source
 from penstock.spark.sources.arrivals import path_of, spooled_batch
 from penstock.spark.ticks.plan import Input
@@ -103,7 +104,7 @@ def read_inputs(
                 taken.arrivals.setdefault(inputs[tag].name, []).append(number)
                 table = None
                 if inputs[tag].name in columns:
-                    table = read_table(inputs[tag].reading, file, inputs[tag])
+                    table = read_table(inputs[tag].reading, file, inputs[tag], taken)
                 if table is not None:
                     yield _counted(inputs[tag], number, table, taken)
                     continue
@@ -157,22 +158,29 @@ def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
 
 
 @singledispatch
-def read_table(reading: object, path: Path, source: Input) -> pa.Table | None:
-    """Read one file of a source into columns, if its format is columnar and every value is as declared."""
+def read_table(
+    reading: object, path: Path, source: Input, taken: Taken, part: Part = WHOLE
+) -> pa.Table | None:
+    """Read a part of one file of a source into columns. None if it has no columns, or cannot be read."""
     return None
 
 
 @read_table.register
-def _(reading: ParquetFiles, path: Path, source: Input) -> pa.Table | None:
-    from penstock.io.files.parquet_rows import whole_table
-
-    return whole_table(Feed(source.name, source.schema, append=source.append, live=source.live), path)
+def _(reading: Files, path: Path, source: Input, taken: Taken, part: Part = WHOLE) -> pa.Table | None:
+    feed = Feed(source.name, source.schema, append=source.append, live=source.live)
+    set_aside = reading.dead_letter is not None
+    try:
+        table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
+    except UnreadableSource:
+        return None  # `read_file` says why
+    taken.bad.extend((source.name, record) for record in bad)
+    return table
 
 
 @read_table.register
-def _(reading: Ticketed, path: Path, source: Input) -> pa.Table | None:
+def _(reading: Ticketed, path: Path, source: Input, taken: Taken, part: Part = WHOLE) -> pa.Table | None:
     file = path_of(path)
-    return None if file is None else read_table(reading.files, file, source)
+    return None if file is None else read_table(reading.files, file, source, taken, part)
 
 
 def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
