@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from penstock.errors import PenstockError, UnreadableSource
 from penstock.expr.annotations import Int32
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from penstock.io.files import csv_files, json_files, text_blocks
-from penstock.io.files.file_reader import open_format, read_columns, read_rows, rows_of, worth_columns
+from penstock.io.files import text_blocks
+from penstock.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import open_source
@@ -73,8 +73,7 @@ FLAT = (Flat, Needed, Plain, Point, Bytes)
 def reading(*, columns: bool, block: int = 1 << 18) -> Iterator[None]:
     """Text is parsed as columns wherever possible, or nowhere. block: the size of a block."""
     with (
-        mock.patch.object(json_files, "worth_columns", return_value=columns),
-        mock.patch.object(csv_files, "worth_columns", return_value=columns),
+        mock.patch.object(FileFormat, "worth_columns", return_value=columns),
         mock.patch.object(text_blocks, "BLOCK", block),
     ):
         yield
@@ -316,8 +315,8 @@ def test_numbers_with_huge_exponents_make_bad_rows(tmp_path: Path) -> None:
 
 
 def test_text_is_read_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.json", '{"x": 1}\n' * 100_000)
-    assert worth_columns(1_000_000)
+    source = JsonFiles(write(tmp_path / "a.json", '{"x": 1}\n' * 100_000))
+    assert True in tables(source, feed(Point))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert not worth_columns(1_000_000)
-    assert read(JsonFiles(path), feed(Point)) == [(1, None)] * 100_000
+    assert True not in tables(source, feed(Point))
+    assert read(source, feed(Point)) == [(1, None)] * 100_000

@@ -13,14 +13,14 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
 from penstock.expr.types import BytesType, Field, StrType
-from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable, worth_columns
+from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
@@ -43,13 +43,21 @@ FromText = Callable[[str], Any]
 RowOf = Callable[[Sequence[str]], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Header:
-    """Header of a file. positions: of the fields that are read, None for those not in the file."""
+    """Header of a file, matched with fields. positions: of the fields, None for those not in the file."""
 
     width: int
+    fields: list[Field]
     positions: list[int | None]
     row_of: RowOf
+
+    @cached_property
+    def columns(self) -> CsvColumns:
+        # Not at the top, because small files need no Arrow, which is expensive to import.
+        from penstock.io.files.csv_columns import CsvColumns
+
+        return CsvColumns(self.width, self.fields, self.positions)
 
 
 class CsvFormat(FileFormat):
@@ -67,7 +75,6 @@ class CsvFormat(FileFormat):
                 return
             header = self._header(path, next(csv.reader([_text(first)], strict=True)))
             before.line = 0 if part.start else 1
-            columns: CsvColumns | None = None
             lines = b""
             blocks = line_blocks(file, part)
             for more in blocks:
@@ -77,9 +84,7 @@ class CsvFormat(FileFormat):
                     continue
                 if not whole:
                     break
-                if columns is None and worth_columns(len(lines)):
-                    columns = self._columns(header)
-                table = columns.table(lines) if columns is not None and worth_columns(len(lines)) else None
+                table = header.columns.table(lines) if self.worth_columns(lines) else None
                 block = self.block_of(table)
                 if table is None or block is None:
                     before.find()
@@ -131,12 +136,6 @@ class CsvFormat(FileFormat):
             text = ",".join(fields).encode(errors="surrogateescape").decode(errors="replace")
             return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
 
-    def _columns(self, header: _Header) -> CsvColumns:
-        # Not at the top, because small files need no Arrow, which is expensive to import.
-        from penstock.io.files.csv_columns import CsvColumns
-
-        return CsvColumns(header.width, self.fields, header.positions)
-
     def _count(self, path: Path, stop: int) -> tuple[int, int]:
         """Count the rows and lines before a part."""
         with open_bytes(path) as file:
@@ -160,7 +159,7 @@ class CsvFormat(FileFormat):
             row_of = row
         else:
             row_of = lambda fields: _with_weight(row(fields))  # noqa: E731
-        return _Header(len(names), list(positions.values()), row_of)
+        return _Header(len(names), self.fields, list(positions.values()), row_of)
 
     def _position(self, path: Path, header: list[str], declared: Field) -> int | None:
         count = header.count(declared.name)

@@ -31,8 +31,12 @@ Block: TypeAlias = "pa.Table | Iterator[Record]"
 
 A table has the live fields, and the weight of a table source."""
 
-_WORTH_COLUMNS = 1 << 12
-_WORTH_AN_IMPORT = 1 << 18
+_WORTH_COLUMNS = 1 << 15
+"""Bytes from which columns are faster than rows."""
+_TOO_LONG = 1 << 26
+"""Bytes that are no longer left to pyarrow, which counts in 32 bits; only a very long line makes so many."""
+_WORTH_AN_IMPORT = 1 << 24
+"""Bytes that make up for the import of pyarrow, 0.1 seconds."""
 
 
 class FileFormat(ABC):
@@ -43,6 +47,7 @@ class FileFormat(ABC):
         self.feed = feed
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
+        self._bytes_read = 0
 
     @abstractmethod
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
@@ -54,6 +59,15 @@ class FileFormat(ABC):
     @abstractmethod
     def parts(self, path: Path, size: int) -> list[Part]:
         """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
+
+    def worth_columns(self, lines: bytes) -> bool:
+        """Check whether pyarrow parses lines faster. It need not be installed."""
+        self._bytes_read += len(lines)
+        if not _WORTH_COLUMNS <= len(lines) < _TOO_LONG:
+            return False
+        if self._bytes_read < _WORTH_AN_IMPORT:
+            return sys.modules.get("pyarrow") is not None
+        return find_spec("pyarrow") is not None
 
     def block_of(self, table: pa.Table | None) -> Block | None:
         """Build a block from columns of `fields`, or return None if a record in them is unreadable."""
@@ -73,13 +87,6 @@ class FileFormat(ABC):
 def open_format(source: Files, feed: Feed) -> FileFormat:
     """Bind the format of a source of files to a feed. Raises `BadInput` for columns that it cannot hold."""
     raise NotImplementedError(type(source))
-
-
-def worth_columns(size: int) -> bool:
-    """Check whether so many bytes are parsed faster by pyarrow, which need not be there."""
-    if sys.modules.get("pyarrow") is not None:
-        return size >= _WORTH_COLUMNS
-    return size >= _WORTH_AN_IMPORT and find_spec("pyarrow") is not None
 
 
 def records_of(block: Block, feed: Feed) -> Iterable[Record]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
-from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable, worth_columns
+from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import from_object
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
@@ -61,7 +61,7 @@ class JsonFormat(FileFormat):
                     yield self._array(path, b"".join((_from_text(lines), *blocks)))
                     return
                 ends = lines.count(b"\n")
-                table = self._columns.table(lines, ends) if worth_columns(len(lines)) else None
+                table = self._columns.table(lines, ends) if self.worth_columns(lines) else None
                 block = self.block_of(table)
                 if table is None or block is None:
                     before.find()
