@@ -29,6 +29,8 @@ from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.io.files.csv_columns import CsvColumns
 
 
@@ -52,8 +54,11 @@ class _Header:
     positions: list[int | None]
     row_of: RowOf
 
+    def table(self, lines: bytes) -> pa.Table | None:
+        return self._columns.table(lines)
+
     @cached_property
-    def columns(self) -> CsvColumns:
+    def _columns(self) -> CsvColumns:
         # Not at the top, because small files need no Arrow, which is expensive to import.
         from penstock.io.files.csv_columns import CsvColumns
 
@@ -84,14 +89,14 @@ class CsvFormat(FileFormat):
                     continue
                 if not whole:
                     break
-                table = header.columns.table(lines) if self.worth_columns(lines) else None
-                block = self.block_of(table)
-                if table is None or block is None:
+                found = self.parsed(lines, partial(header.table, lines))
+                if found is None:
                     before.find()
                     yield self._records(path, before, [lines], header)
                 else:
+                    block, rows = found
                     yield block
-                    before.row += table.num_rows
+                    before.row += rows
                     before.line += _count_lines(lines)
                 lines = b""
             if lines:

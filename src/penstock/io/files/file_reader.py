@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import singledispatch
 from importlib.util import find_spec
@@ -37,6 +37,8 @@ _TOO_LONG = 1 << 26
 """Bytes that are no longer left to pyarrow, which counts in 32 bits; only a very long line makes so many."""
 _WORTH_AN_IMPORT = 1 << 24
 """Bytes that make up for the import of pyarrow, 0.1 seconds."""
+_PATIENCE = 8
+"""Blocks that are tried though all were refused; then one in as many is."""
 
 
 class FileFormat(ABC):
@@ -47,7 +49,7 @@ class FileFormat(ABC):
         self.feed = feed
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
-        self._bytes_read = 0
+        self._bytes_read = self._refused = 0
 
     @abstractmethod
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
@@ -65,9 +67,24 @@ class FileFormat(ABC):
         self._bytes_read += len(lines)
         if not _WORTH_COLUMNS <= len(lines) < _TOO_LONG:
             return False
+        self._refused += 1  # until it is parsed
+        if self._refused > _PATIENCE and self._refused % _PATIENCE:
+            return False
         if self._bytes_read < _WORTH_AN_IMPORT:
             return sys.modules.get("pyarrow") is not None
         return find_spec("pyarrow") is not None
+
+    def parsed(self, lines: bytes, parse: Callable[[], pa.Table | None]) -> tuple[Block, int] | None:
+        """Parse lines as columns if that pays off, and return their block and number of records.
+
+        None if they are to be read one by one.
+        """
+        table = parse() if self.worth_columns(lines) else None
+        block = self.block_of(table)
+        if table is None or block is None:
+            return None
+        self._refused = 0
+        return block, table.num_rows
 
     def block_of(self, table: pa.Table | None) -> Block | None:
         """Build a block from columns of `fields`, or return None if a record in them is unreadable."""

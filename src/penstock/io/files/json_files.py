@@ -27,6 +27,8 @@ from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.io.files.json_columns import JsonColumns
 
 
@@ -45,13 +47,6 @@ class JsonFormat(FileFormat):
             self._load = lambda text: json.loads(text, parse_float=Decimal)
             self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
 
-    @cached_property
-    def _columns(self) -> JsonColumns:
-        # Not at the top, because small files need no Arrow, which is expensive to import.
-        from penstock.io.files.json_columns import JsonColumns
-
-        return JsonColumns(self.fields)
-
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         before = Position(begin=partial(_count, path, part.start) if part.start else None)
         with open_bytes(path) as file:
@@ -61,20 +56,30 @@ class JsonFormat(FileFormat):
                     yield self._array(path, b"".join((_from_text(lines), *blocks)))
                     return
                 ends = lines.count(b"\n")
-                table = self._columns.table(lines, ends) if self.worth_columns(lines) else None
-                block = self.block_of(table)
-                if table is None or block is None:
+                found = self.parsed(lines, partial(self._table, lines, ends))
+                if found is None:
                     before.find()
                     yield self._lines(path, before, lines)
                 else:
+                    block, rows = found
                     yield block
-                    before.row += table.num_rows
+                    before.row += rows
                     before.line += ends
 
     def parts(self, path: Path, size: int) -> list[Part]:
         with open_bytes(path) as file:
             first = next((line for line in file if line.strip()), b"")
         return [WHOLE] if first.lstrip().startswith(b"[") else line_parts(path, size)
+
+    @cached_property
+    def _columns(self) -> JsonColumns:
+        # Not at the top, because small files need no Arrow, which is expensive to import.
+        from penstock.io.files.json_columns import JsonColumns
+
+        return JsonColumns(self.fields)
+
+    def _table(self, lines: bytes, ends: int) -> pa.Table | None:
+        return self._columns.table(lines, ends)
 
     def _lines(self, path: Path, before: Position, lines: bytes) -> Iterator[Record]:
         for line in io.BytesIO(lines):

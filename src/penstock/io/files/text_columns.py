@@ -26,11 +26,13 @@ from penstock.expr.types import (
     TimestampType,
 )
 from penstock.io.arrow import arrow_type, in_calendar
-from penstock.io.files.text_values import LONG_NUMBER, parse
+from penstock.io.files.text_values import parse
 
 _compute: Any = pc
 _INTEGER = b"0123456789-"
-_NUMBER = b"0123456789-+.eE"
+_DECIMAL = b"0123456789-+."
+_DECIMAL_DIGITS = 38
+_NUMBER = _DECIMAL + b"eE"
 _HOUR = len("2001-12-31T23")
 _ZONED_TIME = r"^.{10}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)$"
 
@@ -86,19 +88,13 @@ def _(data_type: Float64Type, texts: pa.Array) -> pa.Array | None:
 
 @cast_text.register
 def _(data_type: DecimalType, texts: pa.Array) -> pa.Array | None:
-    floats = cast_text(Float64Type(), texts)
-    if floats is None or not decimals_fit(data_type, floats) or longest(texts) > LONG_NUMBER:
+    # Arrow's tables of powers of ten end with the digits that it keeps, and are read beyond their end.
+    if not _consists_of(_DECIMAL, texts) or longest(texts) > _DECIMAL_DIGITS:
         return None
-    return texts.cast(arrow_type(data_type))
-
-
-def decimals_fit(data_type: DecimalType, floats: pa.Array) -> bool:
-    """Check by their nearest floats that decimals have no digits too many before the point.
-
-    Arrow's conversions wrap around if they have.
-    """
+    # Too many digits before the point wrap around.
     limit = float(10 ** (data_type.precision - data_type.scale))
-    return _all(_compute.less(_compute.abs(floats), limit))
+    fit = _compute.less(_compute.abs(texts.cast(pa.float64())), limit)
+    return texts.cast(arrow_type(data_type)) if _all(fit) else None
 
 
 @cast_text.register

@@ -43,10 +43,6 @@ for _name in ("Inf", "Infinity", "INF"):
     NON_FINITE.update({_name: float("inf"), "+" + _name: float("inf"), "-" + _name: float("-inf")})
 
 
-LONG_NUMBER = 1000
-"""Limit on the characters of a decimal."""
-
-
 class Unfit(Exception):
     """Raised for a value that does not fit its declared type; the text names both."""
 
@@ -136,7 +132,7 @@ def exact_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
 @parse.register
 def _(data_type: DecimalType) -> Callable[[str], Any]:
     def decimal(text: str) -> Decimal:
-        if not _NUMBER.fullmatch(text) or len(text) > LONG_NUMBER:
+        if not _NUMBER.fullmatch(text) or len(text) > 1000:
             raise unfit(data_type, text)
         return exact_decimal(Decimal(text), data_type)
 
