@@ -2,7 +2,7 @@
 
 The first character of a file decides between the two. Values are converted by
 `penstock.io.files.json_values`. Files are UTF-8; `.gz` is decompressed. An array is parsed as a whole, so
-prefer lines for large files.
+prefer lines for large files; these are parsed by `penstock.io.files.json_columns` where that means the same.
 """
 
 from __future__ import annotations
