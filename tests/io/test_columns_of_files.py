@@ -311,9 +311,16 @@ def test_columns_that_nobody_reads_are_not_looked_at(tmp_path: Path) -> None:
 
 
 def test_numbers_with_huge_exponents_make_bad_rows(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.json", '{"v": 1e99999999999999999999}\n{"v": 1}\n')
+    number = "1e99999999999999999999"
+    path = write(tmp_path / "a.json", f'{{"v": {number}}}\n{{"v": "{number}"}}\n{{"v": 1}}\n')
     _, bad = outcome(JsonFiles(path), feed(one(Decimal)))
-    assert [(b.row, b.reason) for b in bad] == [(1, "a number in the line has too large an exponent")]
+    reasons = [
+        "a number in the line has too large an exponent",
+        f"v: expected decimal(38,18), found '{number}'",
+    ]
+    assert [(b.row, b.reason) for b in bad] == [*enumerate(reasons, 1)]
+    check(JsonFiles(path), feed(one(Decimal)), 10)
+    check(CsvFiles(write(tmp_path / "a.csv", f"v\n{number}\n1\n")), feed(one(Decimal)), 10)
 
 
 def test_text_is_read_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
