@@ -161,7 +161,10 @@ def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
 def read_table(
     reading: object, path: Path, source: Input, taken: Taken, part: Part = WHOLE
 ) -> pa.Table | None:
-    """Read a part of one file of a source into columns. None if it has no columns, or cannot be read."""
+    """Read one file of a source into columns, or return None if `read_file` has to.
+
+    Raises `BadRow`, and `UnreadableSource` for a part of a file.
+    """
     return None
 
 
@@ -172,6 +175,8 @@ def _(reading: Files, path: Path, source: Input, taken: Taken, part: Part = WHOL
     try:
         table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
     except UnreadableSource:
+        if part != WHOLE:
+            raise
         return None  # `read_file` says why
     taken.bad.extend((source.name, record) for record in bad)
     return table
