@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import singledispatch
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,56 @@ def rows_to_table(rows: Sequence[tuple[Any, ...]], schema: Schema, *, weighted: 
     columns = list(zip(*rows)) if rows else [()] * len(arrow)
     arrays = [pa.array(column, type=f.type, from_pandas=False) for column, f in zip(columns, arrow)]
     return pa.Table.from_arrays(arrays, schema=arrow)
+
+
+# --- valid values ------------------------------------------------------------------
+
+_FIRST_DAY = 1 - _EPOCH.toordinal()
+_LAST_DAY = date.max.toordinal() - _EPOCH.toordinal()
+_DAY = 86_400_000_000
+
+
+def is_valid(column: pa.Array, data_type: DataType) -> bool:
+    """Check that a column of exactly the Arrow type of `data_type` has only values of that type.
+
+    Arrow's text may be no UTF-8, its decimals may have too many digits, its calendar is longer than Python's.
+    """
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return in_calendar(data_type, column)
+
+
+@singledispatch
+def in_calendar(data_type: DataType, column: pa.Array) -> bool:
+    """Check that all dates and timestamps are in the years 1 to 9999."""
+    return True
+
+
+@in_calendar.register
+def _(data_type: DateType, column: pa.Array) -> bool:
+    return _within(column.view(pa.int32()), _FIRST_DAY, _LAST_DAY)
+
+
+@in_calendar.register
+def _(data_type: TimestampType, column: pa.Array) -> bool:
+    return _within(column.view(pa.int64()), _FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
+
+
+@in_calendar.register
+def _(data_type: ListType, column: pa.Array) -> bool:
+    return in_calendar(data_type.element, column.flatten())
+
+
+@in_calendar.register
+def _(data_type: StructType, column: pa.Array) -> bool:
+    return all(in_calendar(f.type, part) for f, part in zip(data_type.fields, column.flatten()))
+
+
+def _within(numbers: pa.Array, low: int, high: int) -> bool:
+    found = _compute.min_max(numbers).as_py()
+    return found["min"] is None or (low <= found["min"] and found["max"] <= high)
 
 
 # --- tables to rows ----------------------------------------------------------------
@@ -205,6 +255,15 @@ def with_weight(table: pa.Table, schema: Schema) -> pa.Table:
     weights = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
     columns = [table.column(f.name) for f in schema.fields]
     return pa.Table.from_arrays([*columns, pa.chunked_array([weights])], names=arrow.names).cast(arrow)
+
+
+def known_weights(table: pa.Table) -> pa.Table | None:
+    """Replace missing weights by 1. None if a weight is 0, which no row can have."""
+    weights = table.column(WEIGHT).fill_null(1)
+    if _compute.any(_compute.equal(weights, 0)).as_py():
+        return None
+    at = table.column_names.index(WEIGHT)
+    return table.set_column(at, pa.field(WEIGHT, pa.int64(), nullable=False), weights)
 
 
 def write_part(

@@ -123,8 +123,9 @@ class Feed:
 
     @property
     def live_fields(self) -> list[Field]:
-        """The fields that a reader has to look at."""
-        return [f for f in self.schema.fields if self.live is None or f.name in self.live]
+        """The fields that a reader has to look at. At least one, since a table needs it to count its rows."""
+        live = [f for f in self.schema.fields if self.live is None or f.name in self.live]
+        return live or [*self.schema.fields[:1]]
 
     def refuse_weight_column(self) -> None:
         """Raise `BadInput` if a table source has a column with the name of the weight column."""

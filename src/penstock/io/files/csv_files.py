@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
-from penstock.expr.types import INT64, BytesType, Field, StrType
-from penstock.io.files.file_reader import FileFormat, FilesReader, Record, open_bytes, unreadable
-from penstock.io.files.file_source import Files, Listing
+from penstock.expr.types import BytesType, Field, StrType
+from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
+from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parse, shortened
 from penstock.io.requirements import refuse_untyped
-from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
+from penstock.io.source import WEIGHT, BadRecord, Feed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.io.files.csv_columns import CsvColumns
 
 
 @dataclass(frozen=True, init=False)
@@ -30,74 +39,132 @@ class CsvFiles(Files):
     __doc__ = "CSV files with a header. " + (Files.__doc__ or "")
 
 
+_WELL_QUOTED = re.compile(rb'[^"]*+(?:(?<![^,\r\n])"(?:[^"]++|"")*+"(?![^,\r\n])[^"]*+)*+')
+_OPEN_FIELD = re.compile(rb'(?<![^,\r\n])"(?:[^"]++|"")*+')
 FromText = Callable[[str], Any]
 RowOf = Callable[[Sequence[str]], Any]
 
 
+@dataclass(frozen=True)
+class _Header:
+    """Header of a file, matched with fields. positions: of the fields, None for those not in the file."""
+
+    width: int
+    fields: list[Field]
+    positions: list[int | None]
+    row_of: RowOf
+
+    def table(self, lines: bytes) -> pa.Table | None:
+        return self._columns.table(lines)
+
+    @cached_property
+    def _columns(self) -> CsvColumns:
+        # Not at the top, because small files need no Arrow, which is expensive to import.
+        from penstock.io.files.csv_columns import CsvColumns
+
+        return CsvColumns(self.width, self.fields, self.positions)
+
+
 class CsvFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
-        feed.refuse_weight_column()
-        self._feed = feed
-        self._columns = [(f, field_parser(feed.name, f)) for f in feed.schema.fields]
-        self._weight = Field(WEIGHT, INT64, nullable=True)
+        super().__init__(feed)
+        declared = {f.name: f for f in (*feed.schema.fields, *self.fields)}
+        self._parsers = {name: field_parser(feed.name, f) for name, f in declared.items()}
 
-    def records(self, path: Path, skip: int) -> Iterator[Record]:
-        with open_bytes(path) as raw:
-            text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            reader = csv.reader(text, strict=True)
-            row = 0
-            try:
-                header = next(reader, None)
-                if header is None:
-                    raise unreadable(self._feed.name, path, "it is empty, without even a header")
-                convert = self._row_of(path, header)
-                first_line = reader.line_num + 1
-                for fields in reader:
-                    line, first_line = first_line, reader.line_num + 1
-                    if not fields:
-                        continue
-                    row += 1
-                    if row > skip:
-                        yield self._record(path, row, line, fields, convert, len(header))
-            except csv.Error as error:
-                raise unreadable(
-                    self._feed.name, path, f"line {reader.line_num} is not CSV: {error}"
-                ) from error
+    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+        before = Position(begin=partial(self._count, path, part.start) if part.start else None)
+        with open_bytes(path) as file:
+            first = file.readline()
+            if not _is_simple(first):
+                yield self._records(path, before, chain([first], line_blocks(file)))
+                return
+            header = self._header(path, next(csv.reader([_text(first)], strict=True)))
+            before.line = 0 if part.start else 1
+            lines = b""
+            blocks = line_blocks(file, part)
+            for more in blocks:
+                lines += more
+                whole = quoting(lines)
+                if whole is None:
+                    continue
+                if not whole:
+                    break
+                found = self.parsed(lines, partial(header.table, lines))
+                if found is None:
+                    before.find()
+                    yield self._records(path, before, [lines], header)
+                else:
+                    block, rows = found
+                    yield block
+                    before.row += rows
+                    before.line += _count_lines(lines)
+                lines = b""
+            if lines:
+                # Where a record ends is known only by reading all of them one by one.
+                before.find()
+                yield self._records(path, before, chain([lines], blocks), header)
 
-    def _record(
-        self, path: Path, row: int, line: int, fields: list[str], convert: RowOf, width: int
-    ) -> Record:
+    def parts(self, path: Path, size: int) -> list[Part]:
+        with open_bytes(path) as file:
+            divisible = _is_simple(file.readline()) and not any(b'"' in block for block in line_blocks(file))
+        return line_parts(path, size) if divisible else [WHOLE]
+
+    def _records(
+        self, path: Path, before: Position, blocks: Iterable[bytes], header: _Header | None = None
+    ) -> Iterator[Record]:
+        """Read records one by one, after the header if it is not known yet."""
+        lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
+        reader = csv.reader(lines, strict=True)
         try:
-            if len(fields) != width:
-                raise Unfit(f"the header has {width} columns, the row {len(fields)}")
-            return convert(fields)
+            if header is None:
+                names = next(reader, None)
+                if names is None:
+                    raise unreadable(self.feed.name, path, "it is empty, without even a header")
+                header = self._header(path, names)
+            end = reader.line_num
+            for fields in reader:
+                line, end = end + 1, reader.line_num
+                if fields:
+                    before.row += 1
+                    yield self._record(path, before.row, before.line + line, fields, header)
+        except csv.Error as error:
+            line = before.line + reader.line_num
+            raise unreadable(self.feed.name, path, f"line {line} is not CSV: {error}") from error
+        before.line += end
+
+    def _record(self, path: Path, row: int, line: int, fields: list[str], header: _Header) -> Record:
+        try:
+            if len(fields) != header.width:
+                raise Unfit(f"the header has {header.width} columns, the row {len(fields)}")
+            return header.row_of(fields)
         except Unfit as problem:
             text = ",".join(fields).encode(errors="surrogateescape").decode(errors="replace")
             return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
 
-    def _row_of(self, path: Path, header: list[str]) -> RowOf:
-        """Build a converter from a file's fields to rows.
+    def _count(self, path: Path, stop: int) -> tuple[int, int]:
+        """Count the rows and lines before a part."""
+        with open_bytes(path) as file:
+            blocks = line_blocks(file, Part(0, stop))
+            lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
+            reader = csv.reader(lines, strict=True)
+            return sum(map(bool, reader)) - 1, reader.line_num
 
-        Raises `UnreadableSource` for a header that does not match.
-        """
-        wanted = [*self._columns]
-        if not self._feed.append and WEIGHT in header:
-            wanted.append((self._weight, field_parser(self._feed.name, self._weight)))
+    def _header(self, path: Path, names: list[str]) -> _Header:
+        """Match a header with the fields. Raises `UnreadableSource` if it lacks one."""
+        positions = {f.name: self._position(path, names, f) for f in self.fields}
+        feed = self.feed
         parts: list[tuple[int, str, FromText]] = []
-        for declared, from_text in wanted:
-            at = self._position(path, header, declared)
-            if at is None:
-                at, from_text = 0, _null
-            parts.append((at, declared.name, from_text))
-        row = converter(parts)
-        decode = self._feed.decode
+        for name in [*feed.schema.names, *([] if feed.append else [WEIGHT])]:
+            at = positions.get(name)
+            parts.append((0, name, _null) if at is None else (at, name, self._parsers[name]))
+        row, decode = converter(parts), feed.decode
         if decode is not None:
-            return lambda fields: decode(row(fields))
-        if self._feed.append:
-            return row
-        if WEIGHT in header:
-            return lambda fields: _with_weight(row(fields))
-        return lambda fields: (*row(fields), 1)
+            row_of: RowOf = lambda fields: decode(row(fields))  # noqa: E731
+        elif feed.append:
+            row_of = row
+        else:
+            row_of = lambda fields: _with_weight(row(fields))  # noqa: E731
+        return _Header(len(names), self.fields, list(positions.values()), row_of)
 
     def _position(self, path: Path, header: list[str], declared: Field) -> int | None:
         count = header.count(declared.name)
@@ -107,11 +174,40 @@ class CsvFormat(FileFormat):
             return None
         problem = "no column" if count == 0 else f"{count} columns"
         raise unreadable(
-            self._feed.name,
+            self.feed.name,
             path,
             f"its header has {problem} {declared.name!r}: {shortened(','.join(header), 200)}",
             "correct the header, or declare the column `| None` if it may be missing",
         )
+
+
+def quoting(lines: bytes) -> bool | None:
+    """Check that lines from the start of a record have quotes only around fields, and end with a record.
+
+    None if the last field is open, so that further lines have to tell.
+    """
+    if b'"' not in lines:
+        return True
+    match = _WELL_QUOTED.match(lines)
+    end = match.end() if match is not None else 0
+    if end == len(lines):
+        return True
+    is_open = _OPEN_FIELD.fullmatch(lines, end) and len(lines) - end <= 4 * csv.field_size_limit()
+    return None if is_open else False
+
+
+def _is_simple(line: bytes) -> bool:
+    """Check that the first line of a file is its whole header."""
+    text = line.removesuffix(b"\n").removesuffix(b"\r")
+    return 0 < len(text) <= csv.field_size_limit() and b"\r" not in text and quoting(text) is True
+
+
+def _text(lines: bytes) -> str:
+    return lines.decode("utf-8", "surrogateescape")
+
+
+def _count_lines(lines: bytes) -> int:
+    return lines.count(b"\n") + (lines.count(b"\r") - lines.count(b"\r\n") if b"\r" in lines else 0)
 
 
 def _null(_: str) -> None:
@@ -161,7 +257,7 @@ def field_parser(source: str, declared: Field) -> FromText:
     return needed
 
 
-@open_source.register
-def _(source: CsvFiles, feed: Feed) -> Reader:
+@open_format.register
+def _(source: CsvFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, CSV files")
-    return FilesReader(Listing(feed.name, source.path, feed.skip), CsvFormat(feed), feed, source)
+    return CsvFormat(feed)

@@ -2,32 +2,179 @@
 
 from __future__ import annotations
 
-import gzip
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import singledispatch
+from importlib.util import find_spec
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import UnreadableSource
+from penstock.expr.types import INT64, Field, Schema
 from penstock.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
-from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
+from penstock.io.files.text_blocks import WHOLE, Part
+from penstock.io.files.text_values import Unfit
+from penstock.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
-Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record: TypeAlias = "tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord"
 """Result of reading a record: a row, the rows of a change data record, or why it is unreadable."""
+
+Block: TypeAlias = "pa.Table | Iterator[Record]"
+"""Records in order: columns, where all are certain to be as declared, or else one after another.
+
+A table has the live fields, and the weight of a table source."""
+
+_WORTH_COLUMNS = 1 << 15
+"""Bytes from which columns are faster than rows."""
+_TOO_LONG = 1 << 26
+"""Bytes that are no longer left to pyarrow, which counts in 32 bits; only a very long line makes so many."""
+_WORTH_AN_IMPORT = 1 << 24
+"""Bytes that make up for the import of pyarrow, 0.1 seconds."""
+_PATIENCE = 8
+"""Blocks that are tried though all were refused; then one in as many is."""
 
 
 class FileFormat(ABC):
-    """File format bound to one feed."""
+    """File format bound to one feed. fields: those that are read, with the weight of a table source."""
+
+    def __init__(self, feed: Feed) -> None:
+        feed.refuse_weight_column()
+        self.feed = feed
+        weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
+        self.fields = [*feed.live_fields, *weight]
+        self._bytes_read = self._refused = 0
 
     @abstractmethod
-    def records(self, path: Path, skip: int) -> Iterator[Record]:
-        """Yield the records of a file after the first `skip`.
+    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+        """Yield the records of a part of a file. Records are to be taken before the next block is.
 
-        Raises `UnreadableSource` for a file of another format; lets `OSError` and `UnicodeDecodeError` pass.
+        Raises `UnreadableSource` for a file of another format; errors that `reported` turns into it pass.
         """
+
+    @abstractmethod
+    def parts(self, path: Path, size: int) -> list[Part]:
+        """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
+
+    def worth_columns(self, lines: bytes) -> bool:
+        """Check whether pyarrow parses lines faster. It need not be installed."""
+        self._bytes_read += len(lines)
+        if not _WORTH_COLUMNS <= len(lines) < _TOO_LONG:
+            return False
+        self._refused += 1  # until it is parsed
+        if self._refused > _PATIENCE and self._refused % _PATIENCE:
+            return False
+        if self._bytes_read < _WORTH_AN_IMPORT:
+            return sys.modules.get("pyarrow") is not None
+        return find_spec("pyarrow") is not None
+
+    def parsed(self, lines: bytes, parse: Callable[[], pa.Table | None]) -> tuple[Block, int] | None:
+        """Parse lines as columns if that pays off, and return their block and number of records.
+
+        None if they are to be read one by one.
+        """
+        table = parse() if self.worth_columns(lines) else None
+        block = self.block_of(table)
+        if table is None or block is None:
+            return None
+        self._refused = 0
+        return block, table.num_rows
+
+    def block_of(self, table: pa.Table | None) -> Block | None:
+        """Build a block from columns of `fields`, or return None if a record in them is unreadable."""
+        if table is None or (self.feed.append and self.feed.decode is None):
+            return table
+        if self.feed.decode is not None:
+            try:
+                return iter([self.feed.decode(row) for row in rows_of(table, self.feed)])
+            except Unfit:
+                return None
+        from penstock.io.arrow import known_weights
+
+        return known_weights(table)
+
+
+@singledispatch
+def open_format(source: Files, feed: Feed) -> FileFormat:
+    """Bind the format of a source of files to a feed. Raises `BadInput` for columns that it cannot hold."""
+    raise NotImplementedError(type(source))
+
+
+def records_of(block: Block, feed: Feed) -> Iterable[Record]:
+    return block if isinstance(block, Iterator) else rows_of(block, feed)
+
+
+def rows_of(table: pa.Table, feed: Feed) -> Iterable[tuple[Any, ...]]:
+    """Convert the table of a block to rows, in which columns that are not live are None."""
+    from penstock.io.arrow import column_to_values
+
+    live = {f.name for f in feed.live_fields}
+    columns: list[Iterable[Any]] = [
+        column_to_values(table.column(f.name), f.type) if f.name in live else repeat(None)
+        for f in feed.schema.fields
+    ]
+    if not feed.append:
+        columns.append(table.column(WEIGHT).to_pylist())
+    return zip(*columns)
+
+
+def add_records(batch: Batch, records: Iterable[Record], feed: Feed, *, set_aside: bool) -> int:
+    """Move records to a batch, and count them. Raises `BadRow` for an unreadable one, if not `set_aside`."""
+    count = 0
+    for record in records:
+        count += 1
+        if type(record) is tuple:
+            batch.rows.append(record)
+        elif type(record) is list:
+            batch.rows.extend(record)
+        elif set_aside:
+            batch.bad.append(record)  # type: ignore[arg-type]
+        else:
+            raise record.error(feed.name)  # type: ignore[union-attr]
+    return count
+
+
+def read_rows(file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool) -> Batch:
+    """Read a part of a file into rows.
+
+    set_aside: return unreadable rows; otherwise they raise `BadRow`. Raises `UnreadableSource`.
+    """
+    feed, batch = file_format.feed, Batch([])
+    with reported(feed.name, path):
+        for block in file_format.blocks(path, part):
+            add_records(batch, records_of(block, feed), feed, set_aside=set_aside)
+    return batch
+
+
+def read_columns(
+    file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool
+) -> tuple[pa.Table, list[BadRecord]]:
+    """Read a part of a file into columns of the live fields and the weight, like `read_rows`."""
+    import pyarrow as pa
+
+    from penstock.io.arrow import arrow_schema, rows_to_table
+
+    feed, weighted = file_format.feed, not file_format.feed.append
+    live = Schema(tuple(feed.live_fields))
+    positions = [feed.schema.names.index(name) for name in live.names] + [-1] * weighted
+    tables = [arrow_schema(live, weighted=weighted).empty_table()]
+    bad: list[BadRecord] = []
+    with reported(feed.name, path):
+        for block in file_format.blocks(path, part):
+            if isinstance(block, Iterator):
+                batch = Batch([], bad)
+                add_records(batch, block, feed, set_aside=set_aside)
+                rows = [tuple(row[at] for at in positions) for row in batch.rows]
+                block = rows_to_table(rows, live, weighted=weighted)
+            tables.append(block)
+    return pa.concat_tables(tables), bad
 
 
 class FilesReader(Reader):
@@ -41,15 +188,15 @@ class FilesReader(Reader):
         self,
         listing: Listing,
         file_format: FileFormat,
-        feed: Feed,
         source: Files,
     ) -> None:
-        self._files = UnreadFiles(listing, feed.taken)
+        self._files = UnreadFiles(listing, file_format.feed.taken)
         self._format = file_format
-        self._feed = feed
+        self._feed = file_format.feed
         self._files_per_tick = source.files_per_tick
         self._set_aside = source.dead_letter is not None
-        self._waiting = deque(self._files.look(may_be_none=feed.follow or feed.resumed))
+        self._waiting = deque(self._files.look(may_be_none=self._feed.follow or self._feed.resumed))
+        self._blocks: Iterator[Block] = iter(())
         self._open: Iterator[Record] | None = None
         self._file: UnreadFile
         self._rows_taken = 0
@@ -79,7 +226,9 @@ class FilesReader(Reader):
             return False
         self._file = self._waiting.popleft()
         self._rows_taken = self._file.rows
-        self._open = self._format.records(Path(self._file.path), self._file.rows)
+        self._blocks = self._format.blocks(Path(self._file.path))
+        records = chain.from_iterable(records_of(block, self._feed) for block in self._blocks)
+        self._open = islice(records, self._rows_taken, None)
         return True
 
     def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
@@ -87,22 +236,8 @@ class FilesReader(Reader):
         ended.
         """
         assert self._open is not None
-        count = 0
-        try:
-            for record in islice(self._open, room):
-                count += 1
-                if type(record) is tuple:
-                    batch.rows.append(record)
-                elif type(record) is list:
-                    batch.rows.extend(record)
-                elif self._set_aside:
-                    batch.bad.append(record)  # type: ignore[arg-type]
-                else:
-                    raise record.error(self._feed.name)  # type: ignore[union-attr]
-        except UnreadableSource:
-            raise
-        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-            raise unreadable(self._feed.name, Path(self._file.path), str(error)) from error
+        with reported(self._feed.name, Path(self._file.path)):
+            count = add_records(batch, islice(self._open, room), self._feed, set_aside=self._set_aside)
         self._rows_taken += count
         ended = room is None or count < room
         self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)
@@ -113,10 +248,26 @@ class FilesReader(Reader):
 
     def close(self) -> None:
         super().close()
-        close = getattr(self._open, "close", None)
+        self._open = None
+        close = getattr(self._blocks, "close", None)
         if close is not None:
             close()  # a generator, which closes its file
-        self._open = None
+
+
+@open_source.register
+def _(source: Files, feed: Feed) -> Reader:
+    return FilesReader(Listing(feed.name, source.path, feed.skip), open_format(source, feed), source)
+
+
+@contextmanager
+def reported(source: str, path: Path) -> Iterator[None]:
+    """Turn errors of reading a file into `UnreadableSource`."""
+    try:
+        yield
+    except UnreadableSource:
+        raise
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise unreadable(source, path, str(error)) from error
 
 
 def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSource:
@@ -129,10 +280,3 @@ def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSo
         path=str(path),
         file=str(path),
     )
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, decompressed if its name ends in .gz."""
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")

@@ -2,27 +2,34 @@
 
 The first character of a file decides between the two. Values are converted by
 `penstock.io.files.json_values`. Files are UTF-8; `.gz` is decompressed. An array is parsed as a whole, so
-prefer lines for large files.
+prefer lines for large files; these are parsed by `penstock.io.files.json_columns` where that means the same.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
-from penstock.io.files.file_reader import FileFormat, FilesReader, Record, open_bytes, unreadable
-from penstock.io.files.file_source import Files, Listing
+from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import from_object
+from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
 from penstock.io.requirements import refuse_untyped
-from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
+from penstock.io.source import WEIGHT, BadRecord, Feed
 
-_BOM = b"\xef\xbb\xbf"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.io.files.json_columns import JsonColumns
 
 
 @dataclass(frozen=True, init=False)
@@ -32,7 +39,7 @@ class JsonFiles(Files):
 
 class JsonFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
-        self._source = feed.name
+        super().__init__(feed)
         self._convert = row_converter(feed)
         self._load = json.loads
         self._decode = json.JSONDecoder().raw_decode
@@ -40,20 +47,46 @@ class JsonFormat(FileFormat):
             self._load = lambda text: json.loads(text, parse_float=Decimal)
             self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
 
-    def records(self, path: Path, skip: int) -> Iterator[Record]:
+    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+        before = Position(begin=partial(_count, path, part.start) if part.start else None)
         with open_bytes(path) as file:
-            row = 0
-            for number, line in enumerate(file, 1):
-                if number == 1 and line.startswith(_BOM):
-                    line = line[len(_BOM) :]
-                if not line.strip():
-                    continue
-                if not row and line.lstrip().startswith(b"["):
-                    yield from self._array(path, skip, line + file.read())
+            blocks = line_blocks(file, part)
+            for lines in blocks:
+                if not (part.start or before.row) and lines.lstrip().startswith(b"["):
+                    yield self._array(path, b"".join((_from_text(lines), *blocks)))
                     return
-                row += 1
-                if row > skip:
-                    yield self._line(path, row, number, line)
+                ends = lines.count(b"\n")
+                found = self.parsed(lines, partial(self._table, lines, ends))
+                if found is None:
+                    before.find()
+                    yield self._lines(path, before, lines)
+                else:
+                    block, rows = found
+                    yield block
+                    before.row += rows
+                    before.line += ends
+
+    def parts(self, path: Path, size: int) -> list[Part]:
+        with open_bytes(path) as file:
+            first = next((line for line in file if line.strip()), b"")
+        return [WHOLE] if first.lstrip().startswith(b"[") else line_parts(path, size)
+
+    @cached_property
+    def _columns(self) -> JsonColumns:
+        # Not at the top, because small files need no Arrow, which is expensive to import.
+        from penstock.io.files.json_columns import JsonColumns
+
+        return JsonColumns(self.fields)
+
+    def _table(self, lines: bytes, ends: int) -> pa.Table | None:
+        return self._columns.table(lines, ends)
+
+    def _lines(self, path: Path, before: Position, lines: bytes) -> Iterator[Record]:
+        for line in io.BytesIO(lines):
+            before.line += 1
+            if line.strip():
+                before.row += 1
+                yield self._line(path, before.row, before.line, line)
 
     def _line(self, path: Path, row: int, number: int, line: bytes) -> Record:
         try:
@@ -66,6 +99,8 @@ class JsonFormat(FileFormat):
             reason = f"the line is not JSON: {error.msg}, at character {error.colno}"
         except (ValueError, RecursionError) as error:
             reason = f"the line is not JSON: {error}"
+        except InvalidOperation:
+            reason = "a number in the line has too large an exponent"
         text = line.decode(errors="replace").strip()
         return BadRecord(str(path), row, reason, shortened(text, 200), number)
 
@@ -77,26 +112,38 @@ class JsonFormat(FileFormat):
             return self._load(text)
         return value if text[end:] in ("\n", "\r\n", "") else self._load(text)
 
-    def _array(self, path: Path, skip: int, content: bytes) -> Iterator[Record]:
+    def _array(self, path: Path, content: bytes) -> Iterator[Record]:
         try:
             values = self._load(content.decode())
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, InvalidOperation) as error:
             raise unreadable(
-                self._source, path, f"not a JSON array, although it begins with [: {error}"
+                self.feed.name, path, f"not a JSON array, although it begins with [: {error}"
             ) from error
         for row, value in enumerate(values, 1):
-            if row > skip:
-                try:
-                    yield self._convert(value)
-                except Unfit as problem:
-                    text = json.dumps(value, ensure_ascii=False, default=str)
-                    yield BadRecord(str(path), row, str(problem), shortened(text, 200))
+            try:
+                yield self._convert(value)
+            except Unfit as problem:
+                text = json.dumps(value, ensure_ascii=False, default=str)
+                yield BadRecord(str(path), row, str(problem), shortened(text, 200))
+
+
+def _from_text(lines: bytes) -> bytes:
+    """Drop blank lines at the beginning."""
+    blank = sum(map(len, takewhile(lambda line: not line.strip(), io.BytesIO(lines))))
+    return lines[blank:]
+
+
+def _count(path: Path, stop: int) -> tuple[int, int]:
+    """Count the rows and lines before a part."""
+    with open_bytes(path) as file:
+        blocks = line_blocks(file, Part(0, stop))
+        blank = [not line.strip() for block in blocks for line in io.BytesIO(block)]
+    return len(blank) - sum(blank), len(blank)
 
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
     """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `Unfit`."""
-    feed.refuse_weight_column()
-    convert = from_object(feed.schema.fields)
+    convert = from_object(feed.schema.fields, {f.name for f in feed.live_fields})
     decode = feed.decode
     if decode is not None:
         return lambda value: decode(None if value is None else convert(value))
@@ -126,7 +173,7 @@ def holds_decimal(data_type: DataType) -> bool:
     return isinstance(data_type, DecimalType)
 
 
-@open_source.register
-def _(source: JsonFiles, feed: Feed) -> Reader:
+@open_format.register
+def _(source: JsonFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, JSON files")
-    return FilesReader(Listing(feed.name, source.path, feed.skip), JsonFormat(feed), feed, source)
+    return JsonFormat(feed)

@@ -18,6 +18,7 @@ import binascii
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -180,8 +181,11 @@ def _(data_type: StructType) -> Convert:
     return from_object(data_type.fields)
 
 
-def from_object(fields: Sequence[Field]) -> Convert:
-    """Build a converter from JSON objects to tuples. `Unfit` names the field."""
+def from_object(fields: Sequence[Field], live: AbstractSet[str] | None = None) -> Convert:
+    """Build a converter from JSON objects to tuples. `Unfit` names the field.
+
+    live: the fields to look at, or None for all; the others are None.
+    """
     names: dict[str, Any] = {"unfit": unfit}
     lines = [
         "def row(value):",
@@ -190,6 +194,9 @@ def from_object(fields: Sequence[Field]) -> Convert:
         "    get = value.get",
     ]
     for at, f in enumerate(fields):
+        if live is not None and f.name not in live:
+            lines.append(f"    v{at} = None")
+            continue
         names[f"convert_{at}"] = _field(f)
         lines.append(f"    v{at} = get({f.name!r})")
         lines.append(f"    if {needs_conversion(f.type).format(f'v{at}')}:")

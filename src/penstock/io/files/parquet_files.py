@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.io.files.file_reader import FileFormat, FilesReader, Record
-from penstock.io.files.file_source import Files, Listing
+from penstock.io.files.file_reader import Block, FileFormat, open_format
+from penstock.io.files.file_source import Files
+from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.requirements import refuse_untyped, require_arrow
-from penstock.io.source import Feed, Reader, open_source
+from penstock.io.source import Feed
 
 
 @dataclass(frozen=True, init=False)
@@ -26,17 +27,21 @@ class ParquetFiles(Files):
 class ParquetFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
         require_arrow(f"source {feed.name!r}")
-        feed.refuse_weight_column()
-        self._feed = feed
+        super().__init__(feed)
 
-    def records(self, path: Path, skip: int) -> Iterator[Record]:
+    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
-        from penstock.io.files.parquet_rows import records
+        from penstock.io.files.parquet_rows import blocks
 
-        return records(self._feed, path, skip)
+        return blocks(self, path, part)
+
+    def parts(self, path: Path, size: int) -> list[Part]:
+        from penstock.io.files.parquet_rows import parts
+
+        return parts(path, size)
 
 
-@open_source.register
-def _(source: ParquetFiles, feed: Feed) -> Reader:
+@open_format.register
+def _(source: ParquetFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
-    return FilesReader(Listing(feed.name, source.path, feed.skip), ParquetFormat(feed), feed, source)
+    return ParquetFormat(feed)

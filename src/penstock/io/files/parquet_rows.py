@@ -1,4 +1,4 @@
-"""Conversion of Parquet files to rows, from columns of the declared or compatible types."""
+"""Conversion of Parquet files to columns of the declared types, or row by row from compatible ones."""
 
 from __future__ import annotations
 
@@ -28,54 +28,74 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.io.arrow import arrow_field, arrow_type, column_to_values
-from penstock.io.files.file_reader import Record, unreadable
+from penstock.io.arrow import arrow_field, arrow_type, column_to_values, is_valid
+from penstock.io.files.file_reader import Block, FileFormat, Record, unreadable
 from penstock.io.files.json_files import checked_weight
+from penstock.io.files.text_blocks import WHOLE, Part, parts_from
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
-from penstock.io.source import WEIGHT, BadRecord, Feed
+from penstock.io.source import BadRecord, Feed
 
-_ROWS = 8192
+_ROWS = 1 << 16
+_ROWS_AT_ONCE = 1 << 13
+"""Rows that are converted one by one if one of them does not fit."""
 
 
-def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
-    """Yield the records of a Parquet file. Implements `FileFormat.records`."""
+def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
+    """Yield the records of row groups of a Parquet file. Implements `FileFormat.blocks`."""
+    feed = file_format.feed
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowException as error:
         raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
     with file:
-        weight = [] if feed.append else [Field(WEIGHT, Int64Type(), nullable=True)]
-        fields = [*feed.schema.fields, *weight]
-        present = check_columns(feed.name, path, [*feed.live_fields, *weight], file.schema_arrow)
-        row = 0
+        present = check_columns(feed.name, path, file_format.fields, file.schema_arrow)
+        groups = range(file.num_row_groups)[part.start : part.stop]
+        row = sum(file.metadata.row_group(group).num_rows for group in range(part.start))
         try:
-            for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):
-                if row + batch.num_rows > skip:
-                    start = max(0, skip - row)
-                    yield from batch_records(feed, path, row + start, batch.slice(start), fields)
+            for batch in file.iter_batches(_ROWS, [*groups], columns=[f.name for f in present]):
+                block = file_format.block_of(whole_table(batch, file_format.fields))
+                yield _records(file_format, path, row, batch) if block is None else block
                 row += batch.num_rows
         except pa.ArrowException as error:
             raise unreadable(feed.name, path, f"after row {row}: {error}") from error
 
 
-def whole_table(feed: Feed, path: Path) -> pa.Table | None:
-    """Read the live columns of a file of an append source, if its values are exactly as declared.
-
-    None if rows must be looked at one by one: a column is missing, of another type, or wrongly null.
-    """
-    fields = feed.live_fields
+def parts(path: Path, size: int) -> list[Part]:
+    """Divide a file into row groups of about `size` bytes together. Implements `FileFormat.parts`."""
     try:
         with pq.ParquetFile(path) as file:
-            found = file.schema_arrow
-            for f in fields:
-                if found.names.count(f.name) != 1 or found.field(f.name).type != arrow_type(f.type):
-                    return None
-            table = file.read(columns=[f.name for f in fields])
-    except (pa.ArrowException, OSError):
-        return None
-    if any(not f.nullable and table.column(f.name).null_count for f in fields):
-        return None
-    return table.cast(pa.schema([arrow_field(f) for f in fields]))
+            sizes = [file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups)]
+    except pa.ArrowException:
+        return [WHOLE]
+    starts, filled = [0], 0
+    for group, added in enumerate(sizes):
+        if filled and filled + added > size:
+            starts.append(group)
+            filled = 0
+        filled += added
+    return parts_from(starts)
+
+
+def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
+    """Build a table of some fields from a batch, or return None if a value is not exactly as declared."""
+    for f in fields:
+        if f.name not in batch.schema.names:
+            return None
+        column = batch.column(f.name)
+        if column.type != arrow_type(f.type) or (column.null_count and not f.nullable):
+            return None
+        if not is_valid(column, f.type):
+            return None
+    columns = [batch.column(f.name) for f in fields]
+    return pa.Table.from_arrays(columns, schema=pa.schema([arrow_field(f) for f in fields]))
+
+
+def _records(file_format: FileFormat, path: Path, row: int, batch: pa.RecordBatch) -> Iterator[Record]:
+    feed = file_format.feed
+    weight = file_format.fields[len(feed.live_fields) :]
+    for at in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        piece = batch.slice(at, _ROWS_AT_ONCE)
+        yield from batch_records(feed, path, row + at, piece, [*feed.schema.fields, *weight])
 
 
 def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> list[Field]:

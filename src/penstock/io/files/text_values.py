@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal, localcontext
+from decimal import Decimal, InvalidOperation, localcontext
 from functools import singledispatch
 from typing import Any
 
@@ -134,7 +134,11 @@ def _(data_type: DecimalType) -> Callable[[str], Any]:
     def decimal(text: str) -> Decimal:
         if not _NUMBER.fullmatch(text) or len(text) > 1000:
             raise unfit(data_type, text)
-        return exact_decimal(Decimal(text), data_type)
+        try:
+            value = Decimal(text)
+        except InvalidOperation:  # an exponent of 19 digits
+            raise unfit(data_type, text) from None
+        return exact_decimal(value, data_type)
 
     return decimal
 

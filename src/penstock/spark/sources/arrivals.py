@@ -13,9 +13,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sized
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.io.files.file_source import UnreadFile, UnreadFiles
+from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import DONE
 from penstock.state.codec import decode, value_encoder
 from penstock.state.commit import POSITIONS
@@ -24,8 +26,6 @@ from penstock.state.shard import ShardState
 from penstock.state.sorted_files import make_durable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.io.files.file_source import Listing
     from penstock.state.chain import Chain
     from penstock.state.checkpoint import Checkpoint
@@ -58,11 +58,21 @@ class Arrivals(ABC):
 
 
 class FileArrivals(Arrivals):
-    """Files in the order of their names, at most `per_tick` in a tick."""
+    """Files in the order of their names, at most `per_tick` in a tick.
+
+    divide: divides a file into parts that several tasks read.
+    """
 
     def __init__(
-        self, listing: Listing, positions: Positions, per_tick: int | None, *, may_be_none: bool
+        self,
+        listing: Listing,
+        positions: Positions,
+        per_tick: int | None,
+        divide: Callable[[UnreadFile], list[Part]],
+        *,
+        may_be_none: bool,
     ) -> None:
+        self._divide = divide
         self._files = UnreadFiles(listing, positions)
         self._positions = positions
         self._per_tick = per_tick
@@ -83,11 +93,25 @@ class FileArrivals(Arrivals):
         for file in taken:
             self._positions[file.name] = file.position(DONE)
             self._files.finished(file)
-        return [file.absolute for file in taken]
+        return [location_of(file.absolute, part) for file in taken for part in self._divide(file)]
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+
+def location_of(path: str, part: Part) -> str:
+    """Return the location of a part of a file."""
+    return path if part == WHOLE else "\0".join((path, str(part.start), str(part.stop or "")))
+
+
+def part_at(location: str) -> tuple[Path, Part]:
+    """Return the file and the part of it at a location."""
+    path, *ends = location.split("\0")
+    if not ends:
+        return Path(path), WHOLE
+    start, stop = ends
+    return Path(path), Part(int(start), int(stop) if stop else None)
 
 
 class BatchArrivals(Arrivals):

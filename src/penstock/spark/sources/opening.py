@@ -7,20 +7,24 @@ DataFrame; input that is complete in the first tick is a static one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, MutableMapping
+import zlib
+from collections.abc import Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, singledispatch
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import BadInput, WrongType
+from penstock.errors import BadInput, UnreadableSource, WrongType
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Rows as GivenRows
 from penstock.io import Source
 from penstock.io.change_data import ChangeData, refuse_rows_only
-from penstock.io.files.file_source import Files, Listing
-from penstock.io.source import WEIGHT
+from penstock.io.files.file_reader import open_format
+from penstock.io.files.file_source import Files, Listing, UnreadFile
+from penstock.io.files.text_blocks import WHOLE, Part
+from penstock.io.source import WEIGHT, Feed
 from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, apply_native_chain, grouping_behind
 from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 
     from penstock.engine.engine import Engine
     from penstock.expr.types import Schema
+
+
+_PART = 1 << 24
+"""Bytes of a file that a task reads, if the file has several times as many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +181,25 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
         listing,
         opening.positions,
         None if bounded else files.files_per_tick,
+        _division(reading, opening),
         may_be_none=opening.resumed or (opening.follow and not bounded),
     )
     return open_arrivals(opening, reading, found)
+
+
+def _division(reading: Files | ChangeData, opening: Opening) -> Callable[[UnreadFile], list[Part]]:
+    if not isinstance(reading, Files):
+        return lambda file: [WHOLE]
+    file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
+
+    def parts(file: UnreadFile) -> list[Part]:
+        # What cannot be read here, a task will name.
+        with suppress(OSError, EOFError, zlib.error, UnreadableSource):
+            if file.size >= 2 * _PART:
+                return file_format.parts(Path(file.path), _PART)
+        return [WHOLE]
+
+    return parts
 
 
 def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedSource:

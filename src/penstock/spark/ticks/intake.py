@@ -23,13 +23,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import BadRow
+from penstock.errors import BadRow, UnreadableSource
 from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
+from penstock.io.files.file_reader import open_format, read_columns, read_rows
 from penstock.io.files.file_source import Files
-from penstock.io.files.parquet_files import ParquetFiles
+from penstock.io.files.text_blocks import WHOLE
 from penstock.io.source import BadRecord, Feed, open_source
-from penstock.spark.sources.arrivals import read_batch
+from penstock.spark.sources.arrivals import part_at, read_batch
 from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 
@@ -91,7 +92,7 @@ def read_inputs(
             elif tag >= 0 and path is not None:
                 table = None
                 if inputs[tag].name in columns:
-                    table = read_table(inputs[tag].reading, path, inputs[tag])
+                    table = read_table(inputs[tag].reading, path, inputs[tag], taken)
                 if table is not None:
                     yield _counted(inputs[tag], place, table, taken)
                     continue
@@ -141,22 +142,37 @@ def read_file(reading: object, location: str, source: Input, taken: Taken) -> Ro
 
 @read_file.register
 def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
-    return _rows_of_file(replace(reading, path=location), source, taken)
+    path, part = part_at(location)
+    if part == WHOLE:
+        return _rows_of_file(replace(reading, path=location), source, taken)
+    feed = Feed(source.name, source.schema, append=source.append, live=source.live)
+    batch = read_rows(open_format(reading, feed), path, part, set_aside=reading.dead_letter is not None)
+    taken.bad.extend((source.name, record) for record in batch.bad)
+    return batch.rows
 
 
 @singledispatch
-def read_table(reading: object, location: str, source: Input) -> pa.Table | None:
-    """Read one file of a source into columns, if its format is columnar and every value is as declared."""
+def read_table(reading: object, location: str, source: Input, taken: Taken) -> pa.Table | None:
+    """Read what is at one location of a source into columns, or return None if `read_file` has to.
+
+    Raises `BadRow`, and `UnreadableSource` for a part of a file.
+    """
     return None
 
 
 @read_table.register
-def _(reading: ParquetFiles, location: str, source: Input) -> pa.Table | None:
-    from penstock.io.files.parquet_rows import whole_table
-
-    return whole_table(
-        Feed(source.name, source.schema, append=source.append, live=source.live), Path(location)
-    )
+def _(reading: Files, location: str, source: Input, taken: Taken) -> pa.Table | None:
+    path, part = part_at(location)
+    feed = Feed(source.name, source.schema, append=source.append, live=source.live)
+    set_aside = reading.dead_letter is not None
+    try:
+        table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
+    except UnreadableSource:
+        if part != WHOLE:
+            raise
+        return None  # `read_file` says why
+    taken.bad.extend((source.name, record) for record in bad)
+    return table
 
 
 def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
