@@ -284,7 +284,7 @@ def test_a_truncated_file_gives_the_rows_before_the_cut(tmp_path: Path, name: st
         with pytest.raises(UnreadableSource):
             reader.read(None)
         reader.close()
-    assert to.taken == {path.name: 1000}
+    assert to.taken[path.name][0] == 1000
 
 
 def test_row_groups_are_parts(tmp_path: Path) -> None:
