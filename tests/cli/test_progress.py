@@ -12,7 +12,7 @@ from rich.console import Console
 
 from penstock.cli.progress import ThrottledLinePrinter, format_progress_block
 from penstock.cli.progress_text import RunTotals, format_bytes, format_duration, status_parts
-from penstock.engine.progress import Progress, SourceProgress
+from penstock.engine.progress import Cost, Progress, SourceProgress
 from tests.cli.conftest import Run
 
 EVERYTHING = Progress(
@@ -29,6 +29,9 @@ EVERYTHING = Progress(
     watermarks={"minutes": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "steps": 1_200},
     late={"minutes": 2, "steps": 1},
     state_bytes=1_500_000,
+    cost=Cost(
+        0.02, 0.3, 0.5, {"read": 0.05, "compute": 0.4, "write": 0.001}, {"source 'bids'": 2_000}, 1_200_000
+    ),
 )
 
 
@@ -41,6 +44,9 @@ def test_what_waits_and_where_the_run_stands_is_told_in_pieces(monkeypatch: pyte
         "steps at 1,200",
         "3 rows late",
         "state 1.5 MB",
+        "CPU 820.0 ms: driver 20.0 ms, JVM 300.0 ms, workers 500.0 ms (read 10%, compute 80%, rest 10%)",
+        "2,000 rows of source 'bids' sent",
+        "1.2 MB shuffled",
     ]
 
 

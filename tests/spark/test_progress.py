@@ -75,6 +75,30 @@ def test_files_that_wait_watermarks_late_rows_and_state_are_told(spark: Any, tmp
     assert told[-1].tick == 4
 
 
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_what_a_tick_costs_is_told_by_process_phase_and_exchange(
+    spark: Any, tmp_path: Path, way: Any
+) -> None:
+    write(tmp_path / "in", 1, *range(100))
+    told: list[Progress] = []
+    source = io.JsonFiles(tmp_path / "in")
+    flow = Flow("two stages")
+    visits = flow.source("visits", Visit)
+    counted = visits.group_by(col.page, col.at).agg(n=ps.count())
+    flow.sink("pages", counted.group_by(col.page).agg(times=ps.count()))
+    run(flow, spark, sources={"visits": source}, sinks={"pages": []}, way=way, shards=2, on_tick=told.append)
+    cost = told[0].cost
+    assert cost is not None
+    assert cost.driver > 0
+    assert cost.workers > 0
+    assert cost.total >= cost.driver + cost.workers
+    assert set(cost.phases) == {"read", "compute", "load state", "write state", "exchange", "write"}
+    assert min(cost.phases.values()) >= 0
+    assert sum(cost.phases.values()) <= cost.workers * 1.1
+    assert sorted(cost.exchanges.values()) == [100, 200]
+    assert (cost.shuffled > 0) == (way == "stages")
+
+
 def test_phases_of_sparks_batches_are_metrics(spark: Any, tmp_path: Path) -> None:
     for number in range(1, 4):
         write(tmp_path / "in", number, number)

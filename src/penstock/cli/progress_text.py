@@ -63,9 +63,10 @@ def status_parts(done: Progress) -> Iterator[str]:
 def format_cost(cost: Cost) -> str:
     """Format the processor time of a tick, by process, and of the workers by phase."""
     jvm = "" if cost.jvm is None else f", JVM {format_duration(cost.jvm)}"
+    rest = cost.workers - sum(cost.phases.values())
     phases = ", ".join(
         f"{phase} {share:.0%}"
-        for phase, seconds in cost.phases.items()
+        for phase, seconds in {**cost.phases, "rest": rest}.items()
         if (share := seconds / (cost.workers or 1.0)) >= 0.01
     )
     workers = f"{format_duration(cost.workers)} ({phases})" if phases else format_duration(cost.workers)

@@ -41,7 +41,7 @@ class Cost:
     workers:   of the Python workers, as far as they ran tasks of the tick.
     phases:    of the workers' time: "read" (from Spark and from files), "compute", "load state",
                "write state", "exchange" (dividing, encoding and decoding rows between stages) and
-               "write" (sinks).
+               "write" (sinks); the rest is Spark's own Python, and the start of new workers.
     exchanges: rows sent, by what they are, in the words of `explain`.
     shuffled:  bytes of these rows that went through Spark; 0 where the tick ran in one task.
     """

@@ -44,9 +44,13 @@ class TaskCost:
         return before
 
     def loaded(self, seconds: float) -> None:
-        """Count part of the time spent computing as time in which state was loaded."""
-        self.phases["load state"] += seconds
-        self.phases["compute"] -= seconds
+        """Count part of the time spent computing as time in which state was loaded.
+
+        It was measured by the clock, so on a busy machine it may be more than the processor gave.
+        """
+        part = min(seconds, self.phases["compute"])
+        self.phases["load state"] += part
+        self.phases["compute"] -= part
 
     def result(self) -> tuple[float, dict[str, float], dict[int, int], int]:
         """Return what `Outcome` adds up: seconds of the process since its last task, phases, rows, bytes."""
