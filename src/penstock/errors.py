@@ -101,12 +101,7 @@ class PenstockError(Exception):
 
 
 def _rebuild(
-    cls: type[PenstockError],
-    what: str,
-    where: tuple[Step, ...],
-    why: str,
-    fix: str,
-    facts: dict[str, Any],
+    cls: type[PenstockError], what: str, where: tuple[Step, ...], why: str, fix: str, facts: dict[str, Any]
 ) -> PenstockError:
     return cls(what, where=where, why=why, fix=fix, **facts)
 
