@@ -2,7 +2,7 @@
 
 The flow keeps a sum and a count per key. Its state is built by large ticks; then
 small ones change keys drawn at random from all of it, on the same checkpoint.
-Medians of the small ticks, and the ratio of the last size to the first.
+Medians of the small ticks; the ratio to the first size is of processor time.
 
     python benches/spark_state.py [--keys 100000,2000000] [--ticks 20] [--quick]
 """
@@ -69,8 +69,10 @@ def write(folder: Path, number: int, accounts: list[int] | range) -> None:
     (path / f".{number:06d}").rename(path / f"{number:06d}.parquet")
 
 
-def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, int]:
-    """Seconds that the state took to build, median seconds of a small tick, bytes of state."""
+def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, float, float, int]:
+    """Seconds that the state took to build; of a small tick the median seconds, and those of all processors;
+    the most memory of a worker, and the bytes of state.
+    """
     choice = random.Random(5)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -84,7 +86,8 @@ def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, 
             write(folder, number, [choice.randrange(keys) for _ in range(CHANGES)])
         small = ticks(spark, folder, "one task")
         seconds = statistics.median(p.seconds for p in small[WARM_UP:])
-        return building, seconds, small[-1].state_bytes
+        spent = statistics.median(p.cost.total for p in small[WARM_UP:])
+        return building, seconds, spent, small[-1].cost.memory / 1e6, small[-1].state_bytes
 
 
 def main() -> None:
@@ -99,13 +102,22 @@ def main() -> None:
         given.keys, given.ticks = "2000,50000", 5
     spark = ps.spark.session(memory="2g")
     table = Table(
-        f"{CHANGES:,} changes per tick", "keys", "state, MB", "built in s", "ms per tick", "to the first"
-    )
+        f"{CHANGES:,} changes per tick", "keys", "state, MB", "built in s", "ms per tick", "CPU ms",
+        "to the first", "most memory, MB",
+    )  # fmt: skip
     first: float | None = None
     for keys in map(int, given.keys.split(",")):
-        building, seconds, size = measured(spark, keys, given.ticks)
-        first = first or seconds
-        table.add(f"{keys:,}", size / 1e6, building, f"{seconds * 1000:,.0f}", seconds / first)
+        building, seconds, spent, memory, size = measured(spark, keys, given.ticks)
+        first = first or spent
+        table.add(
+            f"{keys:,}",
+            size / 1e6,
+            building,
+            f"{seconds * 1000:,.0f}",
+            f"{spent * 1000:,.0f}",
+            spent / first,
+            memory,
+        )
     table.show()
     spark.stop()
 

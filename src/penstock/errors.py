@@ -93,8 +93,7 @@ class PenstockError(Exception):
         if self.where:
             width = max(len(str(step.location)) for step in self.where)
             parts.append("\n".join(step.line(width) for step in self.where))
-        if self.why:
-            parts.append(self.why)
+        parts += [self.why] * bool(self.why)
         if self.fix:
             parts.append(f"Fix: {self.fix}")
         return "\n\n".join(parts)

@@ -97,6 +97,8 @@ def test_what_a_tick_costs_is_told_by_process_phase_and_exchange(
     assert sum(cost.phases.values()) <= cost.workers * 1.1
     assert sum(cost.exchanges.values()) == 102, "100 groups, and one of each shard"
     assert (cost.shuffled > 0) == (way == "stages")
+    assert cost.memory is not None
+    assert 1e7 < cost.memory < 1e10
 
 
 def test_phases_of_sparks_batches_are_metrics(spark: Any, tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def format_cost(cost: Cost) -> str:
         if (share := seconds / (cost.workers or 1.0)) >= 0.01
     )
     workers = f"{format_duration(cost.workers)} ({phases})" if phases else format_duration(cost.workers)
-    return f"CPU {format_duration(cost.total)}: driver {format_duration(cost.driver)}{jvm}, workers {workers}"
+    memory = "" if cost.memory is None else f", up to {format_bytes(cost.memory)} each"
+    driver = format_duration(cost.driver)
+    return f"CPU {format_duration(cost.total)}: driver {driver}{jvm}, workers {workers}{memory}"
 
 
 def format_exchanges(cost: Cost) -> Iterator[str]:

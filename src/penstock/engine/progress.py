@@ -44,6 +44,7 @@ class Cost:
                "write" (sinks); the rest is Spark's own Python, and the start of new workers.
     exchanges: rows sent, by what they are, in the words of `explain`.
     shuffled:  bytes of these rows that went through Spark; 0 where the tick ran in one task.
+    memory:    most bytes that a worker has had in memory so far; None where the system does not say.
     """
 
     driver: float
@@ -52,6 +53,7 @@ class Cost:
     phases: Mapping[str, float] = field(default_factory=dict[str, float])
     exchanges: Mapping[str, int] = field(default_factory=dict[str, int])
     shuffled: int = 0
+    memory: int | None = None
 
     @property
     def total(self) -> float:

@@ -84,6 +84,7 @@ class RunMetrics:
             counter, "penstock_exchanged_rows", "Rows sent between stages on Spark.", "exchange"
         )
         self._shuffled = made(counter, "penstock_shuffled_bytes", "Bytes of these rows that Spark moved.")
+        self._memory = made(gauge, "penstock_worker_memory_bytes", "Most memory that a worker has had.")
         self._phases = made(
             client.Summary, "penstock_spark_trigger_seconds", "What Spark did with a batch.", "phase"
         )
@@ -123,6 +124,8 @@ class RunMetrics:
         for exchange, rows in cost.exchanges.items():
             self._exchanged.labels(self._flow, exchange).inc(rows)
         self._shuffled.labels(self._flow).inc(cost.shuffled)
+        if cost.memory is not None:
+            self._memory.labels(self._flow).set(cost.memory)
 
     def _observe_source(self, name: str, source: SourceProgress) -> None:
         self._rows.labels(self._flow, name).inc(source.rows)

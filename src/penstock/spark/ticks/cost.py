@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Phase: TypeAlias = Literal["read", "compute", "load state", "write state", "exchange", "write"]
+Report: TypeAlias = "tuple[float, Mapping[str, float], Mapping[int, int], int, int | None]"
+"""What a task reports: processor seconds, by phase, rows by exchange, bytes shuffled, most bytes in memory."""
+
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _reported = 0.0
 """Processor time of this worker process that its tasks have reported."""
@@ -52,13 +56,23 @@ class TaskCost:
         self.phases["load state"] += part
         self.phases["compute"] -= part
 
-    def result(self) -> tuple[float, dict[str, float], dict[int, int], int]:
-        """Return what `Outcome` adds up: seconds of the process since its last task, phases, rows, bytes."""
+    def result(self) -> Report:
+        """Report the costs; the seconds are those of the process since its last task."""
         global _reported
         self.enter(self._phase)
         seconds = time.process_time()
         spent, _reported = seconds - _reported, seconds
-        return spent, dict(self.phases), dict(self.exchanges), self.shuffled
+        return spent, dict(self.phases), dict(self.exchanges), self.shuffled, _most_memory()
+
+
+def _most_memory() -> int | None:
+    """Return the most bytes that this process has had in memory."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 @dataclass(slots=True)
@@ -73,20 +87,22 @@ class CostMeter:
     def __post_init__(self) -> None:
         self._jvm = self._jvm_seconds()
 
-    def lap(self, tasks: Iterable[tuple[float, Mapping[str, float], Mapping[int, int], int]]) -> Cost:
+    def lap(self, tasks: Iterable[Report]) -> Cost:
         """Return what was spent since the last lap, tasks included."""
         driver, jvm = time.process_time(), self._jvm_seconds()
         phases, exchanges = dict.fromkeys(get_args(Phase), 0.0), Counter[str]()
         workers, shuffled = 0.0, 0
-        for seconds, by_phase, rows, size in tasks:
+        memory: int | None = None
+        for seconds, by_phase, rows, size, most in tasks:
             workers += seconds
+            memory = max(memory or 0, most or 0) or None
             for phase, part in by_phase.items():
                 phases[phase] += part
             shuffled += size
             for number, count in rows.items():
                 exchanges[self._name(number)] += count
         spent = None if jvm is None or self._jvm is None else jvm - self._jvm
-        cost = Cost(driver - self._driver, spent, workers, phases, dict(exchanges), shuffled)
+        cost = Cost(driver - self._driver, spent, workers, phases, dict(exchanges), shuffled, memory)
         self._driver, self._jvm = driver, jvm
         return cost
 

@@ -6,7 +6,7 @@ rows    (sink, rows)                           changes for a sink that lives in 
 taken   (source, rows)                         rows read
 bad     (source, record)                       a row set aside
 rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
-cost    (seconds, by phase, rows by exchange, bytes)   what a task cost, see `TaskCost`
+cost    what a task cost, see `penstock.spark.ticks.cost.Report`
 clock   (operator, watermark, late rows)       where a watermark stands now
 error   (stage, pickled error)                 why the tick cannot be
 """
