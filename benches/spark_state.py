@@ -109,15 +109,8 @@ def main() -> None:
     for keys in map(int, given.keys.split(",")):
         building, seconds, spent, memory, size = measured(spark, keys, given.ticks)
         first = first or spent
-        table.add(
-            f"{keys:,}",
-            size / 1e6,
-            building,
-            f"{seconds * 1000:,.0f}",
-            f"{spent * 1000:,.0f}",
-            spent / first,
-            memory,
-        )
+        times = f"{seconds * 1000:,.0f}", f"{spent * 1000:,.0f}"
+        table.add(f"{keys:,}", size / 1e6, building, *times, spent / first, memory)
     table.show()
     spark.stop()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Phase: TypeAlias = Literal["read", "compute", "load state", "write state", "exchange", "write"]
 Report: TypeAlias = "tuple[float, Mapping[str, float], Mapping[int, int], int, int | None]"
-"""What a task reports: processor seconds, by phase, rows by exchange, bytes shuffled, most bytes in memory."""
+"""What a task reports: processor seconds, by phase, rows by exchange, bytes shuffled, bytes in memory."""
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _reported = 0.0
