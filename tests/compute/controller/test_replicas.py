@@ -62,7 +62,7 @@ def test_each_connection_has_a_greater_epoch_and_a_nonce_of_its_own(world: World
     connections = []
     for _ in range(3):
         connections.append(world.replica("r1").connection)
-        connections[-1].failed(BROKEN)
+        connections[-1].record_stream_end(BROKEN)
     assert [c.epoch for c in connections] == [Epoch(1, 1), Epoch(1, 2), Epoch(1, 3)]
     assert len({c.nonce for c in connections}) == 3
     assert all(len(c.nonce) == 16 for c in connections)

@@ -185,11 +185,11 @@ def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -
 def test_a_compaction_that_goes_back_is_refused_by_an_optimized_python_too() -> None:
     program = """
 from penstock.compute.frontier import Frontier
-from penstock.compute.history import reduced
+from penstock.compute.history import reduce_commands
 from penstock.compute.protocol.commands import AllowCompaction
 
 try:
-    reduced([AllowCompaction("u1", Frontier(7)), AllowCompaction("u1", Frontier(6))])
+    reduce_commands([AllowCompaction("u1", Frontier(7)), AllowCompaction("u1", Frontier(6))])
 except AssertionError as error:
     print(error)
 """

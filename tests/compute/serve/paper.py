@@ -43,7 +43,7 @@ class Around:
         self.controller: Any = controller
         self.store = PaperStore()
         self.fences: list[StaleEpoch] = []
-        self.writing = GroupCommit(self.controller, lambda: self.store, self.fenced)  # type: ignore
+        self.writing = GroupCommit(self.controller, lambda: self.store, self.end_fenced)  # type: ignore
 
     async def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
         rows = self.controller.stashed.pop(stash.token, None)
@@ -55,7 +55,7 @@ class Around:
     def check_due_work(self) -> None:
         pass
 
-    def fenced(self, error: StaleEpoch) -> None:
+    def end_fenced(self, error: StaleEpoch) -> None:
         self.fences.append(error)
 
 

@@ -87,7 +87,7 @@ class PaperController:
         ]
         return Write(self.time, tuple(appends), tuple(ids))
 
-    def written(self, id: bytes) -> int | None:
+    def time_of_write(self, id: bytes) -> int | None:
         return self.seen_ids.get(id)
 
     def end_write(self, write: Write) -> None:

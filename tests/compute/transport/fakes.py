@@ -53,11 +53,11 @@ class FakeReplica:
         self.stashes: dict[bytes, list[list[Counted]]] = {}
         self._answers: list[Response] = []
 
-    def connected(self, nonce: bytes) -> None:
+    def begin_connection(self, nonce: bytes) -> None:
         self.events.append(f"connected {nonce[:1].decode()}")
         self._answers = []
 
-    def disconnected(self) -> None:
+    def end_connection(self) -> None:
         self.events.append("disconnected")
 
     def receive(self, command: Command) -> None:
@@ -104,7 +104,7 @@ class FakeConnection:
         self.wake: Callable[[], None] = lambda: None
         self.epoch = epoch
         self.nonce = nonce
-        self.over = False
+        self.is_over = False
         self.commands: list[Command] = [
             CreateTimely(TimelyConfig(), epoch, nonce),
             CreateInstance(InstanceConfig("memory:")),
@@ -118,17 +118,17 @@ class FakeConnection:
         self.wake()
 
     def end(self) -> None:
-        self.over = True
+        self.is_over = True
         self.wake()
 
-    def take(self, most: int = 100) -> list[Command]:
+    def take_commands(self, most: int = 100) -> list[Command]:
         taken, self.commands = self.commands[:most], self.commands[most:]
         return taken
 
-    def absorb(self, response: Response) -> None:
+    def handle_response(self, response: Response) -> None:
         self._controller.absorbed.put_nowait(response)
 
-    def failed(self, error: ComputeError | None) -> None:
+    def record_stream_end(self, error: ComputeError | None) -> None:
         self._controller.failures.append(error)
         self._controller.ended.set()
 
@@ -145,7 +145,7 @@ class FakeController:
         self.asked = 0
         self.prepared: list[Command] | None = None
 
-    def connected(self, name: str) -> FakeConnection:
+    def accept_connection(self, name: str) -> FakeConnection:
         epoch = Epoch(self.controller_epoch, len(self.connections) + 1)
         nonce = bytes([64 + len(self.connections) + 1]) * 16
         connection = FakeConnection(self, epoch, nonce)
@@ -155,7 +155,7 @@ class FakeController:
         self.standing.set()
         return connection
 
-    def unreachable(self, name: str, error: ComputeError) -> None:
+    def record_unreachable(self, name: str, error: ComputeError) -> None:
         self.unreached.append(error)
         self.ended.set()
 

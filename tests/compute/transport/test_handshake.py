@@ -142,14 +142,14 @@ def test_the_first_command_must_tell_the_epoch_and_nonce_of_its_stream(epoch: Ep
             controller = FakeController()
             controller.prepared = other
             link = ReplicaLink(controller, "r1", server.address)
-            monkey = controller.connected
+            monkey = controller.accept_connection
 
             def connected(name: str) -> Any:
                 connection = monkey(name)
                 connection.epoch, connection.nonce = Epoch(1, 1), NONCE
                 return connection
 
-            controller.connected = connected  # type: ignore[method-assign]
+            controller.accept_connection = connected  # type: ignore[method-assign]
             await asyncio.wait_for(link.run(), PATIENCE)
             assert isinstance(link.error, ProtocolViolation)
             assert server.replica.received == []
@@ -295,7 +295,7 @@ def test_an_address_that_is_none_is_told_to_the_controller(address: str) -> None
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("name", ["take", "absorb"])
+@pytest.mark.parametrize("name", ["take_commands", "handle_response"])
 def test_a_mistake_of_the_controller_ends_the_connection(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistake(*_: object) -> Any:
         raise ZeroDivisionError("mistake")
