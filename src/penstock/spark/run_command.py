@@ -274,8 +274,10 @@ class _Run:
         for tag, name in enumerate(checkpoint.manifest.layout["sources"]):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
             spool = subfolder_for(self._folder / GIVEN, name)
+            # Of what Spark reads itself, Spark keeps the positions.
+            own = {} if sends_rows(sources[name]) else positions.of(name)
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, spool, follow, positions.of(name),
+                self._spark, self._engine, name, operator, tag, spool, follow, own,
                 checkpoint.tick > 0, name in read, skip, native.get(name, ()), named,
             )  # fmt: skip
             opened.append(open_on_spark(sources[name], opening))

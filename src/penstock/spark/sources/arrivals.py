@@ -166,10 +166,18 @@ class SourcePositions:
     """Positions of the sources whose input the driver finds, per source a mapping as in `Feed.taken`."""
 
     def __init__(self, checkpoint: Checkpoint, sources: Iterable[str], *, durable: bool) -> None:
-        slots = {self._slot(name): Form() for name in sources}
-        self._state = ShardState(checkpoint.folder, checkpoint.work, "sources", checkpoint.sources, slots)
+        self._checkpoint = checkpoint
+        self._slots = {self._slot(name): Form() for name in sources}
         self._attempt = uuid.uuid4().hex[:8]
         self._durable = durable
+        self._opened: ShardState | None = None
+
+    @property
+    def _state(self) -> ShardState:
+        if self._opened is None:
+            at = self._checkpoint
+            self._opened = ShardState(at.folder, at.work, "sources", at.sources, self._slots)
+        return self._opened
 
     @staticmethod
     def _slot(source: str) -> str:
@@ -180,6 +188,8 @@ class SourcePositions:
 
     def write(self, tick: int) -> Chain:
         """Write what changed and return the chain to commit with this tick."""
+        if self._opened is None:
+            return self._checkpoint.sources
         chain = self._state.finish(tick, self._attempt)
         if self._durable:
             make_durable(self._state.written)
@@ -187,7 +197,9 @@ class SourcePositions:
 
     def advance(self, chain: Chain) -> None:
         """Continue at a chain that was committed."""
-        self._state.advance(chain)
+        if self._opened is not None:
+            self._opened.advance(chain)
 
     def close(self) -> None:
-        self._state.close()
+        if self._opened is not None:
+            self._opened.close()
