@@ -155,14 +155,14 @@ ELSEWHERE = {
     "Lender.lend(borrower)",  # as lend
     "Run.shared(make)",  # of modules, between each other
     "Transformer.of_kernel(kernel)",  # must return a function that is called with values
-    "dataflow.Module.begin(thread)",  # coroutine functions: dataflow threads
+    "dataflow.ModuleContext.begin(thread)",  # coroutine functions: dataflow threads
     "dataflow.Source.of(thread)",
     "dataflow.Transformer.of(thread)",
     "dataflow.Sink.of(thread)",
     "dataflow.working(work)",
-    "dataflow.Module.thread(coroutine)",
-    "dataflow.Module.task(coroutine)",
-    "dataflow.Module.when(then)",  # below
+    "dataflow.ModuleContext.thread(coroutine)",
+    "dataflow.ModuleContext.task(coroutine)",
+    "dataflow.ModuleContext.when(then)",  # below
     "dataflow.Variable.when_bound(then)",
     "dataflow.Variable.when_bound(failed)",
 }

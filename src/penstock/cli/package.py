@@ -162,8 +162,8 @@ def refuse_to_overwrite(out: Path) -> None:
 def name_in_archive(flow: str) -> str:
     """Return the name by which a flow is loaded once its modules are packed in a zip.
 
-    >>> shipped_name("flows/sales.py:totals"), shipped_name("sales.flows:totals"), shipped_name("sales.py")
-    ('sales:totals', 'sales.flows:totals', 'sales')
+    >>> [name_in_archive(name) for name in ("flows/sales.py:totals", "sales.flows:totals", "sales.py")]
+    ['sales:totals', 'sales.flows:totals', 'sales']
     """
     where, colon, attribute = flow.partition(":")
     return f"{Path(where).stem if where.endswith('.py') else where}{colon}{attribute}"

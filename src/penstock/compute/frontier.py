@@ -23,7 +23,7 @@ class Frontier:
 
     >>> Frontier(3) < Frontier(5) < END
     True
-    >>> Frontier(5).passed(4), Frontier(5).passed(5), END.passed(5)
+    >>> Frontier(5).has_passed(4), Frontier(5).has_passed(5), END.has_passed(5)
     (True, False, True)
     """
 

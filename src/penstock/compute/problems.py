@@ -118,7 +118,7 @@ def file_name(path: str) -> str:
 def mark_remote_file(path: str) -> str:
     """Mark a file as being on another machine: a name in `<>` is never opened here.
 
-    >>> elsewhere("/etc/passwd")
+    >>> mark_remote_file("/etc/passwd")
     '<passwd>'
     """
     return f"<{file_name(path)}>"

@@ -171,9 +171,9 @@ def _compactions(running: _Running, kept: Mapping[frozenset[Id], Dataflow]) -> t
 def can_adopt_configuration(running: InstanceConfig, asked: InstanceConfig) -> bool:
     """Whether a running replica can adopt a configuration: an equal one, or with an earlier expiration.
 
-    >>> compatible(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", 20))
+    >>> can_adopt_configuration(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", 20))
     True
-    >>> compatible(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", None))
+    >>> can_adopt_configuration(InstanceConfig("sqlite:a", 50), InstanceConfig("sqlite:a", None))
     False
     """
     sooner = running.expiration_offset is None or (

@@ -55,7 +55,7 @@ def readiness(
     targets:     by replica name. A single replica must be both hydrated and far enough.
     allowed_lag: milliseconds; None: hydration is enough.
 
-    >>> readiness(Frontier(100), {"r2": Progress(Frontier(5), Frontier(90))}, 5)
+    >>> readiness(Frontier(100), {"r2": ReplicaProgress(Frontier(5), Frontier(90))}, 5)
     Lagging(by=10)
     """
     lags = [
@@ -96,7 +96,7 @@ def milliseconds_behind(reference: Frontier | None, output: Frontier) -> int | N
 class SteadyReplicas:
     """Tracker of the replicas that have been ready without interruption for `period` milliseconds.
 
-    >>> steady = Steady(1000)
+    >>> steady = SteadyReplicas(1000)
     >>> steady.observe(0, {"r2": Ready()}), steady.observe(1000, {"r2": Ready()})
     (frozenset(), frozenset({'r2'}))
     """

@@ -217,7 +217,7 @@ def _checked(registry: Any) -> Any:
 def parse_address(metrics: int | str) -> tuple[str, int]:
     """Parse a host and port. A port alone means this machine only. Raises `BadInput`.
 
-    >>> address_of(9108), address_of("9108"), address_of("0.0.0.0:9108")
+    >>> parse_address(9108), parse_address("9108"), parse_address("0.0.0.0:9108")
     (('127.0.0.1', 9108), ('127.0.0.1', 9108), ('0.0.0.0', 9108))
     """
     host, _, port = str(metrics).rpartition(":")

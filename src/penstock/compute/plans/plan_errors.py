@@ -13,8 +13,8 @@ _LONGEST_NAME = 1_000
 class PlanPosition:
     """Current position in a plan, for errors: its parts, outermost first.
 
-    >>> position = Position()
-    >>> with position.at("operator 3"), position.at("columns"):
+    >>> position = PlanPosition()
+    >>> with position.enter("operator 3"), position.enter("columns"):
     ...     str(position)
     'operator 3, columns'
     """

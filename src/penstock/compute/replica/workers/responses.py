@@ -114,7 +114,7 @@ class PartitionedSubscription:
 def consolidate_updates(updates: list[Update]) -> tuple[Update, ...]:
     """Consolidate updates: ordered by time, each row once per time, zero weights dropped.
 
-    >>> consolidated([("a", 2, 1), ("b", 1, 1), ("a", 2, 1), ("b", 1, -1)])
+    >>> consolidate_updates([("a", 2, 1), ("b", 1, 1), ("a", 2, 1), ("b", 1, -1)])
     (('a', 2, 2),)
     """
     weights: dict[tuple[int, Row], int] = {}
