@@ -485,6 +485,12 @@ def test_lost_source_positions_are_not_taken_for_a_new_start(spark: Any, tmp_pat
         run(best_bids(), spark, sources={"bids": streamed(spark, tmp_path / "in")}, **options)
 
 
+def test_a_run_that_follows_ends_where_nothing_more_can_come(spark: Any) -> None:
+    found = io.Memory()
+    sources = {"bids": io.Rows([[Bid(1, 2)], [Bid(1, 3)]])}
+    assert run(best_bids(), spark, sources=sources, sinks={"best": found}, follow=True).last_tick == 2
+
+
 def test_a_signal_ends_a_following_run_after_the_tick(spark: Any, tmp_path: Path) -> None:
     write_bids(tmp_path / "in", 1, bids_of(1))
     ticks: list[int] = []

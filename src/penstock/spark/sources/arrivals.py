@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sized
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.io.files.file_source import UnreadFile, UnreadFiles
 from penstock.io.files.text_blocks import WHOLE, Part
@@ -38,9 +38,11 @@ _BATCHES = "batches"
 class Arrivals(ABC):
     """Input of a source that the driver finds.
 
+    ends:   nothing more can come once all of it was taken.
     newest: when the newest of it was found, in seconds since 1970; None before the first.
     """
 
+    ends: ClassVar[bool] = False
     newest: float | None = None
 
     @abstractmethod
@@ -116,6 +118,8 @@ def part_at(location: str) -> tuple[Path, Part]:
 
 class BatchArrivals(Arrivals):
     """Batches of the user's rows, one per tick, each written to a file below `folder` for its tick."""
+
+    ends = True
 
     def __init__(
         self,

@@ -80,7 +80,8 @@ class Query:
             raise _on_connect(streams[0].input.name)
         self._streams = union_of((s.frame for s in streams if s.frame is not None), self._shape)
         self._arrivals = [(tag, s.arrivals) for tag, s in enumerate(opened) if s.arrivals is not None]
-        self._follow = follow
+        # Where nothing more can come, nothing is waited for.
+        self._follow = follow and (bool(streams) or any(not found.ends for _, found in self._arrivals))
         # Sources that are done: the static ones from the first tick on, and in the end all.
         self._static_names = frozenset(s.input.name for s in opened if s.static)
         self._names = frozenset(s.input.name for s in opened)
