@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.io.files.dead_letters import DeadLetters
 
 SOURCES = (change_frames, delta_source, kafka, pull_source)
-"""Modules for further kinds of sources, which register with `open_on_spark` and `frame_of`."""
+"""Modules for further kinds of sources, which register with `open_on_spark` and `source_frame`."""
 
 
 def run(
@@ -209,6 +209,8 @@ class _Run:
         positions = SourcePositions(checkpoint, sources, durable=self._durable)
         self._closing.callback(positions.close)
         read = _sources_read(checkpoint)
+        for gone in sorted(read - sources.keys()):
+            positions.forget(gone)
         with source_names(self._spark, named):
             opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named)
         inputs = tuple(source.input for source in opened)

@@ -4,9 +4,6 @@ State and source positions become those of that tick, so that the next run reads
 already delivered to sinks stays there: a sink that holds later ticks reports it in the next run. Spark keeps
 positions in a log of its own, which is truncated, too. These two steps are not atomic, so the rewind is first
 recorded, and no run may start until it is complete.
-
-Spark keeps positions in a log of its own, which is cut, too. Both cannot be done in one step; so what is
-being done is written down first, and a run refuses to begin in between.
 """
 
 from __future__ import annotations

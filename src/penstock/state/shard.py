@@ -52,6 +52,7 @@ class ShardState:
         """
         of_slots = (sorted(slot.changes(), key=itemgetter(1)) for _, slot in sorted(self.slots.items()))
         changes = list(concatenated.from_iterable(of_slots))
+        self.written = []
         if not changes:
             return self._chain
         name = f"state/{self._shard}/{tick:012d}-{attempt}"

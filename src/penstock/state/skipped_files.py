@@ -100,10 +100,13 @@ def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
         if checkpoint is None or file is None:
             raise
         command = shlex.join(["penstock", "skip", os.fspath(checkpoint), file])
-        error.advising(
-            "Nothing of the tick is committed: when the file is corrected or removed, run again. "
-            f"To leave the file out: {command}"
-        )
+        advice = f"To leave the file out: {command}"
+        if isinstance(error, InputChanged):
+            advice = f"What was read of it stays in any case. {advice}"
+        else:
+            way = "Nothing of the tick is committed: when the file is corrected or removed, run again."
+            advice = f"{way} {advice}"
+        error.advising(advice)
         raise
 
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -170,11 +171,18 @@ class Compactor:
             return
         with self._lock.upgraded() as exclusive:
             if exclusive:
-                remove_folder(aside(self._lock.path))
-                self._unmerged = deque(_compact(self._lock, self._keep, durable=self._durable).unmerged)
-                replaced = aside(self._lock.path)
-                self._replaced = iter(list(replaced.iterdir()) if replaced.is_dir() else ())
+                try:
+                    self._compact()
+                except (OSError, BadInput) as error:
+                    # The tick is published. What could not be merged now may be later.
+                    warnings.warn(f"{self._lock.path} was not compacted: {error}", stacklevel=2)
         self._compacted_at = time.monotonic()
+
+    def _compact(self) -> None:
+        remove_folder(aside(self._lock.path))
+        self._unmerged = deque(_compact(self._lock, self._keep, durable=self._durable).unmerged)
+        replaced = aside(self._lock.path)
+        self._replaced = iter(list(replaced.iterdir()) if replaced.is_dir() else ())
 
     def _discard_some(self) -> None:
         # Removing a folder may take milliseconds, and a tick replaces two: its own and a second name of it.

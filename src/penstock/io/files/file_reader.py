@@ -224,7 +224,7 @@ class FilesReader(Reader):
         if not self._waiting:
             self.done = not self._feed.follow
             return False
-        self._file = self._waiting.popleft()
+        self._file = self._waiting.popleft().now()
         self._rows_taken = self._file.rows
         self._blocks = self._format.blocks(Path(self._file.path))
         records = chain.from_iterable(records_of(block, self._feed) for block in self._blocks)

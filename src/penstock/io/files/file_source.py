@@ -13,17 +13,24 @@ import re
 import time
 from collections.abc import MutableMapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import islice
+from stat import S_ISDIR
 from typing import Any, TypeAlias
 
 from penstock.errors import BadInput, InputChanged, UnreadableSource
 from penstock.io.source import DONE, Source, dead_letter_folder, printable, set_fields
 from penstock.path_or_url import local_path
 
-_CHECKED_PER_LOOK = 256
-"""Number of files already read that a look compares with what was read, in turn."""
+_CHECKED_AT_ONCE = 256
+"""Number of files already read that are compared with what was read, in turn."""
+
+_CHECKED_EVERY = 1.0
+"""Seconds between two such comparisons."""
+
+_LISTED_EVERY = 10.0
+"""Seconds after which a folder is listed though it seems unchanged: not every file system notes changes."""
 
 _CLOCK_GRAIN = 2 * 10**9
 """Nanoseconds after which a further change of a folder certainly shows in its time of modification."""
@@ -85,9 +92,9 @@ class Listing:
             found = [(name, name) for name in glob.glob(path) if finished(os.path.basename(name))]
             self._check_links([name for name, _ in found if name not in known], _folder_of(path))
         else:
-            raise self._error("does not exist")
+            raise self.error("does not exist")
         if not found and not known and not may_be_none:
-            raise self._error("has no file to read")
+            raise self.error("has no file to read")
         new = sorted((name, path) for name, path in found if name not in known)
         return [file for file in new if os.path.abspath(file[1]) not in self.skip] if self.skip else new
 
@@ -96,7 +103,7 @@ class Listing:
         try:
             new = [name for name in {*os.listdir(self.path)} - known if finished(name)]
         except OSError as error:
-            raise self._error(f"cannot be listed: {error.strerror}") from error
+            raise self.error(f"cannot be listed: {error.strerror}") from error
         found = [(name, os.path.join(self.path, name)) for name in new]
         self._check_links([path for _, path in found if os.path.islink(path)], self.path)
         return [(name, path) for name, path in found if os.path.isfile(path)]
@@ -106,12 +113,12 @@ class Listing:
         inside = os.path.join(os.path.realpath(folder), "") if paths else ""
         for path in paths:
             if not os.path.realpath(path).startswith(inside):
-                raise self._error(
+                raise self.error(
                     f"holds {os.path.basename(path)!r}, a link that leads out of it",
                     "put the file itself there, or give its own folder as the source",
                 )
 
-    def _error(self, problem: str, fix: str = "") -> UnreadableSource:
+    def error(self, problem: str, fix: str = "") -> UnreadableSource:
         return UnreadableSource(
             f"source {self.source!r}: {self.path} {problem}",
             fix=fix
@@ -144,6 +151,11 @@ class UnreadFile:
     size: int
     modified: int
 
+    def now(self) -> UnreadFile:
+        """Return the file as it is now, when it is about to be read."""
+        stat = _stat(self.path)
+        return self if stat is None else replace(self, size=stat.st_size, modified=stat.st_mtime_ns)
+
     @property
     def absolute(self) -> str:
         return os.path.abspath(self.path)
@@ -151,6 +163,17 @@ class UnreadFile:
     def position(self, rows: int) -> tuple[int, int, int, str]:
         """Return what to record once that many records, or all (`DONE`), have been read."""
         return rows, self.size, self.modified, self.absolute
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _time_text(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(" ", "milliseconds")
 
 
 _Read: TypeAlias = tuple[str, int, int]
@@ -168,7 +191,9 @@ class UnreadFiles:
     taken: MutableMapping[Any, Any]
     _known: set[str] = field(default_factory=set[str], init=False)
     _read: dict[str, _Read] = field(default_factory=dict[str, "_Read"], init=False)
-    _listed_at: int | None = field(default=None, init=False)
+    _listed_at: tuple[int, ...] | None = field(default=None, init=False)
+    _listed_when: float = field(default=0.0, init=False)
+    _checked_when: float = field(default=0.0, init=False)
 
     def look(self, *, may_be_none: bool) -> list[UnreadFile]:
         """List the files that have come since the last look, in name order.
@@ -176,16 +201,17 @@ class UnreadFiles:
         The first look compares all files that were read with what they were then, later ones some of them in
         turn. Raises `InputChanged` for a file that differs, `UnreadableSource` like `Listing.names`.
         """
-        self._check(_CHECKED_PER_LOOK)
-        changed = self._folder_changed()
-        if changed is not None and changed == self._listed_at:
+        self._check()
+        changed, now = self._folder_changed(), time.monotonic()
+        if changed is not None and changed == self._listed_at and now < self._listed_when + _LISTED_EVERY:
             return []
         found = self.listing.names(may_be_none=may_be_none, known=self._known)
-        self._listed_at = changed
+        self._listed_at, self._listed_when = changed, now
         unread: list[UnreadFile] = []
         for name, path in found:
-            with suppress(FileNotFoundError):
-                unread += self._unread(name, path)
+            stat = self._stat(path)
+            if stat is not None:
+                unread += self._unread(name, path, stat)
                 self._known.add(name)
         return unread
 
@@ -193,16 +219,26 @@ class UnreadFiles:
         """Compare this file from now on with what it is now that it was read."""
         self._read[file.name] = file.path, file.size, file.modified
 
-    def _folder_changed(self) -> int | None:
-        """Return when the folder changed last; None if a later change may not show, or if it is no folder."""
+    def _folder_changed(self) -> tuple[int, ...] | None:
+        """Return what changes with a folder; None if a later change may not show, or if it is no folder."""
         try:
-            at = os.stat(self.listing.path).st_mtime_ns
+            stat = os.stat(self.listing.path)
         except OSError:
             return None
-        return at if os.path.isdir(self.listing.path) and time.time_ns() - at > _CLOCK_GRAIN else None
+        at = max(stat.st_mtime_ns, stat.st_ctime_ns)
+        if not S_ISDIR(stat.st_mode) or time.time_ns() - at <= _CLOCK_GRAIN:
+            return None
+        return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 
-    def _unread(self, name: str, path: str) -> list[UnreadFile]:
-        stat = os.stat(path)
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return _stat(path)
+        except OSError as error:
+            raise self.listing.error(
+                f"holds {printable(path)}, of which nothing can be known: {error}"
+            ) from error
+
+    def _unread(self, name: str, path: str, stat: os.stat_result) -> list[UnreadFile]:
         position = self.taken.get(name)
         rows = 0
         if position is not None:
@@ -214,13 +250,17 @@ class UnreadFiles:
                 return []
         return [UnreadFile(name, path, rows, stat.st_size, stat.st_mtime_ns)]
 
-    def _check(self, count: int) -> None:
-        for name in list(islice(self._read, count)):
+    def _check(self) -> None:
+        if time.monotonic() < self._checked_when + _CHECKED_EVERY:
+            return
+        self._checked_when = time.monotonic()
+        for name in list(islice(self._read, _CHECKED_AT_ONCE)):
             path, size, modified = self._read.pop(name)
-            try:
-                stat = os.stat(path)
-            except FileNotFoundError:
-                continue  # What was read of it stays.
+            stat = self._stat(path)
+            if stat is None:
+                # What was read of it stays; one that comes under its name is compared.
+                self._known.discard(name)
+                continue
             self._compare(path, stat, size, modified)
             self._read[name] = path, size, modified
 
@@ -228,11 +268,15 @@ class UnreadFiles:
         if (stat.st_size, stat.st_mtime_ns) == (size, modified):
             return
         how = "grew" if stat.st_size > size else "changed"
+        difference = (
+            f"it had {size:,} bytes and has {stat.st_size:,}"
+            if stat.st_size != size
+            else f"it was of {_time_text(modified)} and is of {_time_text(stat.st_mtime_ns)}"
+        )
         raise InputChanged(
             f"source {self.listing.source!r}: {printable(path)} {how} after it was read",
-            why=f"it had {size:,} bytes and has {stat.st_size:,}; a file is read once, so that the"
-            " difference would be lost.",
-            fix="put what is new into a file of its own, and the old file back as it was",
+            why=f"{difference}; a file is read once, so that the difference would be lost.",
+            fix="bring what is new as a file of its own; remove this one, or put it back with its time (cp -p)",
             source=self.listing.source,
             file=path,
         )

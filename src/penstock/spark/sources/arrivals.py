@@ -7,18 +7,20 @@ commit. So Spark keeps no positions of these sources, and a tick that was not co
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sized
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.io.files.file_source import UnreadFile, UnreadFiles
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import DONE
+from penstock.state.chain import entries_of
 from penstock.state.codec import decode, value_encoder
 from penstock.state.commit import POSITIONS
 from penstock.state.lazy_slots import Form
@@ -52,6 +54,10 @@ class Arrivals(ABC):
     @abstractmethod
     def take(self) -> list[str]:
         """Return the locations of the next tick's input, in order, and record them as read."""
+
+    def take_all(self) -> list[str]:
+        """Take the input of a bounded source."""
+        return [*chain.from_iterable(iter(self.take, []))]
 
     @property
     @abstractmethod
@@ -91,7 +97,7 @@ class FileArrivals(Arrivals):
             self.newest = time.time()
 
     def take(self) -> list[str]:
-        taken = [self._waiting.popleft() for _ in islice(range(len(self._waiting)), self._per_tick)]
+        taken = [self._waiting.popleft().now() for _ in islice(range(len(self._waiting)), self._per_tick)]
         for file in taken:
             self._positions[file.name] = file.position(DONE)
             self._files.finished(file)
@@ -105,6 +111,15 @@ class FileArrivals(Arrivals):
 def location_of(path: str, part: Part) -> str:
     """Return the location of a part of a file."""
     return path if part == WHOLE else "\0".join((path, str(part.start), str(part.stop or "")))
+
+
+def encoded_location(location: str) -> str:
+    """Encode a location as text for Spark, which has no text for file names that are not UTF-8."""
+    return os.fsencode(location).decode("latin-1")
+
+
+def decoded_location(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
 
 
 def part_at(location: str) -> tuple[Path, Part]:
@@ -194,10 +209,23 @@ class SourcePositions:
         """Write what changed and return the chain to commit with this tick."""
         if self._opened is None:
             return self._checkpoint.sources
-        chain = self._state.finish(tick, self._attempt)
+        changed = self._state.finish(tick, self._attempt)
         if self._durable:
             make_durable(self._state.written)
-        return chain
+        return changed
+
+    def forget(self, source: str) -> None:
+        """Forget a source that the flow no longer has, as its operators are forgotten."""
+        slot, at = self._slot(source), self._checkpoint
+        self._slots[slot] = Form()
+        keys = [decode(key) for name, key, _ in entries_of(at.folder, at.sources) if name == slot]
+        for key in keys:
+            del self._state.slots[slot][key]
+
+    def discard(self) -> None:
+        """Discard what was taken since the last commit."""
+        if self._opened is not None:
+            self._opened.discard()
 
     def advance(self, chain: Chain) -> None:
         """Continue at a chain that was committed."""

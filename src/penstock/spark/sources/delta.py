@@ -58,6 +58,10 @@ class VersionArrivals(Arrivals):
             self._positions[VERSION] = last
         return found
 
+    def take_all(self) -> list[str]:
+        # A bounded source is one version.
+        return self.take()
+
     @property
     def waiting(self) -> int:
         last: int | None = self._positions.get(VERSION)

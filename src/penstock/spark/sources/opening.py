@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, singledispatch
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +26,7 @@ from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import WEIGHT, Feed
 from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, apply_native_chain, grouping_behind
-from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals
+from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, encoded_location
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
 from penstock.spark.ticks.plan import Input
@@ -208,7 +207,7 @@ def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedS
     Of a bounded source, all of it comes with the first tick.
     """
     if opening.operator.bounded:
-        first = [] if opening.read else [*chain.from_iterable(iter(arrivals.take, []))]
+        first = [] if opening.read else arrivals.take_all()
         return OpenedSource(opening.input(reading), static_locations(opening, first), static=True)
     return OpenedSource(opening.input(reading), arrivals=arrivals)
 
@@ -305,7 +304,8 @@ def static_locations(opening: Opening, locations: list[str]) -> DataFrame:
 
 def frame_of_locations(spark: SparkSession, locations: list[tuple[int, str, int]]) -> DataFrame:
     """Frame of the locations that a tick reads: the source's tag, the location, its place in order."""
-    return spark.createDataFrame(locations, "tag int, path string, place long")
+    texts = [(tag, encoded_location(location), place) for tag, location, place in locations]
+    return spark.createDataFrame(texts, "tag int, path string, place long")
 
 
 # --- the union ----------------------------------------------------------------------------

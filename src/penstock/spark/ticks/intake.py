@@ -23,14 +23,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import BadRow, UnreadableSource
+from penstock.errors import BadRow
 from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
 from penstock.io.files.file_reader import open_format, read_columns, read_rows
 from penstock.io.files.file_source import Files
-from penstock.io.files.text_blocks import WHOLE
 from penstock.io.source import BadRecord, Feed, open_source
-from penstock.spark.sources.arrivals import part_at, read_batch
+from penstock.spark.sources.arrivals import decoded_location, part_at, read_batch
 from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 
@@ -90,13 +89,13 @@ def read_inputs(
             if tag == ENDED:
                 yield Piece(path, 0, [(True,)])
             elif tag >= 0 and path is not None:
-                table = None
+                location, table = decoded_location(path), None
                 if inputs[tag].name in columns:
-                    table = read_table(inputs[tag].reading, path, inputs[tag], taken)
+                    table = read_table(inputs[tag].reading, location, inputs[tag], taken)
                 if table is not None:
                     yield _counted(inputs[tag], place, table, taken)
                     continue
-                for at, rows in _placed(inputs[tag], path, place, taken):
+                for at, rows in _placed(inputs[tag], location, place, taken):
                     yield _counted(inputs[tag], at, rows, taken)
         for tag in sorted(set(tags)):
             if tag < 0 or inputs[tag].reading is not None:
@@ -143,8 +142,6 @@ def read_file(reading: object, location: str, source: Input, taken: Taken) -> Ro
 @read_file.register
 def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
     path, part = part_at(location)
-    if part == WHOLE:
-        return _rows_of_file(replace(reading, path=location), source, taken)
     feed = Feed(source.name, source.schema, append=source.append, live=source.live)
     batch = read_rows(open_format(reading, feed), path, part, set_aside=reading.dead_letter is not None)
     taken.bad.extend((source.name, record) for record in batch.bad)
@@ -153,9 +150,9 @@ def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
 
 @singledispatch
 def read_table(reading: object, location: str, source: Input, taken: Taken) -> pa.Table | None:
-    """Read what is at one location of a source into columns, or return None if `read_file` has to.
+    """Read what is at one location of a source into columns; None if it has no form in columns.
 
-    Raises `BadRow`, and `UnreadableSource` for a part of a file.
+    Raises `BadRow` and `UnreadableSource`.
     """
     return None
 
@@ -165,12 +162,7 @@ def _(reading: Files, location: str, source: Input, taken: Taken) -> pa.Table | 
     path, part = part_at(location)
     feed = Feed(source.name, source.schema, append=source.append, live=source.live)
     set_aside = reading.dead_letter is not None
-    try:
-        table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
-    except UnreadableSource:
-        if part != WHOLE:
-            raise
-        return None  # `read_file` says why
+    table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
     taken.bad.extend((source.name, record) for record in bad)
     return table
 

@@ -93,12 +93,14 @@ class Query:
         self._stopping = False
 
     def until_done(self, interrupt: Interrupt) -> None:
-        """Run ticks until the sources end with placeholder_row deferred, or a signal arrives.
+        """Run ticks until the sources end with nothing deferred, or a signal arrives.
 
         Raises the errors of ticks.
         """
         if self._streams is not None:
             self._stream(self._streams, interrupt)
+            if self._follow:
+                return  # somebody has stopped the query
         while interrupt.signal is None:
             if self._tick_without_batch():
                 continue
@@ -135,9 +137,16 @@ class Query:
 
     def _tick_without_batch(self) -> bool:
         """Run a tick on what was found, or that is due for another reason. Returns False if none is."""
-        found = self._take()
-        if not found and not self._is_due:
-            return False
+        with self._ticker.lock, self._failing():
+            if self._failure is not None:
+                return False
+            found = self._take()
+            if not found and not self._is_due:
+                return False
+            self._tick_on(found)
+        return True
+
+    def _tick_on(self, found: list[tuple[int, str, int]]) -> None:
         rows = frame_of_locations(self._spark, found) if found else placeholder_row(self._spark, self._shape)
         rows = union_of([rows], self._shape)
         assert rows is not None
@@ -146,7 +155,16 @@ class Query:
             rows = rows.union(end_of_sources(self._spark, self._shape, operator))
         last = self._ticker.checkpoint.last
         self._tick(rows, self._batch_of(None) if last is None else last.positions, ending)
-        return True
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """End the run with a failure, of which nothing may be committed by a later tick."""
+        try:
+            yield
+        except BaseException as failure:
+            self._failure = failure
+            self._positions.discard()
+            raise
 
     def _take(self) -> list[tuple[int, str, int]]:
         """Take what the driver has found for the next tick: the source's tag, a location, its place."""
@@ -205,8 +223,7 @@ class Query:
                 interrupt.wait(_LOOK_AGAIN)
                 idle = 0 if query.status["isTriggerActive"] and query.status["isDataAvailable"] else idle + 1
                 if self._follow and idle > 1:
-                    with self._ticker.lock:
-                        self._tick_without_batch()
+                    self._tick_without_batch()
             if self._failure is None and interrupt.signal is None:
                 query.awaitTermination()
         except Exception as error:
@@ -235,16 +252,13 @@ class Query:
             done = last.positions.get("batch") if last is not None and last.positions else None
             if done is not None and batch <= done:
                 return
-            try:
+            with self._failing():
                 found = self._take()
                 if found:
                     located = union_of([frame_of_locations(self._spark, found)], self._shape)
                     assert located is not None
                     rows = rows.union(located)
                 self._tick(rows, self._batch_of(batch))
-            except BaseException as failure:
-                self._failure = failure
-                raise
 
     def _batch_of(self, batch: int | None) -> dict[str, Any]:
         return {"batch": batch, "query": self._query_id()}
