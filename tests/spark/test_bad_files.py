@@ -7,7 +7,9 @@ What a committed tick has read is settled, also where its output was not publish
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,8 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.cli.main import app
 from penstock.errors import BadRow, InputChanged, PenstockError, UnreadableSource
+from penstock.io.files.file_source import Listing, UnreadFiles
+from penstock.io.source import DONE
 from penstock.spark import run as run_on_spark
 from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
@@ -386,3 +390,49 @@ def test_a_file_that_is_removed_after_it_was_read_is_not_missed(engine: Any, tmp
     runs.arrive(2)
     runs.run()
     assert runs.table == totals_of(1, 2)
+
+
+def test_a_file_that_is_written_again_under_its_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text("{}")
+    taken: dict[Any, Any] = {}
+    files = UnreadFiles(Listing("bids", str(tmp_path)), taken)
+    (file,) = files.look(may_be_none=False)
+    taken[file.name] = file.position(DONE)
+    files.finished(file)
+    (tmp_path / "1.json").unlink()
+    with mock.patch("time.monotonic", return_value=time.monotonic() + 60):
+        assert files.look(may_be_none=True) == []
+    (tmp_path / "1.json").write_text("{ }")
+    with (
+        mock.patch("time.monotonic", return_value=time.monotonic() + 120),
+        pytest.raises(InputChanged, match="grew"),
+    ):
+        files.look(may_be_none=True)
+
+
+def test_a_file_that_is_corrected_before_its_turn_is_read_as_it_is_then(engine: Any, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, FORMATS["json"], engine, files_per_tick=1)
+    runs.arrive(1)
+    runs.arrive(2, bad=True)
+    runs.run(on_tick=lambda done: runs.arrive(2) if done.tick == 1 else None)
+    runs.run()
+    assert runs.table == totals_of(1, 2)
+
+
+def test_a_name_that_is_not_utf_8_is_a_name(engine: Any, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, FORMATS["json"], engine)
+    runs.arrive(1)
+    runs.file(1).rename(os.fsdecode(os.fsencode(tmp_path / "in") + b"/\xff.json"))
+    runs.run()
+    assert runs.table == totals_of(1)
+
+
+def test_where_a_folder_does_not_tell_of_changes_it_is_listed_now_and_then(tmp_path: Path) -> None:
+    files = UnreadFiles(Listing("bids", str(tmp_path)), {})
+    state = (0, 0, 0, 0)
+    with mock.patch.object(UnreadFiles, "_folder_changed", return_value=state):
+        assert files.look(may_be_none=True) == []
+        (tmp_path / "1.json").write_text("{}")
+        assert files.look(may_be_none=True) == []
+        with mock.patch("time.monotonic", return_value=time.monotonic() + 60):
+            assert [file.name for file in files.look(may_be_none=True)] == ["1.json"]

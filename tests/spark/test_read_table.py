@@ -13,7 +13,7 @@ from penstock.errors import BadRow, UnreadableSource
 from penstock.expr.row_classes import schema_of
 from penstock.io import CsvFiles, JsonFiles
 from penstock.io.files.file_reader import open_format
-from penstock.io.files.text_blocks import Part
+from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import Feed
 from penstock.spark.sources.arrivals import location_of
 from penstock.spark.ticks.intake import Taken, read_table
@@ -71,10 +71,10 @@ def test_parts_of_a_file_name_the_rows_of_the_whole(kind: Any, tmp_path: Path) -
     pytest.fail("no part has the bad row")
 
 
-def test_a_file_that_cannot_be_read_is_left_to_the_reader_of_rows(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a"
     read = source(path, CsvFiles)
     path.write_text("price\n1\n")
-    assert read_table(read.reading, str(path), read, Taken()) is None
-    with pytest.raises(UnreadableSource):
-        read_table(read.reading, location_of(str(path), Part(0, 6)), read, Taken())
+    for part in (WHOLE, Part(0, 6)):
+        with pytest.raises(UnreadableSource, match="no column 'item'"):
+            read_table(read.reading, location_of(str(path), part), read, Taken())

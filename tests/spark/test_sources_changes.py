@@ -211,6 +211,30 @@ def test_the_versions_of_a_delta_table_are_followed_across_runs(spark: Any, tmp_
         copied(spark, io.DeltaRows(tmp_path / "totals", version=0), Total, table=False)
 
 
+def test_a_bounded_delta_source_is_one_version(spark: Any, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    class Total(NamedTuple):
+        shop: str
+        total: int
+
+    for shop in "abc":
+        write_deltalake(tmp_path / "t", pa.table({"shop": [shop], "total": [1]}), mode="append")
+    flow = Flow("whole")
+    flow.sink("rows", flow.source("rows", Total, bounded=True))
+    for version, shops in ((0, "a"), (1, "ab"), (None, "abc")):
+        found = io.Memory()
+        run(
+            flow,
+            spark,
+            sources={"rows": io.DeltaRows(tmp_path / "t", version=version)},
+            sinks={"rows": found},
+        )
+        assert sorted(row.shop for row in found.rows()) == list(shops)
+
+
 # --- pull-streams ----------------------------------------------------------------------------
 
 

@@ -255,6 +255,56 @@ def test_files_are_read_beside_a_streaming_data_frame(spark: Any, tmp_path: Path
     assert published(tmp_path / "out") == best_of(range(1, 7))
 
 
+def test_nothing_of_a_tick_that_failed_is_committed_by_a_batch_that_waited(
+    spark: Any, tmp_path: Path
+) -> None:
+    """The watching thread and Spark's own take turns; a failure of one ends the other's turns, too."""
+    write_bids(tmp_path / "here", 1, bids_of(1))
+    write_bids(tmp_path / "there", 1, bids_of(2))
+    flow = Flow("both")
+    both = flow.source("here", Bid).union(flow.source("there", Bid))
+    flow.sink("best", both.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+
+    def go_on(**options: Any) -> None:
+        sources = {
+            "here": io.JsonFiles(tmp_path / "here", files_per_tick=1),
+            "there": streamed(spark, tmp_path / "there"),
+        }
+        sinks = {"best": io.Changelog(tmp_path / "out")}
+        run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "c", shards=2, **options)
+
+    def spoil(progress: Any) -> None:
+        (tmp_path / "here" / ".2").write_text('{"auction": 1}\n')
+        (tmp_path / "here" / ".2").rename(tmp_path / "here" / "002.json")
+        write_bids(tmp_path / "there", 2, bids_of(3))
+
+    with pytest.raises(BadRow, match=r"002\.json"):
+        go_on(follow=True, on_tick=spoil)
+    write_bids(tmp_path / "here", 2, bids_of(4))
+    go_on()
+    assert published(tmp_path / "out") == best_of(range(1, 5))
+
+
+def test_a_source_that_comes_back_is_new(spark: Any, tmp_path: Path) -> None:
+    def told(*names: str) -> dict[str, io.Memory]:
+        flow = Flow("some")
+        sources: dict[str, Any] = {}
+        sinks: dict[str, Any] = {}
+        for name in names:
+            sums = flow.source(name, Bid).group_by(col.auction).agg(n=ps.count())
+            flow.sink(f"of {name}", sums)
+            sources[name], sinks[f"of {name}"] = io.JsonFiles(tmp_path / name), io.Memory()
+        run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "c", shards=1)
+        return sinks
+
+    for name in "ab":
+        write_bids(tmp_path / name, 1, [Bid(1, 2)])
+    told("a", "b")
+    write_bids(tmp_path / "a", 2, [Bid(1, 2)])
+    told("a")
+    assert [tuple(row) for row in told("a", "b")["of b"].rows()] == [(1, 1)]
+
+
 def test_files_alone_leave_nothing_of_spark_in_the_checkpoint(spark: Any, tmp_path: Path) -> None:
     """And of 30 files no more than of a few: what was read is state, and files of state are merged."""
     for number in range(30):

@@ -276,7 +276,7 @@ class UnreadFiles:
         raise InputChanged(
             f"source {self.listing.source!r}: {printable(path)} {how} after it was read",
             why=f"{difference}; a file is read once, so that the difference would be lost.",
-            fix="bring what is new as a file of its own; remove this one, or put it back with its time (cp -p)",
+            fix="bring what is new as a file of its own; remove this one, or put it back, time included",
             source=self.listing.source,
             file=path,
         )
