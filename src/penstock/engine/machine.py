@@ -22,8 +22,8 @@ from penstock.engine.slot import SlotMapping
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
-    from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
 
 Rows = list[tuple[Any, ...]]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding

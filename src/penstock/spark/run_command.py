@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt

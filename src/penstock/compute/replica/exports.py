@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from penstock.compute.errors import DataflowBroken, DataflowFailed
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import origin_of
+from penstock.compute.problem_conversion import origin_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.runtime import ReachedFrontiers

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.resume import ResumeBinding, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.path_or_url import local_path

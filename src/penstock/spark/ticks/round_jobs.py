@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.spark.ticks import task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
-from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.round_files import NOTHING, Sent, sent_of
 from penstock.spark.ticks.round_task import Leg, rounds_of
+from penstock.spark.ticks.task_outcome import Outcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

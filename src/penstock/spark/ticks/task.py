@@ -21,10 +21,10 @@ from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
-from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.plan import Compiled, Forwarding, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
+from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.task_output import takes_columns, write_changes
 from penstock.state.chain import Chain
 from penstock.state.sorted_files import make_durable
