@@ -167,7 +167,9 @@ class InProcessJobs:
         messages = [m for part in self.partitions for m in from_batches(task.scatter(order)(part))]
         return self._through(messages, order, 1, last)
 
-    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+    def run_stored_messages(
+        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+    ) -> list[Result]:
         return self._through([m.message() for m in sent], order, first, last)
 
     def small_rounds(

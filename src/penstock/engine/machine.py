@@ -82,7 +82,7 @@ class Machine:
         self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
-        """Replace a slot's mapping by another with the same values. Not allowed for a delay's slot."""
+        """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
 
     @property

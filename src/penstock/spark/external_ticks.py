@@ -44,7 +44,7 @@ Session: TypeAlias = "Callable[[], SparkSession]"
 _ROWS_OF_A_FILE = 20_000
 
 
-class Driven:
+class DrivenFlow:
     """A flow with its checkpoint and sinks, between two ticks. Used by one thread at a time.
 
     spark: asked for a session when one is needed: for a tick, and to make a checkpoint.

@@ -84,7 +84,7 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def fail(self, failed: Failed) -> None:
-        """Replace the contents by an error from a time on, which must not be before the last upper."""
+        """Replace the contents with an error from a time on, which must not be before the last upper."""
 
     @abstractmethod
     def clear(self) -> None:
