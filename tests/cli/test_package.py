@@ -73,7 +73,7 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
     with zipfile.ZipFile(project / "package" / "code.zip") as code:
         names = set(code.namelist())
     assert {"where.py", "shops/__init__.py", "shops/names.py", "shops/unused.txt"} <= names
-    assert {"penstock/__init__.py", "penstock/spark/ticks/task.py", "penstock/cli/spark_submit.py"} <= names
+    assert {"penstock/__init__.py", "penstock/spark/ticks/task.py", "penstock/cli/submitted_flow.py"} <= names
     assert not [name for name in names if name.startswith("flows") or name.endswith(".pyc")]
     with tarfile.open(project / "package" / "env.tar.gz") as environment:
         packed = environment.getnames()

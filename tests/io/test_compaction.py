@@ -25,7 +25,7 @@ from penstock.io.delivery import folder_lock
 from penstock.io.delivery.atomic_files import published_ticks
 from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.files import compaction
-from penstock.io.files.compaction import TickFolder, compact, due_groups, folder_of
+from penstock.io.files.compaction import TickFolder, compact, due_groups, tick_to_merge_into
 from penstock.state.rewind import rewind
 from tests.io.feeds import Everything, Point
 from tests.io.killed_compaction import after, changes, sums, write_changelog
@@ -304,7 +304,7 @@ def test_at_whatever_step_of_a_reader_it_sees_one_state_or_fails(
 def test_the_merged_rows_are_where_no_reader_looks_first() -> None:
     def chosen(ticks: list[int], listed: list[int]) -> int:
         group = [TickFolder(tick, tick, tick, (), 1, 0.0) for tick in ticks]
-        return folder_of(group, ["_staging", "tick=1", *(f"tick={tick}" for tick in listed)])
+        return tick_to_merge_into(group, ["_staging", "tick=1", *(f"tick={tick}" for tick in listed)])
 
     assert chosen([6, 7, 8, 9], [6, 7, 8, 9]) == 9
     assert chosen([6, 7, 8, 9], [9, 8, 7, 6]) == 8

@@ -25,7 +25,7 @@ from penstock.spark.batch.distribution import distribution_of
 from penstock.spark.batch.loops import why_in_one_task
 from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.levels import cycles_in_order
+from penstock.spark.placing.earliest_stages import cycles_in_order
 from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.stages import Stage, cut_stages

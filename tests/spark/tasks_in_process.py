@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 
 from penstock import Engine, Flow
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table
 from penstock.spark.placing.combining import insert_partial_operators
@@ -21,11 +21,11 @@ from penstock.spark.ticks import task
 from penstock.spark.ticks.event_time import Ends
 from penstock.spark.ticks.intake import ENDED, Spooled
 from penstock.spark.ticks.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
-from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.plan import Input, Output, Plan, ShippedPlan, compiled
 from penstock.spark.ticks.round_files import Sent
 from penstock.spark.ticks.round_jobs import run_in_jobs
 from penstock.spark.ticks.task import TickOrder
+from penstock.spark.ticks.task_outcome import Outcome, gathered
 from penstock.state.chain import Chain
 from penstock.state.codec import value_encoder
 
@@ -167,7 +167,9 @@ class InProcessJobs:
         messages = [m for part in self.partitions for m in from_batches(task.scatter(order)(part))]
         return self._through(messages, order, 1, last)
 
-    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+    def run_stored_messages(
+        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+    ) -> list[Result]:
         return self._through([m.message() for m in sent], order, first, last)
 
     def small_rounds(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock import Flow
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages

@@ -20,11 +20,11 @@ from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, Unr
 from penstock.state import commit
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.directory import DirectoryState
 from penstock.state.inspection import inspect
 from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Manifest, as_it_is, exactly
 from penstock.state.shard import ShardState
+from penstock.state.single_process_state import DirectoryState
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
 
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 WRITER = textwrap.dedent("""
     import sys
-    from penstock.state.directory import DirectoryState
+    from penstock.state.single_process_state import DirectoryState
     from penstock.state.manifest import Manifest, exactly
     from penstock.state.lazy_slots import Form
     state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": Form()})

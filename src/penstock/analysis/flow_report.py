@@ -7,8 +7,8 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
+from penstock.analysis.column_liveness import live_columns
 from penstock.analysis.coordination_verdicts import Judgement, Verdict, ancestors_of
-from penstock.analysis.liveness import live_columns
 from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
 from penstock.graph.node import function_name

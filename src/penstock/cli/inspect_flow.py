@@ -49,7 +49,7 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from penstock.analysis import explain as explanation
-    from penstock.analysis.liveness import live_graph
+    from penstock.analysis.column_liveness import live_graph
     from penstock.engine.columnar.columnar_option import explain_large_ticks
 
     graph = flow.graph()

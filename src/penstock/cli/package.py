@@ -19,7 +19,7 @@ _MAIN = '''\
 
 import sys
 
-from penstock.cli.spark_submit import add_packed_environment, run_submitted
+from penstock.cli.submitted_flow import add_packed_environment, run_submitted
 
 environment = add_packed_environment(__file__)
 sys.exit(

@@ -12,8 +12,8 @@ from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
 from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, read_state_names
 from penstock.state.commit import POSITIONS
-from penstock.state.directory import DirectoryState
 from penstock.state.lazy_slots import Form
+from penstock.state.single_process_state import DirectoryState
 from penstock.state.skipped_files import skipped_files
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from penstock.analysis.liveness import live_columns, live_graph
+from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
 from penstock.engine.event_time import EventTime

@@ -22,8 +22,8 @@ from penstock.engine.slot import SlotMapping
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
-    from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
 
 Rows = list[tuple[Any, ...]]
@@ -82,7 +82,7 @@ class Machine:
         self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
-        """Replace a slot's mapping by another with the same values. Not allowed for a delay's slot."""
+        """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
 
     @property

@@ -94,7 +94,7 @@ def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> 
 
 
 class Queues:
-    """Queues of an engine, by source. Only one thread, and the event loop in it, may use them.
+    """Queues of an engine, by source. Only one thread, including its event loop, may use them.
 
     sources: their places, by name. bounded: those whose rows belong to one tick: no limit holds for them.
     tick_rows, queue_rows: how many rows a tick takes, and how many may wait.

@@ -100,7 +100,7 @@ def to_unscaled(value: Decimal, scale: int) -> int:
     return int(value.scaleb(scale, _WIDE))
 
 
-def decimal_of(total: int, precision: int, scale: int) -> Decimal:
+def decimal_of_unscaled(total: int, precision: int, scale: int) -> Decimal:
     """Decimal of an unscaled integer. Raises `EvaluationError` beyond `precision` digits."""
     if abs(total) >= 10**precision:
         raise EvaluationError(
@@ -113,7 +113,7 @@ def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: i
     """Return the mean of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
     numerator = abs(total) * 10 ** (to_scale - scale)
     rounded = (2 * numerator + count) // (2 * count)
-    return decimal_of(rounded if total >= 0 else -rounded, precision, to_scale)
+    return decimal_of_unscaled(rounded if total >= 0 else -rounded, precision, to_scale)
 
 
 # -- multisets ---------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ RUNTIME: dict[str, Any] = {
     "x_float_merge": float_merge,
     "x_float_sum": float_sum,
     "x_unscaled": to_unscaled,
-    "x_decimal_of": decimal_of,
+    "x_decimal_of": decimal_of_unscaled,
     "x_decimal_mean": decimal_mean,
     "x_count_value": count_value,
     "x_order_value": order_value,

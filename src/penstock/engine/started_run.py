@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.endpoints import (
     AnySink,
     AnySource,

@@ -110,7 +110,7 @@ class StepWriter(ABC):
         """Return whether an edge's rows are buffered because its target is not inlined."""
         return self.inlined_edge(edge.source) != edge
 
-    def has_buffer(self, node: int) -> bool:
+    def is_buffered(self, node: int) -> bool:
         """Return whether a node's rows are buffered for other readers."""
         return any(self.reads_buffer(edge) for edge in self._consumers[node])
 
@@ -323,7 +323,7 @@ class StepWriter(ABC):
                     yield self._as_taken(edge, Row(names, None, weight))
 
     def _as_taken(self, edge: Edge, row: Row) -> Row:
-        """Replace -0.0 by 0.0 in a row if the reader of its edge merges equal rows."""
+        """Replace -0.0 with 0.0 in a row if the reader of its edge merges equal rows."""
         merged = self.merges_equal_rows(edge.target) and not self.analysis.zeros.one[edge.source]
         if not merged and not self.is_as_given(edge.source):
             return row

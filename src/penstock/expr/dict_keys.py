@@ -65,7 +65,7 @@ def nested_key(value: object) -> object:
 
 
 def with_one_zero(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
-    """Replace -0.0 by 0.0 in rows that are counted by equality. Returns rows without floats unchanged.
+    """Replace -0.0 with 0.0 in rows that are counted by equality. Returns rows without floats unchanged.
 
     A weight after the columns is kept.
     """

@@ -66,7 +66,7 @@ class Emitter(Protocol):
         ...
 
     def is_not_null(self, term: Term) -> str:
-        """Return source that tests for a value, evaluating a term that is never null as `is_null` does."""
+        """Return source that tests for non-null. A term that is never null is evaluated, as in `is_null`."""
         ...
 
 

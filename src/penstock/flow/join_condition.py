@@ -87,7 +87,7 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def to_pair_columns(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr:
-    """Replace the columns of each side by plain columns, named as in `names`."""
+    """Replace the columns of each side with plain columns, named as in `names`."""
     if isinstance(expr, Column):
         return Column(names[sides.side_of(expr), expr.name])
     if isinstance(expr, Call):

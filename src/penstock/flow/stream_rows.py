@@ -150,7 +150,10 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return self._add(Inspect(function), self._schema, name, location)
 
     def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
-        """Return this stream `count` times, to name its uses. Any stream may be read any number of times."""
+        """Return `count` references to this stream, so that each use can have its own name.
+
+        Any stream may be read any number of times without this.
+        """
         location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(

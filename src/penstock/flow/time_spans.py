@@ -59,7 +59,7 @@ def span_in_unit(
 def check_span(span: Span, type: DataType, context: CheckContext, *, may_be_zero: bool = False) -> None:
     """Raise `WrongType` unless a value is a span for a column of `type`."""
     same = span_in_unit(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
-    context.require_same(same, span, "a span is of another type than its column")
+    context.require_as_built_by_flow(same, span, "a span is of another type than its column")
 
 
 def time_span(given: object, what: str, location: SourceLocation) -> timedelta:

@@ -7,24 +7,24 @@ accepted wherever an `Unbounded` one is. The union of two markers is their meet:
 
 
 class Unbounded:
-    """Marker of streams that may never end."""
+    """Marker for streams that may never end."""
 
 
 class Bounded(Unbounded):
-    """Marker of streams whose rows all arrive in the first tick."""
+    """Marker for streams whose rows all arrive in the first tick."""
 
 
 class Changes:
-    """Marker of streams with retractions."""
+    """Marker for streams with retractions."""
 
 
 class Append(Changes):
-    """Marker of append streams."""
+    """Marker for append streams."""
 
 
 class NoOrder:
-    """Marker of streams without a meaningful order."""
+    """Marker for streams without a meaningful order."""
 
 
 class Ordered(NoOrder):
-    """Marker of streams with a meaningful order."""
+    """Marker for streams with a meaningful order."""

@@ -76,7 +76,7 @@ class CheckContext(ABC):
         if not holds:
             raise self.unbuildable_error(what)
 
-    def require_same(self, made: object, given: object, what: str) -> None:
+    def require_as_built_by_flow(self, made: object, given: object, what: str) -> None:
         """Raise unless the flow would have created exactly this operator."""
         self.require(repr(made) == repr(given), what)
 

@@ -275,7 +275,7 @@ class FlowGraph:
 
 
 def inside_loops(graph: FlowGraph) -> FlowGraph:
-    """Replace each operator in a cycle within a tick by its form for loops (`Operator.inside_loop`)."""
+    """Replace each operator in a cycle within a tick with its loop form (`Operator.inside_loop`)."""
     following = adjacency_lists(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
     looping = {
         node

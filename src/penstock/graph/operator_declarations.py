@@ -97,7 +97,7 @@ class Need:
 
 
 class EqualRows(Enum):
-    """Marker of a key made of all columns of a port."""
+    """Marker for a key that consists of all columns of a port."""
 
     ALL_COLUMNS = "all columns"
 

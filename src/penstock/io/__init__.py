@@ -24,13 +24,13 @@ from penstock.io.uri import parse_sink, parse_source
 from penstock.io.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from penstock.io.pull.rows_of import rows_of
+    from penstock.io.pull.source_rows import rows_of
 
 
 def __getattr__(name: str) -> Any:
     # Tasks on Spark import this package, but need no pull-streams.
     if name == "rows_of":
-        from penstock.io.pull.rows_of import rows_of
+        from penstock.io.pull.source_rows import rows_of
 
         return rows_of
     raise AttributeError(f"module 'penstock.io' has no attribute {name!r}")

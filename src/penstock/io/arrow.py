@@ -196,7 +196,7 @@ def nullable_restore(data_type: DataType) -> Restore | None:
 
 
 def _epoch_type(arrow: pa.DataType) -> pa.DataType:
-    """Replace timestamps by integer microseconds, because Arrow's datetimes are ten times slower."""
+    """Replace timestamps with integer microseconds, because Arrow's datetimes are ten times slower."""
     if pa.types.is_timestamp(arrow):
         return pa.int64()
     if pa.types.is_list(arrow):
@@ -258,7 +258,7 @@ def with_weight(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def known_weights(table: pa.Table) -> pa.Table | None:
-    """Replace missing weights by 1. None if a weight is 0, which no row can have."""
+    """Replace missing weights with 1. None if a weight is 0, which no row can have."""
     weights = table.column(WEIGHT).fill_null(1)
     if _compute.any(_compute.equal(weights, 0)).as_py():
         return None

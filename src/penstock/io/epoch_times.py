@@ -30,7 +30,7 @@ _DAY = date(1970, 1, 1)
 
 @singledispatch
 def with_integer_times(data_type: DataType) -> DataType:
-    """Replace the times in a type by integers."""
+    """Replace the times in a type with integers."""
     return data_type
 
 

@@ -20,7 +20,7 @@ Kernel = Callable[[Iterable[Any]], Iterable[Any]]
 """Lazy, possibly stateful function from a batch's values to the output values, in order."""
 
 
-class OpensKernel(Protocol):
+class Fusible(Protocol):
     """Interface of a synchronous transformer that can be fused; see `penstock.pull.modules.KernelPart`."""
 
     @property
@@ -31,8 +31,8 @@ class OpensKernel(Protocol):
     def kernel(self) -> Callable[[], Kernel]: ...
 
 
-def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
-    """Open one module of all the parts, reading from `edge`, and return its output edge."""
+def open_kernels(run: Run, edge: Edge, parts: Sequence[Fusible]) -> Edge:
+    """Open all the parts as a single module that reads from `edge`, and return its output edge."""
     # A failing function is most often on the user's last line; the joined names list the candidates.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)

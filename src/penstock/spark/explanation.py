@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.analysis.node_labels import label
 from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.program import compile_program
@@ -21,7 +21,7 @@ from penstock.io.delivery.guarantee import guarantee_of
 from penstock.spark.placing.combining import combined_nodes, insert_partial_operators
 from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.native import native_parts
-from penstock.spark.placing.order import whose_order_is_read
+from penstock.spark.placing.order_readers import whose_order_is_read
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages

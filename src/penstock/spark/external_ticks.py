@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
@@ -44,7 +44,7 @@ Session: TypeAlias = "Callable[[], SparkSession]"
 _ROWS_OF_A_FILE = 20_000
 
 
-class Driven:
+class DrivenFlow:
     """A flow with its checkpoint and sinks, between two ticks. Used by one thread at a time.
 
     spark: asked for a session when one is needed: for a tick, and to make a checkpoint.

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.engine import Engine
 from penstock.flow.operators.source import Source
 from penstock.spark.explanation import bucketed_tables

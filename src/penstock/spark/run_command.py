@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
@@ -33,7 +33,7 @@ from penstock.spark.placing.stages import StagePlan, cut_stages
 from penstock.spark.sources import change_frames, kafka, pull_source
 from penstock.spark.sources import delta as delta_source
 from penstock.spark.sources.arrivals import SourcePositions
-from penstock.spark.sources.names import source_names
+from penstock.spark.sources.names import named_sources_enabled
 from penstock.spark.sources.opening import OpenedSource, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.deaths import told_deaths
@@ -211,7 +211,7 @@ class _Run:
         read = _sources_read(checkpoint)
         for gone in sorted(read - sources.keys()):
             positions.forget(gone)
-        with source_names(self._spark, named):
+        with named_sources_enabled(self._spark, named):
             opened = self._open_sources(sources, checkpoint, positions, read, follow, native, named)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))

@@ -2,7 +2,7 @@
 
 Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
 
-`penstock.state.directory.DirectoryState`
+`penstock.state.single_process_state.DirectoryState`
     One shard in one process, for a run with a checkpoint folder:
 
         with DirectoryState.open(folder, bind, lambda manifest: {"3.groups": Form(thaw)}) as state:

@@ -151,7 +151,7 @@ class Checkpoint:
         return commit
 
     def move(self, chains: Mapping[int, Chain], counters: Mapping[str, Any]) -> Commit:
-        """Atomically replace the last commit by one with state in `chains`, under the new manifest.
+        """Atomically replace the last commit with one whose state is in `chains`, under the new manifest.
 
         Nothing is known to be elsewhere: ticks before it keep their own chains and manifest.
         Raises `CheckpointInUse` if another driver has taken over.

@@ -21,7 +21,7 @@ from penstock.testing.pull import (
     reference_source,
     reference_transformer,
 )
-from penstock.testing.show import show
+from penstock.testing.show_results import show
 from penstock.testing.tick_tables import Backend, InProcess, check_ticks
 
 __all__ = [

@@ -210,7 +210,7 @@ def _lists(pool: Sequence[T], least: int, most: int, count: int) -> Iterator[lis
 
 
 def _simplest(pool: Sequence[T], items: list[T], refutes: Callable[[list[T]], bool], least: int) -> list[T]:
-    """Minimize a refuting list: no member can be removed or replaced by a simpler one."""
+    """Minimize a refuting list: no member can be removed or replaced with a simpler one."""
     while True:
         for simpler in _simpler(pool, items, least):
             if refutes(simpler):

@@ -1,4 +1,4 @@
-"""Oracle per tick: the results of a flow recomputed from scratch, for operators that treat ticks separately.
+"""Per-tick oracle: a flow's results recomputed from scratch, for operators that treat ticks separately.
 
 Most operators are functions of all rows so far (`oracle`): their output in a tick is the difference to the
 previous tick. The others get this tick's rows along with all present rows, and each defines its output in a

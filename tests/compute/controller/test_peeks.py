@@ -24,7 +24,7 @@ from penstock.compute.errors import (
     UnknownName,
 )
 from penstock.compute.frontier import START, Frontier
-from penstock.compute.problems import error_of
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
 from penstock.compute.protocol.responses import (

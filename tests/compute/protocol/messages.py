@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.problems import mark_remote_file
+from penstock.compute.problem_conversion import mark_remote_file
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,

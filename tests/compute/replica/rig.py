@@ -15,7 +15,7 @@ from penstock.compute.collections.store import Append, Collections
 from penstock.compute.errors import ComputeError
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import identity_flow, schema_to_bytes, sinks_of, sources_of
-from penstock.compute.problems import error_class
+from penstock.compute.problem_conversion import error_class
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     CollectionTarget,

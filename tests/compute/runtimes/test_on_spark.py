@@ -21,7 +21,7 @@ from penstock.compute.replica.spark import dataflow, peeks, versions
 from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import SparkProcessDied
 from penstock.expr.row_classes import schema_of
-from penstock.spark.external_ticks import Driven
+from penstock.spark.external_ticks import DrivenFlow
 from penstock.state.checkpoint import Checkpoint
 from tests.compute.runtimes.conftest import maker
 from tests.compute.runtimes.stage import Best, Stage
@@ -41,13 +41,13 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The times of all ticks that are run."""
     found: list[tuple[int, ...]] = []
-    run = Driven.run
+    run = DrivenFlow.run
 
-    def noted(driven: Driven, given: Any, times: Any, positions: Any) -> int:
+    def noted(driven: DrivenFlow, given: Any, times: Any, positions: Any) -> int:
         found.append(tuple(times))
         return run(driven, given, times, positions)
 
-    monkeypatch.setattr(Driven, "run", noted)
+    monkeypatch.setattr(DrivenFlow, "run", noted)
     return found
 
 
@@ -178,7 +178,7 @@ def test_without_spark_the_replica_ends(stage: Stage, monkeypatch: pytest.Monkey
     def die(*_: Any) -> int:
         raise died("jvm")
 
-    monkeypatch.setattr(Driven, "run", die)
+    monkeypatch.setattr(DrivenFlow, "run", die)
     stage.collection("s1", upper=5)
     stage.view("u1", "s1", 4)
     with pytest.raises(RuntimeLost) as caught:
@@ -189,14 +189,14 @@ def test_without_spark_the_replica_ends(stage: Stage, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("times", [2, 3])
 def test_a_worker_may_die_twice_in_a_tick(stage: Stage, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     deaths = iter([died("worker")] * times)
-    run = Driven.run
+    run = DrivenFlow.run
 
     def dying(*given: Any) -> int:
         for death in deaths:
             raise death
         return run(*given)
 
-    monkeypatch.setattr(Driven, "run", dying)
+    monkeypatch.setattr(DrivenFlow, "run", dying)
     stage.collection("s1")
     stage.write("s1", ((1, 5), 4, 1))
     stage.view("u1", "s1", 4)

@@ -16,7 +16,7 @@ from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequ
 from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
 from penstock.expr.types import Schema
 

@@ -14,7 +14,7 @@ from penstock.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endp
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, UseClientPatience, Wait, patience_seconds
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
-from penstock.compute.problems import error_of
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 

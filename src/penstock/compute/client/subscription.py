@@ -12,7 +12,7 @@ from penstock.compute.client.patience import AS_CLIENT, Patience, Wait
 from penstock.compute.client.rows import CachedDescription
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
-from penstock.compute.problems import error_of
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.rows import decode_updates
 from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors

@@ -20,7 +20,7 @@ from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.requests import PeekAnswer, StashedOnReplica
 from penstock.compute.errors import BadMessage, TargetReplicaLost, TooManyPeeks, UnknownName
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.commands import CancelPeek, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import (

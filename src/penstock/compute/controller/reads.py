@@ -37,7 +37,7 @@ from penstock.compute.controller.timestamps import (
 from penstock.compute.errors import BadMessage, Missing, ReadTimeout
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.commands import CollectionTarget, IndexTarget, Peek
 from penstock.compute.protocol.dataflow import (
     CollectionImport,

@@ -1,4 +1,4 @@
-"""Conversion of operators to plan messages and back; decoding repeats all the checks of the flow API."""
+"""Decoding of plans, with all the checks of the flow API, and the encoding that confirms their form."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, 
 _UNIONS = (typing.Union, types.UnionType)
 
 
-def has_annotated_type(value: object, hint: Any) -> bool:
+def matches_annotation(value: object, hint: Any) -> bool:
     """Return whether a value has exactly the annotated type; subclasses of numbers and text do not count."""
     if hint is object:
         return _is_plain(value)
@@ -42,7 +42,7 @@ def has_annotated_type(value: object, hint: Any) -> bool:
         return value is None
     origin = typing.get_origin(hint)
     if origin in _UNIONS:
-        return any(has_annotated_type(value, option) for option in typing.get_args(hint))
+        return any(matches_annotation(value, option) for option in typing.get_args(hint))
     if origin is tuple:
         return type(value) is tuple and _items_fit(cast("tuple[object, ...]", value), typing.get_args(hint))
     if origin is Callable:
@@ -55,8 +55,8 @@ def has_annotated_type(value: object, hint: Any) -> bool:
 
 def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
     if len(hints) == 2 and hints[1] is Ellipsis:
-        return all(has_annotated_type(item, hints[0]) for item in value)
-    return len(value) == len(hints) and all(map(has_annotated_type, value, hints))
+        return all(matches_annotation(item, hints[0]) for item in value)
+    return len(value) == len(hints) and all(map(matches_annotation, value, hints))
 
 
 def _is_plain(value: object) -> bool:
@@ -129,7 +129,7 @@ class ValueDecoder:
                 raise self.position.build_error(f"{member.name!r} {twice}")
             with self.position.enter(member.name.replace("_", " ")):
                 given[member.name] = self.value(member.value)
-                if not has_annotated_type(given[member.name], hints[member.name]):
+                if not matches_annotation(given[member.name], hints[member.name]):
                     raise self.position.build_error("there is a value of another kind than belongs there")
         for name, field in fields.items():
             if name not in given and field.default is dataclasses.MISSING:

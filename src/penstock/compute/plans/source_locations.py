@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from penstock.analysis.node_labels import is_named
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.problems import file_name, mark_remote_file
+from penstock.compute.problem_conversion import file_name, mark_remote_file
 from penstock.errors import SourceLocation
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink

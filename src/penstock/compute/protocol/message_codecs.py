@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.problems import mark_remote_file
+from penstock.compute.problem_conversion import mark_remote_file
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.codec_derivation import FieldCodec, MessageCodec, MessageCodecs, bad_message
 from penstock.compute.protocol.commands import Command

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.batch_parts import BatchAssembler, split_response
 from penstock.compute.protocol.codec_derivation import bad_message, check_size, parse
 from penstock.compute.protocol.commands import Command

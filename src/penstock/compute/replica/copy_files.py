@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.compute.errors import BadPlan, StoreUnavailable
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped, Problem, Row, RowCount
 from penstock.compute.replica.exports import ExportWriter, Failed, add_up

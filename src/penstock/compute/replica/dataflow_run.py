@@ -85,7 +85,7 @@ class DataflowRun(ABC):
         self._retry_at = self._timer() + RETRY
 
     def _fail_store(self, failure: Failed) -> None:
-        """Replace stored contents, other than exports, by an error."""
+        """Replace stored contents, other than exports, with an error."""
         return
 
     @abstractmethod

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from penstock.compute.errors import DataflowBroken, DataflowFailed
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import origin_of
+from penstock.compute.problem_conversion import origin_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.runtime import ReachedFrontiers
@@ -84,7 +84,7 @@ class ExportWriter(ABC):
 
     @abstractmethod
     def fail(self, failed: Failed) -> None:
-        """Replace the contents by an error from a time on, which must not be before the last upper."""
+        """Replace the contents with an error from a time on, which must not be before the last upper."""
 
     @abstractmethod
     def clear(self) -> None:

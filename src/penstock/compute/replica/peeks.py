@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import OutOfMemory, ResultTooLarge, UnknownName
-from penstock.compute.problems import problem_of_any
+from penstock.compute.problem_conversion import problem_of_any
 from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.compute.errors import ResultTooLarge
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import (
     Batch,

@@ -12,7 +12,7 @@ import grpc
 from penstock.compute.client.connection_options import SERVICE
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
-from penstock.compute.problems import problem_of, problem_of_any
+from penstock.compute.problem_conversion import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.serialization import problem_to_bytes
 from penstock.compute.serve.chunks import encode_chunks

@@ -18,7 +18,7 @@ from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica
 from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
 from penstock.compute.plans import schema_from_bytes, schema_to_bytes
-from penstock.compute.problems import problem_of, problem_of_any
+from penstock.compute.problem_conversion import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import Finishing, TimelyConfig
 from penstock.compute.protocol.dataflow import Id, Plan

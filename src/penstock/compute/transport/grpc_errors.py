@@ -13,7 +13,7 @@ import grpc
 
 from penstock.compute import errors
 from penstock.compute.errors import BadMessage, ComputeError, ConnectionBroken, MessageTooLarge, NotAuthorized
-from penstock.compute.problems import error_of, problem_of_any
+from penstock.compute.problem_conversion import error_of, problem_of_any
 from penstock.compute.protocol import serialization
 from penstock.compute.protocol.responses import Problem
 from penstock.errors import PenstockError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import grpc
 
 from penstock.compute.errors import ConnectionBroken, ProtocolViolation, TooManyPeeks
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol import serialization
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response

@@ -17,8 +17,8 @@ from penstock.engine.plan import Schedule, live_consumers, plan_parts
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
+    from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
-    from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
     from penstock.graph.node import FlowGraph
 
@@ -50,7 +50,7 @@ class Columnar:
         """Build the large ticks of `program`; None if it has none, or Polars is not installed."""
         if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
             return None
-        from penstock.engine.columnar.large_ticks import LargeTicks
+        from penstock.engine.columnar.columnar_flow import LargeTicks
 
         ticks = LargeTicks(program, names, least=self.least, always=self.always, lazily=self.lazily)
         return ticks if any(shape.uses_frames for shape in ticks.shapes) else None

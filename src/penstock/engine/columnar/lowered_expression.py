@@ -50,7 +50,7 @@ def restrict_condition(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | N
 
 
 def replace_negative_zero(value: pl.Expr) -> pl.Expr:
-    """Replace -0.0 by 0.0 in a float column. (Adding 0.0 does not help: Polars skips it.)"""
+    """Replace -0.0 with 0.0 in a float column. (Adding 0.0 does not help: Polars skips it.)"""
     return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
 
 

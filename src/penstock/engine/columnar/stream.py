@@ -180,7 +180,7 @@ def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]
 
 
 def with_one_zero(stream: Stream) -> Stream:
-    """Replace -0.0 by 0.0."""
+    """Replace -0.0 with 0.0."""
     floats = [str(at) for at, field in enumerate(stream.schema.fields) if field.type == FLOAT64]
     made = [replace_negative_zero(pl.col(name)).alias(name) for name in floats]
     return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream

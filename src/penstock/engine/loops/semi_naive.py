@@ -86,7 +86,7 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     code, graph = writer.code, writer.graph
     closing = {n: step for n in loop if isinstance(step := steps[n], RoundFeedbackStep)}
     body = [n for n in loop if n not in closing]
-    buffers = [n for n in body if writer.has_buffer(n)]
+    buffers = [n for n in body if writer.is_buffered(n)]
     leaving = [n for n in (*closing, *buffers) if writer.is_read_outside(n, loop)]
     entering = sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop})
     rounds = writer.round_variable(loop[0])

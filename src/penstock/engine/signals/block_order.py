@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
+    from penstock.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
     from penstock.graph.node import Node
 
 # Python allows no more than 100 levels of indentation.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
 
     from penstock.engine.generated_source import Constants
-    from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
+    from penstock.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
     from penstock.engine.signals.step import SignalStep
     from penstock.graph.node import Node
 

@@ -101,7 +101,7 @@ class Replay:
         return len(given), self._emissions(self._machine.take_emitted())
 
     def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
-        """Check the events and replace names by nodes."""
+        """Check the events and replace names with nodes."""
         for name in set(names):
             self._check_source(name)
         nodes = map(self._graph.sources.__getitem__, names)

@@ -17,7 +17,7 @@ from penstock.engine.explained_errors import explain_in_signals, raise_explained
 from penstock.engine.generated_source import SourceCode
 from penstock.engine.plan import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
-from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
+from penstock.engine.signals.block_grouping import Arrangement, Block, ScheduledPart
 from penstock.engine.signals.module import GeneratedModule
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from penstock.engine.signals.step import SignalStep, signal_step

@@ -9,7 +9,7 @@ from penstock.engine.generated_source import SourceCode
 from penstock.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.arrangement import Block
+    from penstock.engine.signals.block_grouping import Block
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.generated_source import SourceCode
-from penstock.engine.signals.arrangement import Arrangement
+from penstock.engine.signals.block_grouping import Arrangement
 from penstock.engine.signals.part_writer import PartWriter, value_name
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.arrangement import Block
+    from penstock.engine.signals.block_grouping import Block
     from penstock.engine.signals.signal_machine import EmittedValues, SignalMachine
 
 

@@ -102,7 +102,7 @@ class Folding(Step):
 
 
 class WholeFold(Folding):
-    """Fold of all rows to one value. Slot: () -> the row last sent."""
+    """Fold of all rows into one value. Slot: () -> the row last sent."""
 
     consolidates = True
 

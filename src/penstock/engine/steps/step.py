@@ -77,11 +77,11 @@ class Step:
     # -- its state and inputs ----------------------------------------------------------------------
 
     def slot(self, what: str) -> str:
-        """Return the variable of a slot of the node."""
+        """Return the name of the variable that holds one of the node's slots."""
         return self.writer.slot(self.node.id, what)
 
     def slot_getter(self, what: str) -> str:
-        """Return the variable of a slot's `get` method."""
+        """Return the name of the variable that holds a slot's `get` method."""
         return self.writer.slot_get(self.node.id, what)
 
     def state(self, what: str) -> MappingCode:
@@ -96,7 +96,7 @@ class Step:
 
     def write_start(self) -> None:
         """Write the code to run before the loops that may produce the node's rows."""
-        if self.writer.has_buffer(self.node.id):
+        if self.writer.is_buffered(self.node.id):
             self.code.line(f"{self.writer.buffer(self.node.id)} = []")
         self.begin()
 

@@ -50,7 +50,7 @@ class AtLeast(Operator):
     def output(self, context: CheckContext) -> Columns:
         # Whether the column only grows follows from the upstream operators alone.
         made, schema = context.threshold(self.threshold, self.column)
-        context.require_same(made, self, "what grows, and by which keys, is something else")
+        context.require_as_built_by_flow(made, self, "what grows, and by which keys, is something else")
         return schema.fields
 
     def unservable(self) -> Unservable | None:

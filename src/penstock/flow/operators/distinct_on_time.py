@@ -60,7 +60,7 @@ class DistinctOnTime(Operator):
     def output(self, context: CheckContext) -> Columns:
         context.all_columns(self.columns)
         made = context.with_state_expiry(Distinct(self.columns))
-        context.require_same(made, self, "it forgets what could still come")
+        context.require_as_built_by_flow(made, self, "it forgets what could still come")
         context.require_watermark(1, Column(self.time), 0)
         return context.input.fields
 

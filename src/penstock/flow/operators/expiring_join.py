@@ -70,7 +70,7 @@ class JoinOnTime(Operator):
     def output(self, context: CheckContext) -> Columns:
         columns = self.join.joined(context)
         made = context.with_state_expiry(self.join)
-        context.require_same(made, self, "it forgets what could still match")
+        context.require_as_built_by_flow(made, self, "it forgets what could still match")
         for port, time in enumerate(self.times):
             context.require_watermark(2 + port, Column(time), port)
         return columns

@@ -89,7 +89,7 @@ class LeastWatermark(Operator):
 
 
 def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> DataType:
-    """Return the type of a watermark after all moves, each of which must be monotone."""
+    """Return a watermark's type after its shifts are applied, each of which must be monotone."""
     for move in moves:
         context.require(move.type == type, "a watermark is moved as one of another type")
         schema = Schema((Field(VALUE, type),), scalar=True)

@@ -295,8 +295,8 @@ class _Group:
     bytes: int
 
 
-def folder_of(group: Sequence[TickFolder], listed: Sequence[str]) -> int:
-    """Choose the tick whose folder takes the merged rows: the last that no reader visits before the others.
+def tick_to_merge_into(group: Sequence[TickFolder], listed: Sequence[str]) -> int:
+    """Choose the tick whose folder receives the merged rows: the latest that no reader visits first.
 
     listed: names of the folders, in the order of directory entries.
     """
@@ -318,7 +318,7 @@ def _compact(lock: FolderLock, keep: int, *, durable: bool) -> Compacted:
         new.mkdir(mode=0o700)
         listed = os.listdir(path)
         for group in groups:
-            target = new / tick_folder(folder_of(group, listed))
+            target = new / tick_folder(tick_to_merge_into(group, listed))
             target.mkdir()
             _merge(group, target / f"merged-{group[0].first}-{group[-1].last}.parquet", durable=durable)
         take_over_folder(path, new, without=frozenset(map(tick_folder, gone)))

@@ -17,7 +17,7 @@ _SECRET = re.compile(r"(//[^/@:?#\s]*):\S*@")
 
 
 def without_password(text: str) -> str:
-    """Replace the password in a URL within a text by ***."""
+    """Replace the password in a URL within a text with ***."""
     hidden = _SECRET.sub(r"\1:***@", text)
     return re.sub(r"(?i)([?&]password=)[^&\s'\"]*", r"\1***", hidden)
 

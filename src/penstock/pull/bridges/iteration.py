@@ -16,7 +16,7 @@ from penstock.pull.pipeline_runtime import Runtime
 from penstock.pull.protocol import End
 
 
-class Reading:
+class IterationState:
     """Requests and answers of one iteration. Lists in `arrived` and open requests fill at most one window.
 
     woken: called when a list or the end arrives.
@@ -102,11 +102,11 @@ def iter_values(
     25
     """
     check_integer("iter_values", "batch", batch, least=1)
-    return _values(source, Reading("iter_values", batch), window, confirm_within)
+    return _values(source, IterationState("iter_values", batch), window, confirm_within)
 
 
 def _values(
-    source: Source, reading: Reading, window: int | None, confirm_within: float | None
+    source: Source, reading: IterationState, window: int | None, confirm_within: float | None
 ) -> Generator[Any]:
     run = pull(source, reading.sink).start(Runtime(), window=window, confirm_within=confirm_within)
     try:
@@ -122,7 +122,7 @@ def _values(
         run.wait()
 
 
-def _work(run: Run, reading: Reading) -> None:
+def _work(run: Run, reading: IterationState) -> None:
     """Run the event loop until something has arrived."""
     runtime = run.runtime
     if runtime.has_loop and not runtime.idle:
@@ -154,11 +154,11 @@ def aiter_values(
     ['a', 'b']
     """
     check_integer("aiter_values", "batch", batch, least=1)
-    return _values_awaited(source, Reading("aiter_values", batch), window, confirm_within)
+    return _values_awaited(source, IterationState("aiter_values", batch), window, confirm_within)
 
 
 async def _values_awaited(
-    source: Source, reading: Reading, window: int | None, confirm_within: float | None
+    source: Source, reading: IterationState, window: int | None, confirm_within: float | None
 ) -> AsyncGenerator[Any]:
     import asyncio
 

@@ -39,7 +39,7 @@ class TransformerTrace:
 
 
 def t2_answer_waits_for_upstream(both: TransformerTrace) -> Faults:
-    """T2. An ask is answered only after upstream has answered: a value by a value, an end by an end."""
+    """T2. An ask is answered only after upstream has answered: a value with a value, an end with an end."""
     held = 0
     for reply in both.events_in_order:
         if not isinstance(reply, MatchedAnswer):

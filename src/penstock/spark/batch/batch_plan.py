@@ -36,7 +36,7 @@ from penstock.spark.batch import relational as batch_relational
 from penstock.spark.batch import row_operators
 from penstock.spark.batch import sources as batch_sources
 from penstock.spark.batch.operators import lower_operator
-from penstock.spark.batch.row_order import OrderedNodes, find_order
+from penstock.spark.batch.order_sensitive_nodes import OrderedNodes, find_order
 from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:

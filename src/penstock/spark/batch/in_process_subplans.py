@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.operators import exact_column
 from penstock.spark.batch.sources import ORDINAL, with_ordinals
-from penstock.spark.batch.stream_union import BATCH, StreamUnion, select_stream
+from penstock.spark.batch.stream_union import BATCH, TaggedUnion, select_stream
 from penstock.spark.batch.subplan_flow import (
     SubplanBorder,
     SubplanFlow,
@@ -81,7 +81,7 @@ def _no_number() -> Column:
 
 
 def _brought_together(
-    streams: list[DataFrame], entering: StreamUnion, part: SubplanFlow, how: Distribution
+    streams: list[DataFrame], entering: TaggedUnion, part: SubplanFlow, how: Distribution
 ) -> DataFrame:
     sorting = ORDINAL if part.ordered else ()
     if isinstance(how, InOneTask):
@@ -105,9 +105,9 @@ def _brought_together(
 # --- tasks ----------------------------------------------------------------------------------
 
 
-def frame_layout(borders: tuple[SubplanBorder, ...]) -> StreamUnion:
+def frame_layout(borders: tuple[SubplanBorder, ...]) -> TaggedUnion:
     """Frame layout of the streams that enter or leave a subplan."""
-    return StreamUnion(tuple((border.schema, border.weighted) for border in borders))
+    return TaggedUnion(tuple((border.schema, border.weighted) for border in borders))
 
 
 def subplan_task(part: SubplanFlow, how: Distribution) -> Task:

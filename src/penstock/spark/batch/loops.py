@@ -18,7 +18,7 @@ from penstock.analysis import analyse
 from penstock.flow.operators.source import Source
 from penstock.spark.batch.distribution import InOneTask
 from penstock.spark.batch.in_process_subplans import frame_layout, subplan_task
-from penstock.spark.batch.stream_union import StreamUnion, select_stream
+from penstock.spark.batch.stream_union import TaggedUnion, select_stream
 from penstock.spark.batch.subplan_flow import loop_flow
 from penstock.spark.local.session_properties import tasks_at_a_time
 from penstock.spark.placing.loop_levels import unpartitionable_reason
@@ -69,7 +69,7 @@ class KeptRows:
 
     folder: str
     port: int
-    ports: StreamUnion
+    ports: TaggedUnion
 
 
 @write_changes.register
@@ -112,8 +112,8 @@ def why_in_one_task(graph: FlowGraph) -> str:
 
 def run_in_rounds(
     graph: FlowGraph,
-    entering: StreamUnion,
-    leaving: StreamUnion,
+    entering: TaggedUnion,
+    leaving: TaggedUnion,
     rows: DataFrame,
     bound: LoopBound,
     parts: int,
@@ -143,7 +143,7 @@ def run_in_rounds(
     return kept.mapInArrow(_kept_rows, leaving.type())
 
 
-def _enter(order: TickOrder, entering: StreamUnion) -> Task:
+def _enter(order: TickOrder, entering: TaggedUnion) -> Task:
     """Create the task that turns input rows into messages for the parts, in batches."""
 
     @told

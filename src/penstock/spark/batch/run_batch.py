@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.endpoints import as_sink, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.progress import Progress
@@ -44,8 +44,8 @@ from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import SCHEMA, results_of, to_batches
-from penstock.spark.ticks.outcome import gathered
 from penstock.spark.ticks.plan import Input, Output, pickled
+from penstock.spark.ticks.task_outcome import gathered
 from penstock.spark.ticks.task_output import bucket_route, task_target, write_changes
 
 if TYPE_CHECKING:

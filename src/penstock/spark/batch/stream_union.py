@@ -27,7 +27,7 @@ _PORT = "port"
 
 
 @dataclass(frozen=True, slots=True)
-class StreamUnion:
+class TaggedUnion:
     """Layout of a frame that holds several streams.
 
     streams: per stream the schema of its rows, and whether they have a weight last.

@@ -13,14 +13,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.liveness import live_graph
+from penstock.analysis.column_liveness import live_graph
 from penstock.engine.resume import ResumeBinding, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.path_or_url import local_path
 from penstock.spark.checkpoints.resume import (
     ON_SPARK,
     Loops,
-    choose_loops,
+    choose_loop_placement,
     kept_slots,
     layout,
     stateful_stages,
@@ -117,7 +117,7 @@ class _Binding:
                 diff="engine",
             )
         self.was = last.shards
-        loops = choose_loops(folder, last, None)
+        loops = choose_loop_placement(folder, last, None)
         before, after = self._stages(last.shards, loops), self._stages(self._shards, loops)
         place = partial(layout, before, tuple(self._graph.sources), loops)
         # Checks that it is the flow of the checkpoint, and finds the names of its state.

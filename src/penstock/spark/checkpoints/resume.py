@@ -39,7 +39,7 @@ class SparkResumeBinding:
     plan_for: the plan for a number of shards, without names.
     shards:   as the user wants it; None means what the checkpoint has, else `default`.
     loops:    where loops run, likewise; by default on one shard.
-    named:    whether streaming sources have names, for a new checkpoint (see `source_names`).
+    named:    whether streaming sources have names, for a new checkpoint (see `named_sources_enabled`).
     """
 
     graph: FlowGraph
@@ -61,7 +61,7 @@ class SparkResumeBinding:
             shards = last.shards
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
-        loops = choose_loops(folder, last, self.loops)
+        loops = choose_loop_placement(folder, last, self.loops)
         plan = self.plan_for(shards, loops)
         stages = stateful_stages(plan)
         place = partial(layout, stages, tuple(self.graph.sources), loops)
@@ -109,7 +109,7 @@ def layout(
     return {"on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops}
 
 
-def choose_loops(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
+def choose_loop_placement(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
     """Choose where a flow's loops run. Raises `FlowChanged` if the checkpoint has them elsewhere."""
     there: Loops | None = None if last is None else last.layout.get("loops", "one shard")
     if there is None or wanted in (None, there):

@@ -1,4 +1,4 @@
-"""Replacement of -0.0 by 0.0 before comparisons in which Spark keeps them apart.
+"""Replacement of -0.0 with 0.0 before comparisons in which Spark keeps them apart.
 
 Spark distinguishes them in grouping and join keys, but not when comparing values in `min`, `max` or a sort.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @singledispatch
 def replace_negative_zero(type: DataType, column: Column) -> Column:
-    """Replace -0.0 by 0.0 in a column, at any depth."""
+    """Replace -0.0 with 0.0 in a column, at any depth."""
     return column
 
 
@@ -48,7 +48,7 @@ def _list(type: ListType, column: Column) -> Column:
 
 
 def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
-    """Replace -0.0 by 0.0 in the columns of `schema`; leave other columns unchanged."""
+    """Replace -0.0 with 0.0 in the columns of `schema`; leave other columns unchanged."""
     floats = {field.name: field.type for field in schema.fields if holds_floats(field.type)}
     if not floats:
         return frame

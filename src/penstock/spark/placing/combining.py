@@ -172,7 +172,7 @@ def _(operator: TopK, rows: Schema, appends: bool) -> DividedOperator | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnCollector:
-    """Expressions over rows, each as a column."""
+    """Collector of expressions over rows, which gives each one a column."""
 
     rows: Schema
     named: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, "Expr"]])

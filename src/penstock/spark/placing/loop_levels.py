@@ -24,7 +24,7 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.sink import Sink
 from penstock.graph.graph_algorithms import adjacency_lists, topological_order
-from penstock.spark.placing.levels import Levels, cycles_in_order
+from penstock.spark.placing.earliest_stages import Levels, cycles_in_order
 from penstock.spark.placing.row_placement import ANYHOW, ByKey, Keys, keys_of, whole_row_key, with_names
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ A stage is a flow of its own that every shard runs on its part of the rows. Rows
 stage through a sink and enter a later one through a source, both named after the *exchange*. Stage 0 runs
 wherever rows enter the flow and has no state; later stages run on the shards. Each operator is in the
 earliest stage in which its rows can be together, so consecutive operators share a stage whenever the spread
-of their rows allows it (`levels`). A whole loop runs on one shard, unless it is partitioned by key, too
-(`rounds`). This module is pure data and does not need Spark.
+of their rows allows it (`earliest_stages`). A whole loop runs on one shard, unless it is partitioned by key,
+too (`rounds`). This module is pure data and does not need Spark.
 
 Pure data; nothing here needs Spark.
 """
@@ -21,7 +21,7 @@ from penstock.engine.plan import live_consumers
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
-from penstock.spark.placing.levels import Levels
+from penstock.spark.placing.earliest_stages import Levels
 from penstock.spark.placing.loop_levels import RoundsLevels
 from penstock.spark.placing.round_plan import LoopStages, StageSpan, loops_in_stage_order
 from penstock.spark.placing.row_placement import ByBucket, Route

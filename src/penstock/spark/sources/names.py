@@ -23,7 +23,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def source_names(spark: SparkSession, named: bool) -> Iterator[None]:
+def named_sources_enabled(spark: SparkSession, named: bool) -> Iterator[None]:
     """Enable names for streaming sources and queries inside a block, and restore the setting afterwards."""
     if not named:
         yield

@@ -47,7 +47,7 @@ Message: TypeAlias = tuple[int, int, int, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A task's report: `kind` names the type of `body` (plain data); see `penstock.spark.ticks.outcome`."""
+    """A task's report: `kind` names the type of `body` (plain data); see `spark.ticks.task_outcome`."""
 
     kind: str
     body: Any

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import CheckpointDamaged, NotOnSpark
 from penstock.spark.local.session_properties import is_remote
 from penstock.spark.sources.arrivals import SourcePositions
-from penstock.spark.sources.names import source_names
+from penstock.spark.sources.names import named_sources_enabled
 from penstock.spark.sources.opening import (
     OpenedSource,
     end_of_sources,
@@ -192,7 +192,7 @@ class Query:
         else:
             writer = writer.trigger(availableNow=True)
         with self._told_once():
-            with source_names(self._spark, self._named):
+            with named_sources_enabled(self._spark, self._named):
                 query = writer.start()
             self._ticker.lag.query = query
             try:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.spark.ticks import task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
-from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.round_files import NOTHING, Sent, sent_of
 from penstock.spark.ticks.round_task import Leg, rounds_of
+from penstock.spark.ticks.task_outcome import Outcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,9 @@ class Jobs(Protocol):
         """Run the input through the stages up to `last`."""
         ...
 
-    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+    def run_stored_messages(
+        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+    ) -> list[Result]:
         """Run stored messages through the stages from `first` to `last`."""
         ...
 
@@ -114,7 +116,9 @@ def files_of(chains: Mapping[int, Chain]) -> set[str]:
 def _go_on(tick: _Tick, jobs: Jobs, first: int, last: int) -> None:
     order = tick.begin(last)
     tick.end(
-        jobs.enter(order, last) if first == 1 else jobs.go_on(order, tick.take(first, last), first, last)
+        jobs.enter(order, last)
+        if first == 1
+        else jobs.run_stored_messages(order, tick.take(first, last), first, last)
     )
 
 
@@ -129,7 +133,7 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
         order = tick.begin(loop.last)
         told = jobs.small_rounds(order, back, loop, len(growth))
         if told is None:
-            told = jobs.go_on(order, back, loop.first, loop.last)
+            told = jobs.run_stored_messages(order, back, loop.first, loop.last)
         growth += rounds_of(told)
         tick.end(told)
 
@@ -149,7 +153,9 @@ class SparkJobs:
     def enter(self, order: TickOrder, last: int) -> list[Result]:
         return self._through(self.scattered(order), order, 1, last)
 
-    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+    def run_stored_messages(
+        self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
+    ) -> list[Result]:
         return self._through(self._frame(sent), order, first, last)
 
     def small_rounds(

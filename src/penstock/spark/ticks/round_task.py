@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
 from penstock.spark.ticks.messages import Message, Result, messages_of
-from penstock.spark.ticks.outcome import chain_result
 from penstock.spark.ticks.round_files import write_down
+from penstock.spark.ticks.task_outcome import chain_result
 from penstock.state.chain import Chain
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
-from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.plan import Compiled, Forwarding, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
+from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.task_output import takes_columns, write_changes
 from penstock.state.chain import Chain
 from penstock.state.sorted_files import make_durable
@@ -131,7 +131,7 @@ def scatter(order: TickOrder) -> Task:
 
 
 def stage(order: TickOrder, number: int) -> Task:
-    """Task of a later stage, on the shard with the partition's number."""
+    """Task for a later stage, which runs on the shard whose number is the partition's."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return to_batches(_guarded(Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
@@ -195,7 +195,7 @@ class Attempt:
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
-    def forward(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
+    def forward_table(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
         """Pass a source's table on as columns."""
         table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
         out.forward(to, table)
@@ -295,7 +295,7 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         if isinstance(piece.rows, list):
             attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
         else:
-            attempt.forward(of.forwarded[piece.name], piece.rows, out)
+            attempt.forward_table(of.forwarded[piece.name], piece.rows, out)
         attempt.cost.enter("read")
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)

@@ -16,10 +16,10 @@ from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of
 from penstock.spark.ticks.lag import Lag
 from penstock.spark.ticks.messages import SCHEMA, results_of
-from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from penstock.spark.ticks.task import TickOrder
+from penstock.spark.ticks.task_outcome import Outcome, gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

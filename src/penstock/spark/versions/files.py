@@ -78,7 +78,7 @@ def hash_of(key: bytes) -> int:
 
 
 def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
-    """Write sorted entries to a new file and return its name, or "" without entries."""
+    """Write sorted entries to a new file and return its name, or "" if there are none."""
     aside = folder / f".{attempt}"
     count, first, last = 0, LAST_HASH, 0
     with pa.OSFile(str(aside), "wb") as out, ipc.new_file(out, _FORM) as writer:

@@ -217,7 +217,7 @@ def _size_code(size: re.Match[str]) -> str:
 
 
 def _emitted(expected: list[Any], found: list[Response | None]) -> str:
-    """Compare the output with the case. An error text is compared by class and limit."""
+    """Compare the output with the case. For errors, only the class and the limit in the text must match."""
     return describe_difference(
         "emitted", [_expected(e) for e in expected], [_shown(response) for response in found]
     )

@@ -68,7 +68,7 @@ def check_source(
         pipeline = pull(piece, probe(recorder), reference_sink(case, seen))
         trial = try_out(pipeline, recorder, parameters=str(case), seed=order)
         trial.judge_trace(profiles_for(case, profiles), except_for=except_for)
-        trial.judge_run()
+        trial.check_finished()
         trial.judge_answers(seen)
         _judge_source_end(trial, case, seen, end)
         if expected is not None:
@@ -134,7 +134,7 @@ def check_transformer(
         pipeline = pull(source_of(above), probe_around(piece, recorder), reference_sink(below, seen))
         trial = try_out(pipeline, recorder, parameters=f"{above} | {below}", seed=order)
         trial.judge_trace(profiles_for(below, profiles), one_to_one=one_to_one, except_for=except_for)
-        trial.judge_run()
+        trial.check_finished()
         trial.judge_answers(seen)
         _judge_transformer_end(trial, above, below, seen, recovers, fails)
         if expected is not None:
@@ -203,7 +203,7 @@ def check_sink(
         trial = try_out(pipeline, recorder, parameters=f"{above} | {asks}", seed=order, window=window)
         kept: list[Profile] = [profile for profile in profiles if profile != "docs" or window == 1]
         trial.judge_trace(kept, except_for=except_for)
-        trial.judge_run()
+        trial.check_finished()
         if trial.run.finished and trial.escaped is None:
             _judge_result(trial, above, result, partial, fails)
         trial.raise_()

@@ -66,7 +66,7 @@ class Trial:
                 if violation.rule.rpartition(".")[2] not in except_for:
                     self.break_(violation.rule, f"{violation.sentence}\n  {violation}")
 
-    def judge_run(self) -> None:
+    def check_finished(self) -> None:
         """Check that the run is finished and left nothing behind."""
         if self.escaped is not None:
             self.break_("escaped", f"{self.escaped!r} was raised through the runtime")

@@ -158,7 +158,7 @@ class Arrangement:
         self.upper = upper
 
     def fail(self, failed: Failed) -> None:
-        """Replace the contents from the failure's time on by its error."""
+        """Replace the contents from the failure's time on with its error."""
         self._open.clear()
         self.failed = failed
         self.upper = Frontier(failed.time + 1)

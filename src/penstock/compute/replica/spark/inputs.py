@@ -203,7 +203,7 @@ class Inputs:
     # -- for ticks ------------------------------------------------------------------------------
 
     def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[Given]:
-        """Read all rows at a time. `seen` is valid once all have been taken. append: see `Driven`."""
+        """Read all rows at a time. `seen` is valid once all have been taken. append: see `DrivenFlow`."""
         for one in self.imports:
             count = weight = 0
             for part in one.snapshot(store, at):

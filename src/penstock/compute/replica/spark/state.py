@@ -24,7 +24,7 @@ from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
-from penstock.spark.external_ticks import Driven, Given, Session
+from penstock.spark.external_ticks import DrivenFlow, Given, Session
 from penstock.spark.versions.files import LAST_HASH, ChangeFiles
 
 
@@ -52,7 +52,7 @@ class StoredState:
         self._inputs = inputs
         self._versions = versions
         self._as_of = as_of
-        self._driven: Driven | None = None
+        self._driven: DrivenFlow | None = None
         self._begun = False
 
     @property
@@ -135,11 +135,11 @@ class StoredState:
             self._restore(driven)
         self.is_open = True
 
-    def _new_driven(self, spark: Session) -> Driven:
+    def _new_driven(self, spark: Session) -> DrivenFlow:
         targets = {sink: ChangeFiles(str(v.folder), v.key) for sink, v in self._versions.items()}
-        return Driven(self._flow, spark, self.folder / "engine", targets)
+        return DrivenFlow(self._flow, spark, self.folder / "engine", targets)
 
-    def _restore(self, driven: Driven) -> None:
+    def _restore(self, driven: DrivenFlow) -> None:
         positions: dict[str, Any] = driven.positions
         for sink, versions in self._versions.items():
             kept = positions["sinks"][sink]

@@ -137,7 +137,7 @@ class Versions:
         self._merged += files[begin:]
 
     def fail(self, failed: Failed) -> None:
-        """Replace the contents from the failure's time on by its error."""
+        """Replace the contents from the failure's time on with its error."""
         self.failed = failed
         self.upper = Frontier(failed.time + 1)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
-from penstock.compute.problems import problem_of
+from penstock.compute.problem_conversion import problem_of
 from penstock.compute.protocol.commands import Command, CreateTimely, UpdateConfiguration
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import (

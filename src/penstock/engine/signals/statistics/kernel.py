@@ -55,7 +55,7 @@ class Kernel:
 
 
 def rename_variables(source: str, name: Callable[[str], str]) -> str:
-    """Replace each `$n` in `source` by `name(n)`."""
+    """Replace each `$n` in `source` with `name(n)`."""
     return _NAME.sub(lambda found: name(found[1]), source)
 
 

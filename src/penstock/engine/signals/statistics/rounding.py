@@ -38,7 +38,7 @@ def is_infinite(value: Any) -> bool:
 
 
 def tamed(values: List) -> List:
-    """Replace values that are not plain by 0."""
+    """Replace values that are not plain with 0."""
     return [v if v is None or is_plain(v) else 0 for v in values]
 
 

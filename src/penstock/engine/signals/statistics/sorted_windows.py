@@ -11,7 +11,7 @@ from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeW
 
 
 @dataclass(frozen=True, slots=True)
-class SortedStructure:
+class SortedCode:
     """Sorted values: sources of statements and expressions, with `{}` for a value or position.
 
     put, take: insert or remove a value. at: the value at a position, from 0.
@@ -25,7 +25,7 @@ class SortedStructure:
     places: str
 
 
-FEW = SortedStructure(
+FEW = SortedCode(
     (Variable("sorted", "[]", lists=1),),
     "$insort($sorted, {})",
     "del $sorted[$bisect_left($sorted, {})]",
@@ -34,7 +34,7 @@ FEW = SortedStructure(
 )
 """Order for small windows: a single list, whose values move faster than a function is called."""
 
-MANY = SortedStructure(
+MANY = SortedCode(
     (
         Variable("blocks", "[]", lists=2),
         Variable("tops", "[]", lists=1),
@@ -51,7 +51,7 @@ _FEW = 2_000
 """Window size up to which one list is faster than blocks."""
 
 
-def choose_sorted_structure(window: Window) -> SortedStructure:
+def choose_sorted_structure(window: Window) -> SortedCode:
     """Choose the sorted structure for a window's values."""
     return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
 

@@ -18,7 +18,7 @@ from penstock.compute.errors import (
     StoreUnavailable,
 )
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import error_of, origin_of, problem_of, problem_of_any
+from penstock.compute.problem_conversion import error_of, origin_of, problem_of, problem_of_any
 from penstock.compute.protocol import serialization
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.analysis.liveness import live_columns, live_graph
+from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.errors import BadRow
 from penstock.flow.operators.select import Select
 

@@ -17,7 +17,7 @@ from penstock.graph.graph_algorithms import (
     strongly_connected_components,
     topological_order,
 )
-from penstock.spark.placing.order import whose_order_is_read
+from penstock.spark.placing.order_readers import whose_order_is_read
 from penstock.spark.placing.row_placement import (
     ANYHOW,
     ON_ONE,
