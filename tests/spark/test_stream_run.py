@@ -457,6 +457,26 @@ def test_a_row_of_a_table_without_a_weight_is_named(spark: Any, mode: Any) -> No
         run(flow, spark, sources={"bids": Frame(frame)}, sinks={"counted": io.Memory()}, mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("given", ["files", "frame"])
+def test_copies_of_a_row_are_counted_by_its_live_columns(
+    spark: Any, tmp_path: Path, mode: Any, given: str
+) -> None:
+    flow = Flow("table")
+    flow.sink("auctions", flow.table("bids", Bid).select(col.auction))
+    rows = [(1, 2, 1), (1, 3, 1), (2, 4, 1), (1, 9, -1)]
+    if given == "files":
+        lines = [json.dumps(dict(zip(("auction", "price", "weight"), row, strict=True))) for row in rows]
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "1.jsonl").write_text("\n".join(lines))
+        source: Any = io.JsonFiles(tmp_path / "in")
+    else:
+        source = Frame(spark.createDataFrame(rows, "auction long, price long, weight long"))
+    kept = io.Memory()
+    run(flow, spark, sources={"bids": source}, sinks={"auctions": kept}, mode=mode)
+    assert sorted(map(tuple, kept.rows())) == [(1,), (2,)]
+
+
 # --- errors and checkpoints ----------------------------------------------------------------
 
 

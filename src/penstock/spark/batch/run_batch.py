@@ -11,7 +11,8 @@ import pickle
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from penstock.analysis.column_liveness import live_graph
+from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.engine.endpoints import as_sink, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.progress import Progress
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
 
 _TICK = 1
 
@@ -111,8 +113,9 @@ class _Run:
     """State shared by the steps of a run; `closing` releases its resources."""
 
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
-        self.graph = live_graph(flow.graph())
         self._engine = Engine(flow)
+        self._declared = flow.graph()
+        self.graph = _narrow_sources(live_graph(self._declared), live_columns(self._declared))
         self.append = self._engine.program.source_append
         self._spark = spark
         self._folder = folder
@@ -126,7 +129,7 @@ class _Run:
 
     def read(self, name: str, source: Any, in_order: bool) -> ReadSource:
         """Read a source, with ordinals if the order of its rows matters."""
-        operator = cast("Source", self.graph.nodes[self.graph.sources[name]].operator)
+        operator = cast("Source", self._declared.nodes[self._declared.sources[name]].operator)
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
         opening = Opening(
@@ -175,6 +178,19 @@ class _Run:
         outcome = gathered(results_of(changes.mapInArrow(_writing(output), SCHEMA).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
+
+
+def _narrow_sources(graph: FlowGraph, live: Sequence[AbstractSet[str]]) -> FlowGraph:
+    """Return a narrowed flow whose sources have their live columns only.
+
+    Dead columns of files are null, and copies of a row are counted by what is live of it.
+    """
+    nodes = list(graph.nodes)
+    for n in graph.sources.values():
+        schema = Schema(tuple(f for f in nodes[n].schema.fields if f.name in live[n]))
+        operator = replace(cast("Source", nodes[n].operator), schema=schema)
+        nodes[n] = replace(nodes[n], operator=operator, schema=schema)
+    return replace(graph, nodes=tuple(nodes))
 
 
 # --- tasks -------------------------------------------------------------------------
