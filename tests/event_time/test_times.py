@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, col
+from penstock.engine.window_runtime import slice_assigner, window_assigner
 from penstock.errors import EvaluationError, WrongType
-from penstock.flow.event_time_windows import Windows
+from penstock.expr.types import FLOAT64, INT64, TIMESTAMP
+from penstock.flow.event_time_windows import Grid, Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
 from tests.properties.effort import examples
@@ -44,6 +46,31 @@ def answers(flow: ps.Flow, ticks: list[list[Any]]) -> list[tuple[Any, ...]]:
     engine = Engine(flow)
     made = [engine.tick(events=tick) for tick in ticks] + [engine.end()]
     return [row[:-1] for changes in made for row in changes["out"].raw]
+
+
+SPANS = st.floats(0.05, 40)
+
+
+@examples(0.7)
+@given(st.floats(-1e4, 1e4), SPANS, SPANS, st.floats(0, 40), st.floats(0, 1))
+def test_all_times_of_a_slice_are_in_the_same_windows(
+    time: float, every: float, more: float, offset: float, within: float
+) -> None:
+    """Over floats, and over whole numbers and timestamps of the same grids."""
+    number, epoch = round(time), datetime(1970, 1, 1, tzinfo=UTC)
+    step, size, shift = max(1, round(every)), max(1, round(every)) + round(more), round(offset)
+    for at, windowing, type in (
+        (time, Grid(every + more, every, offset or None), FLOAT64),
+        (time, Grid(every, every, offset or None), FLOAT64),
+        (number, Grid(size, step, shift or None), INT64),
+        (epoch + seconds(number), Grid(seconds(size), seconds(step), seconds(shift)), TIMESTAMP),
+    ):
+        start, end, windows = slice_assigner(windowing, type)(at)
+        assert start <= at < end
+        assert windows == window_assigner(windowing, type)(at)
+        other = start + (int((end - start) * within) if type == INT64 else (end - start) * within)
+        for inside in (start, other if start <= other < end else start):
+            assert slice_assigner(windowing, type)(inside) == (start, end, windows)
 
 
 @examples(0.7)

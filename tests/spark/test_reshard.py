@@ -97,9 +97,9 @@ def windows() -> Flow:
     return flow
 
 
-def panes() -> Flow:
+def slices() -> Flow:
     """Windows of which each shard sums up its rows first."""
-    flow = Flow("panes")
+    flow = Flow("slices")
     bids = flow.source("bids", Bid).watermark(col.at, lateness="5s")
     flow.sink("tumbling", bids.group_by("item", window=ps.tumbling(col.at, "10s")).agg(n=ps.count()))
     sliding = bids.group_by("item", window=ps.sliding(col.at, "9s", "3s"))
@@ -181,7 +181,7 @@ FLOWS = {
     "tables": (tables, True),
     "appended": (appended, False),
     "windows": (windows, False),
-    "panes": (panes, False),
+    "slices": (slices, False),
 }
 plans = st.lists(st.integers(1, 5), min_size=6, max_size=6)
 

@@ -57,9 +57,9 @@ def windows(
     return build
 
 
-def in_panes(shape: Any, emit: Literal["close", "updates"]) -> Callable[[], Flow]:
+def in_slices(shape: Any, emit: Literal["close", "updates"]) -> Callable[[], Flow]:
     def build() -> Flow:
-        flow = Flow("panes")
+        flow = Flow("slices")
         answers = timed(flow).group_by("key", window=shape, emit=emit)
         sums = answers.agg(
             n=ps.count(), sum=ps.sum(col.value), most=ps.max(col.value), mean=ps.mean(col.value)
@@ -108,10 +108,10 @@ FLOWS: dict[str, Callable[[], Flow]] = {
     "sliding updates": windows(ps.sliding(col.at, 6, 2), "updates"),
     "sessions": windows(ps.session(col.at, 3), "close"),
     "session updates": windows(ps.session(col.at, 3), "updates"),
-    "panes": in_panes(ps.tumbling(col.at, 5), "close"),
-    "panes of sliding windows": in_panes(ps.sliding(col.at, 6, 2), "close"),
-    "panes of updates": in_panes(ps.sliding(col.at, 9, 3), "updates"),
-    "no panes": in_panes(ps.sliding(col.at, 5, 3), "close"),
+    "slices": in_slices(ps.tumbling(col.at, 5), "close"),
+    "slices of sliding windows": in_slices(ps.sliding(col.at, 6, 2), "close"),
+    "slices of updates": in_slices(ps.sliding(col.at, 9, 3), "updates"),
+    "uneven slices": in_slices(ps.sliding(col.at, 5, 3), "close"),
     "two streams": of_two_streams,
     "windows of windows": windows_of_windows,
     "order": of_order,
@@ -192,13 +192,13 @@ def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
     assert routes_of(plan)[-2:] == ["1->2 by key", "1->2 to all"]
 
 
-def test_windows_on_a_grid_are_summed_up_by_pane_before_they_are_sent() -> None:
-    plan = cut_stages(insert_partial_operators(in_panes(ps.sliding(col.at, 6, 2), "close")().graph()), 3)
+def test_windows_on_a_grid_are_summed_up_by_slice_before_they_are_sent() -> None:
+    plan = cut_stages(insert_partial_operators(in_slices(ps.sliding(col.at, 6, 2), "close")().graph()), 3)
     assert "partial window" in stages_of(plan)[1]
     assert stages_of(plan)[2] == ["window", "sink"]
     assert routes_of(plan)[-2:] == ["1->2 by key 0", "1->2 to all"]
-    whole = cut_stages(insert_partial_operators(in_panes(ps.sliding(col.at, 5, 3), "close")().graph()), 3)
-    assert "partial window" not in stages_of(whole)[1]
+    uneven = cut_stages(insert_partial_operators(in_slices(ps.sliding(col.at, 5, 3), "close")().graph()), 3)
+    assert "partial window" in stages_of(uneven)[1]
 
 
 def test_what_hands_on_an_order_that_is_read_stays_on_one_shard() -> None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
-from penstock.flow.event_time_windows import Grid
-from penstock.flow.operators.window import Window, grid_state_slots
+from penstock.flow.operators.window import Window
 from penstock.graph.node import Operator, identity_lineage
 from penstock.graph.operator_declarations import (
     ANYWHERE,
@@ -160,22 +159,15 @@ class PartialTopK(SubstitutedOperator):
 
 # -- windows ------------------------------------------------------------------------------------------
 #
-# Windows on a grid that begin at every n-th part of their size share *panes*: the spans between two
-# beginnings. All times of a pane are in the same windows, so one row per group and pane replaces the
-# rows in it. (Li et al., "No pane, no gain", SIGMOD Record 2005.)
+# One row per group and slice replaces the rows in it: see `penstock.engine.window_runtime`.
 
-PANE = "pane"
-"""Column with the start of a pane."""
-
-
-def pane_windows(grid: Grid) -> Grid:
-    """Panes of grid windows, as tumbling windows."""
-    return Grid(grid.every, grid.every, grid.offset)
+SLICE = "slice"
+"""Column with the start of a slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialWindow(SubstitutedOperator):
-    """Partial window aggregate of a chunk of a tick: one row per group and pane, with partial sums."""
+    """Partial window aggregate of a chunk of a tick: one row per group and slice, with partial sums."""
 
     kind: ClassVar[str] = "partial window"
     of: Window
@@ -209,9 +201,9 @@ class MergedWindow(SubstitutedOperator):
     rows: Schema
 
     @property
-    def over_panes(self) -> Window:
+    def over_slices(self) -> Window:
         """Return the window over partial rows; its aggregates still refer to the original rows."""
-        return replace(self.of, keys=self.keys, time=Column(PANE))
+        return replace(self.of, keys=self.keys, time=Column(SLICE))
 
     def ports(self) -> tuple[Port, ...]:
         return self.of.ports()
@@ -223,7 +215,7 @@ class MergedWindow(SubstitutedOperator):
         return dict(self.keys), {}
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        return grid_state_slots()
+        return self.of.state(appends)
 
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE

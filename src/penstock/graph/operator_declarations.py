@@ -179,13 +179,20 @@ class CalendarSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceSlots:
+    """Layout of the slots `calendar`, `counts` and `due` of windows that are merged from slices."""
+
+    keys: KeyedSlot
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSlots:
     """Layout of the three slots of numbered sessions."""
 
     keys: KeyedSlot
 
 
-SlotLayout: TypeAlias = KeyedSlot | PendingSlot | CalendarSlots | SessionSlots
+SlotLayout: TypeAlias = KeyedSlot | PendingSlot | CalendarSlots | SliceSlots | SessionSlots
 
 
 def calendar_slots(prefix: str, keys: KeyedSlot) -> dict[str, SlotLayout]:

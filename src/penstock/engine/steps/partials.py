@@ -12,7 +12,6 @@ from penstock.engine.partial_operators import (
     PartialAggregate,
     PartialTopK,
     PartialWindow,
-    pane_windows,
 )
 from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
@@ -20,8 +19,9 @@ from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_wri
 from penstock.engine.steps.group_code import Group
 from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step, register_step, step_for
-from penstock.engine.steps.windows import GridStep
+from penstock.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
 from penstock.flow.event_time_windows import Grid
+from penstock.flow.operators.window import Emit
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
@@ -84,13 +84,11 @@ class PartialTopKStep(TopKStep):
 
 
 class PartialWindowStep(GridStep):
-    """Partial window. `sums`: (key, pane) -> the group's list, dropped at the end of the tick."""
+    """Partial window. `sums`: (key, slice) -> the group's list, dropped at the end of the tick."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialWindow) -> None:
-        assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
-        panes = pane_windows(operator.of.shape)
-        super().__init__(node, writer, replace(operator.of, shape=panes), panes)
-        self.updates = False
+        assert isinstance(operator.of.shape, Grid), "only windows on a grid have slices"
+        super().__init__(node, writer, replace(operator.of, emit=Emit.CLOSE), operator.of.shape)
         self._sums = writer.node_variable("sums", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -101,26 +99,27 @@ class PartialWindowStep(GridStep):
         self.code.line(f"{self._sums} = {{}}")
 
     def fold(self, key: str, row: Row) -> None:
-        pane, group = self.writer.fresh("pane"), self.writer.fresh("group")
-        self.code.line(f"{pane} = ({key}, {self.start})")
-        MappingCode(self.writer, self._sums).get_or_add(group, pane, self.group.empty)
+        entry, group = self.writer.fresh("entry"), self.writer.fresh("group")
+        self.code.line(f"{entry} = ({key}, {self.start})")
+        MappingCode(self.writer, self._sums).get_or_add(group, entry, self.group.empty)
         self.group.add(group, row)
 
     def finish(self) -> None:
-        key, pane, group = (self.writer.fresh(name) for name in ("key", "pane", "group"))
+        key, start, group = (self.writer.fresh(name) for name in ("key", "start", "group"))
         keys = key_columns(key, len(self.operator.keys))
-        with self.code.block(f"for ({key}, {pane}), {group} in {self._sums}.items():"):
-            self.emit(Row((*keys, pane, *self.group.part_columns(group))))
+        with self.code.block(f"for ({key}, {start}), {group} in {self._sums}.items():"):
+            self.emit(Row((*keys, start, *self.group.part_columns(group))))
 
 
-class MergedWindowStep(GridStep):
-    """Windows over partial groups, each covering the rows of a pane."""
+class MergedClosedWindowStep(ClosedWindowStep):
+    """Windows over partial groups, each covering rows of a slice."""
 
-    def __init__(self, node: Node, writer: StepWriter, operator: MergedWindow) -> None:
-        assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
-        aggregations = tuple(aggregation for _, aggregation in operator.of.aggregations)
-        group = Group(writer, operator.rows, aggregations, appends=True)
-        super().__init__(node, writer, operator.over_panes, operator.of.shape, group)
+    def add(self, group: str, row: Row) -> None:
+        self.group.merge(group, row.columns[len(self.operator.keys) + 1 :])
+
+
+class MergedUpdatedWindowStep(UpdatedWindowStep):
+    """Updated windows over partial groups, each covering rows of a slice."""
 
     def add(self, group: str, row: Row) -> None:
         self.group.merge(group, row.columns[len(self.operator.keys) + 1 :])
@@ -143,4 +142,8 @@ def _(operator: PartialWindow, node: Node, writer: StepWriter) -> Step:
 
 @step_for.register(MergedWindow)
 def _(operator: MergedWindow, node: Node, writer: StepWriter) -> Step:
-    return MergedWindowStep(node, writer, operator)
+    assert isinstance(operator.of.shape, Grid), "only windows on a grid have slices"
+    aggregations = tuple(aggregation for _, aggregation in operator.of.aggregations)
+    group = Group(writer, operator.rows, aggregations, appends=True)
+    step = MergedClosedWindowStep if operator.of.emit is Emit.CLOSE else MergedUpdatedWindowStep
+    return step(node, writer, operator.over_slices, operator.of.shape, group)

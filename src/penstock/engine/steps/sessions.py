@@ -8,7 +8,7 @@ from penstock.engine.session_runtime import GROUP, LAST, NUMBER, START, SessionR
 from penstock.engine.slot import Slot, Thaw, thaw_list
 from penstock.engine.steps.group_code import ANSWER
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.windows import GridStep, WindowStep
+from penstock.engine.steps.windows import WindowStep, grid_step, thaw_calendar
 from penstock.flow.event_time_windows import Grid, Sessions
 from penstock.flow.operators.window import Window
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
-
-
-def thaw_calendar(value: Any) -> Any:
-    """Thaw function for the heap of buckets, stored beside the next number."""
-    return value if isinstance(value, int) else list(value)
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:
@@ -122,5 +117,5 @@ class SessionStep(WindowStep):
 @step_for.register(Window)
 def _window(operator: Window, node: Node, writer: StepWriter) -> Step:
     if isinstance(operator.shape, Grid):
-        return GridStep(node, writer, operator, operator.shape)
+        return grid_step(operator)(node, writer, operator, operator.shape)
     return SessionStep(node, writer, operator, operator.shape)

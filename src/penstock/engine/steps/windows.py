@@ -1,19 +1,28 @@
-"""Steps of windows: common code, and grid windows, dropped when the watermark reaches their end."""
+"""Steps of windows: common code, and grid windows over slices, closed by the watermark."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.engine.dict_code import MappingCode
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound, window_assigner
+from penstock.engine.window_runtime import (
+    closing,
+    closing_windows,
+    schedule_slice,
+    schedule_window,
+    slice_assigner,
+    time_lower_bound,
+)
 from penstock.expr.check import check
-from penstock.expr.types import FLOAT64, TIMESTAMP
 from penstock.flow.operators.window import Emit, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.engine.step_writer import StepWriter
     from penstock.flow.event_time_windows import Grid
     from penstock.graph.node import Node
@@ -56,17 +65,40 @@ class WindowCalendar:
 
     def slots(self) -> tuple[Slot, ...]:
         calendar, counts, due = (f"{self._node}.{what}" for what in self._slots)
-        return (Slot(calendar, thaw_list), Slot(counts), Slot(due, thaw_list))
+        return (Slot(calendar, thaw_calendar), Slot(counts), Slot(due, thaw_list))
 
     def schedule_end(self, end: str, entry: str) -> None:
         """Write code that schedules an entry to be closed at `end`."""
         self._writer.code.line(
-            f"{self._writer.constant('note', schedule_window)}({self._state}, {end}, {entry})"
+            f"{self._writer.constant('schedule', schedule_window)}({self._state}, {end}, {entry})"
         )
+
+    def schedule_slice(self, start: str, windows: str, entry: str) -> str:
+        """Return the source of a call that schedules an entry of a slice, and returns its number."""
+        schedule = self._writer.constant("schedule", schedule_slice)
+        return f"{schedule}({self._state}, {start}, {windows}, {entry})"
+
+    def closing_windows(self, mark: str) -> str:
+        """Return the source of the iterator over the windows of slices that end by `mark`."""
+        return f"{self._writer.constant('closing', closing_windows)}({self._state}, {mark})"
 
     def closed_windows(self, mark: str) -> str:
         """Return the source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
+
+
+def thaw_calendar(value: Any) -> Any:
+    """Thaw function for a calendar's lists, stored beside the next number."""
+    return value if isinstance(value, int) else list(value)
+
+
+def by_first_row(slices: Mapping[Any, list[Any]]) -> list[tuple[Any, list[Any]]]:
+    """Return keys with the groups of their slices, ordered by the lowest number of a key's groups."""
+
+    def number(slices: tuple[Any, list[Any]]) -> int:
+        return min([group[ANSWER] for group in slices[1]])
+
+    return sorted(slices.items(), key=number)
 
 
 class WindowStep(Step):
@@ -134,9 +166,10 @@ class WindowStep(Step):
 
 
 class GridStep(WindowStep):
-    """Step of grid windows. Slots: groups, (key, start) -> list; and the calendar.
+    """Base of steps of grid windows, which assign each row to its slice.
 
-    Rows arrive roughly in time order, so the last row's window is tried first.
+    start, end, windows: variables of the slice of the last row. Rows arrive roughly in time order, so it is
+          tried first.
     """
 
     def __init__(
@@ -144,67 +177,168 @@ class GridStep(WindowStep):
     ) -> None:
         super().__init__(node, writer, operator, group)
         self.grid = grid
-        self.calendar = WindowCalendar(node, writer)
         self.start = writer.node_variable("start", node.id)
         self.end = writer.node_variable("end", node.id)
+        self.windows = writer.node_variable("windows", node.id)
+
+    def begin(self) -> None:
+        super().begin()
+        least = self.writer.constant("least", time_lower_bound(self.type))
+        self.code.line(f"{self.start} = {self.end} = {least}")
+
+    def consume_on_time(self, row: Row) -> None:
+        time, key = self.assign_time(row), self.assign_key(row)
+        with self.code.block(f"if not {self.start} <= {time} < {self.end}:"):
+            slice_of = self.writer.constant("slice_of", slice_assigner(self.grid, self.type))
+            self.code.line(f"{self.start}, {self.end}, {self.windows} = {slice_of}({time})")
+        self.fold(key, row)
+
+    def fold(self, key: str, row: Row) -> None:
+        """Write code that adds a row of a group to its slice."""
+        raise NotImplementedError
+
+    def add(self, group: str, row: Row) -> None:
+        """Write code that adds a row to its group's list."""
+        self.group.add(group, row)
+
+
+class ClosedWindowStep(GridStep):
+    """Step of grid windows that are emitted when they close, merged from their slices.
+
+    Slots: groups, (key, start of slice) -> list; and the calendar of slices.
+    """
+
+    def __init__(
+        self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
+    ) -> None:
+        super().__init__(node, writer, operator, grid, group)
+        self.calendar = WindowCalendar(node, writer)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
+
+    def fold(self, key: str, row: Row) -> None:
+        writer, code = self.writer, self.code
+        entry, group = writer.fresh("entry"), writer.fresh("group")
+        code.line(f"{entry} = ({key}, {self.start})")
+        code.line(f"{group} = {self.slot_getter('groups')}({entry})")
+        with code.block(f"if {group} is None:"):
+            code.line(f"{group} = {self.slot('groups')}[{entry}] = {self.group.empty}")
+            number = self.calendar.schedule_slice(self.start, self.windows, entry)
+            # There is no answer before the window closes; groups are emitted by their first rows.
+            if not self.grid.tumbles:
+                number = f"{group}[{ANSWER}] = {number}"
+            code.line(number)
+        self.add(group, row)
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        start, end, key, group = (writer.fresh(name) for name in ("start", "end", "key", "group"))
+        entries, dropped, entry = (writer.fresh(name) for name in ("entries", "dropped", "entry"))
+        windows = self.calendar.closing_windows(self.watermark.mark)
+        with (
+            code.block(f"if {self.watermark.risen}:"),
+            code.block(f"for {start}, {end}, {entries}, {dropped} in {windows}:"),
+        ):
+            if self.grid.tumbles:
+                with code.block(f"for {entry} in {entries}:"):
+                    code.line(f"{key} = {entry}[0]")
+                    code.line(f"{group} = {self.slot_getter('groups')}({entry})")
+                    self._emit(key, start, end, group)
+            else:
+                self._emit_merged(start, end, entries)
+            with code.block(f"for {entry} in {dropped}:"):
+                code.line(f"del {self.slot('groups')}[{entry}]")
+
+    def _emit_merged(self, start: str, end: str, entries: str) -> None:
+        """Write code that merges the slices of a window by key, and emits its groups."""
+        writer, code = self.writer, self.code
+        slices, entry, key, group = (writer.fresh(name) for name in ("slices", "entry", "key", "group"))
+        found, part = writer.fresh("found"), writer.fresh("part")
+        code.line(f"{slices} = {{}}")
+        with code.block(f"for {entry} in {entries}:"):
+            lists = MappingCode(writer, slices)
+            lists.get_or_add(found, f"{entry}[0]", "[]")
+            code.line(f"{found}.append({self.slot_getter('groups')}({entry}))")
+        ordered = f"{writer.constant('by_first_row', by_first_row)}({slices})"
+        with code.block(f"for {key}, {found} in {ordered}:"):
+            with code.block(f"if len({found}) == 1:"):
+                code.line(f"{group} = {found}[0]")
+            with code.block("else:"):
+                code.line(f"{group} = {self.group.empty}")
+                with code.block(f"for {part} in {found}:"):
+                    self.group.merge(group, self.group.part_columns(part))
+            self._emit(key, start, end, group)
+
+    def _emit(self, key: str, start: str, end: str, group: str) -> None:
+        self.group.settle(group)
+        self.emit_tuple(self.answer(key, start, end, group))
+
+
+class UpdatedWindowStep(GridStep):
+    """Step of grid windows that are emitted as they change. Each row updates one slice of the tick.
+
+    Slots: groups, (key, start of window) -> list; and the calendar. `slices`: (key, start of slice) -> the
+    list of this tick's rows, and the slice's windows.
+    """
+
+    def __init__(
+        self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
+    ) -> None:
+        super().__init__(node, writer, operator, grid, group)
+        self.calendar = WindowCalendar(node, writer)
+        self._slices = writer.node_variable("slices", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
 
     def begin(self) -> None:
         super().begin()
-        if self.grid.tumbles:
-            least = self.writer.constant("least", time_lower_bound(self.type))
-            self.code.line(f"{self.start} = {self.end} = {least}")
-
-    def consume_on_time(self, row: Row) -> None:
-        writer, code = self.writer, self.code
-        time, key = self.assign_time(row), self.assign_key(row)
-        start, end = self.start, self.end
         if not self.grid.tumbles:
-            windows = writer.constant("windows", window_assigner(self.grid, self.type))
-            with code.block(f"for {start}, {end} in {windows}({time}):"):
-                self.fold(key, row)
-            return
-        with code.block(f"if not {start} <= {time} < {end}:"):
-            if self.type in (FLOAT64, TIMESTAMP):
-                windows = writer.constant("windows", window_assigner(self.grid, self.type))
-                code.line(f"(({start}, {end}),) = {windows}({time})")
-            else:
-                since = time if self.grid.offset is None else f"({time} - {self.grid.offset!r})"
-                code.line(f"{start} = {time} - {since} % {self.grid.size!r}")
-                code.line(f"{end} = {start} + {self.grid.size!r}")
-        self.fold(key, row)
+            self.code.line(f"{self._slices} = {{}}")
 
     def fold(self, key: str, row: Row) -> None:
-        """Write code that adds a row to the window from `start` to `end`."""
         writer, code = self.writer, self.code
-        window, group = writer.fresh("window"), writer.fresh("group")
-        code.line(f"{window} = ({key}, {self.start})")
-        code.line(f"{group} = {self.slot_getter('groups')}({window})")
-        with code.block(f"if {group} is None:"):
-            code.line(f"{group} = {self.slot('groups')}[{window}] = {self.group.empty}")
-            self.calendar.schedule_end(self.end, window)
-        if self.updates:
-            code.line(f"{self.touched}[{window}] = ({group}, {self.end})")
+        group = writer.fresh("group")
+        if self.grid.tumbles:
+            self._open(group, key, self.start, self.end)
+        else:
+            entry, made = writer.fresh("slice"), f"({self.group.empty}, {self.windows})"
+            code.line(f"{entry} = ({key}, {self.start})")
+            MappingCode(writer, self._slices).get_or_add(group, entry, made)
+            code.line(f"{group} = {group}[0]")
         self.add(group, row)
 
-    def add(self, group: str, row: Row) -> None:
-        """Write code that adds a row to its group's list."""
-        self.group.add(group, row)
+    def _open(self, group: str, key: str, start: str, end: str) -> None:
+        """Write code that assigns the list of a window to the variable `group`."""
+        window = self.writer.fresh("window")
+        self.code.line(f"{window} = ({key}, {start})")
+        self.code.line(f"{group} = {self.slot_getter('groups')}({window})")
+        with self.code.block(f"if {group} is None:"):
+            self.code.line(f"{group} = {self.slot('groups')}[{window}] = {self.group.empty}")
+            self.calendar.schedule_end(end, window)
+        self.code.line(f"{self.touched}[{window}] = ({group}, {end})")
 
     def finish(self) -> None:
-        if self.updates:
-            self._write_updates()
-        writer, code = self.writer, self.code
-        end, window, group = writer.fresh("end"), writer.fresh("window"), writer.fresh("group")
+        if not self.grid.tumbles:
+            self._merge_slices()
+        self._write_updates()
+        end, window = self.writer.fresh("end"), self.writer.fresh("window")
         ended = self.calendar.closed_windows(self.watermark.mark)
-        with code.block(f"if {self.watermark.risen}:"), code.block(f"for {end}, {window} in {ended}:"):
-            if not self.updates:
-                code.line(f"{group} = {self.slot_getter('groups')}({window})")
-                self.group.settle(group)
-                self.emit_tuple(self.answer(f"{window}[0]", f"{window}[1]", end, group))
-            code.line(f"del {self.slot('groups')}[{window}]")
+        with (
+            self.code.block(f"if {self.watermark.risen}:"),
+            self.code.block(f"for {end}, {window} in {ended}:"),
+        ):
+            self.code.line(f"del {self.slot('groups')}[{window}]")
+
+    def _merge_slices(self) -> None:
+        key, part, group, windows, start, end = (
+            self.writer.fresh(name) for name in ("key", "part", "group", "windows", "start", "end")
+        )
+        slices = f"for ({key}, _), ({part}, {windows}) in {self._slices}.items():"
+        with self.code.block(slices), self.code.block(f"for {start}, {end} in {windows}:"):
+            self._open(group, key, start, end)
+            self.group.merge(group, self.group.part_columns(part))
 
     def _write_updates(self) -> None:
         writer, code = self.writer, self.code
@@ -216,3 +350,8 @@ class GridStep(WindowStep):
             new = self.answer(f"{window}[0]", f"{window}[1]", end, group)
             code.line(f"{group}[{ANSWER}] = {new}")
             self.emit_update(old, new)
+
+
+def grid_step(operator: Window) -> type[ClosedWindowStep] | type[UpdatedWindowStep]:
+    """Return the step of grid windows, by the time of their emission."""
+    return ClosedWindowStep if operator.emit is Emit.CLOSE else UpdatedWindowStep

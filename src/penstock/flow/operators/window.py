@@ -23,6 +23,7 @@ from penstock.graph.operator_declarations import (
     Placement,
     Port,
     SessionSlots,
+    SliceSlots,
     calendar_slots,
     place_by_key,
 )
@@ -64,6 +65,9 @@ class Window(Operator):
     result final, and emits nothing.
 
     A tick without rows and without a new watermark emits nothing.
+
+    On a grid, each row updates one slice, a span in which no window begins or ends; windows are merged from
+    their slices, when they close or once per tick. So a row costs the same however many windows it is in.
 
     >>> import penstock as ps
     >>> from penstock import col
@@ -124,7 +128,10 @@ class Window(Operator):
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
         if isinstance(self.shape, Sessions):
             return dict.fromkeys(("sessions", "calendar", "due"), SessionSlots(KeyedSlot()))
-        return grid_state_slots()
+        groups = KeyedSlot(of_pair=True)
+        if self.emit is Emit.UPDATES:
+            return {"groups": groups, **calendar_slots("", groups)}
+        return {"groups": groups, **dict.fromkeys(("calendar", "counts", "due"), SliceSlots(groups))}
 
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
@@ -161,9 +168,3 @@ class Window(Operator):
         when = "when they close" if self.emit is Emit.CLOSE else "as updates"
         aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
         return f"{self.shape} of {self.time}{by}, {when}: {aggregates}"
-
-
-def grid_state_slots() -> Mapping[str, SlotLayout]:
-    """Return the slots of grid windows: the rows per group and window, and the expiry calendar."""
-    groups = KeyedSlot(of_pair=True)
-    return {"groups": groups, **calendar_slots("", groups)}

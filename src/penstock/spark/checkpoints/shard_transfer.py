@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
 from penstock.engine.session_runtime import NUMBER
-from penstock.engine.window_runtime import schedule_window
+from penstock.engine.window_runtime import schedule_slice, schedule_window
 from penstock.errors import NotOnSpark
 from penstock.graph.operator_declarations import (
     CalendarSlots,
     KeyedSlot,
     PendingSlot,
     SessionSlots,
+    SliceSlots,
     SlotLayout,
 )
 from penstock.spark.checkpoints.state_ownership import Home, StateOwnership
@@ -166,6 +167,25 @@ def _(layout: CalendarSlots, move: StateMove, found: Gathered) -> Scattered:
             for thing in things:
                 schedule_window(*made[home(thing, shard)], end, thing)
     return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
+
+
+@scatter.register
+def _(layout: SliceSlots, move: StateMove, found: Gathered) -> Scattered:
+    slots = ("calendar", "counts", "due")
+    home = move.home(layout.keys)
+    # All shards have the same watermark: a window that is open on one is open on all.
+    opened = {window for values in found.get("calendar", {}).values() for window in values.get((), ())}
+    made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
+    for shard, values in sorted(found.get("due", {}).items()):
+        for (at, _), entries in sorted(values.items()):
+            windows = [(start, end) for end, start in opened if start <= at < end]
+            for entry in entries:
+                schedule_slice(*made[home(entry, shard)], at, windows, entry)
+    # Groups keep their numbers; new ones come after them.
+    following = max((values["next"] for values in found.get("calendar", {}).values()), default=0)
+    for calendar, _, _ in made.values():
+        calendar["next"] = following
+    return {slot: {shard: kept[n] for shard, kept in made.items()} for n, slot in enumerate(slots)}
 
 
 @scatter.register

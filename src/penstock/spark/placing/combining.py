@@ -2,8 +2,8 @@
 
 An aggregate whose parts can be merged is split in two before the flow is cut into stages: a partial aggregate
 that stays with its input, and one that keeps the groups. A top-k over rows that are never retracted gets a
-preselection likewise, and grid windows are pre-aggregated by pane. The flow alone decides which operators are
-split, because the layout of the state depends on it.
+preselection likewise, and grid windows are pre-aggregated by slice. The flow alone decides which operators
+are split, because the layout of the state depends on it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
 from penstock.engine.partial_operators import (
-    PANE,
+    SLICE,
     MergedAggregate,
     MergedWindow,
     PartialAggregate,
@@ -25,7 +25,7 @@ from penstock.engine.partial_operators import (
 from penstock.engine.steps.accumulator import all_partial_columns
 from penstock.expr.check import check
 from penstock.expr.tree import Column
-from penstock.expr.types import FLOAT64, INT64, Field, Schema
+from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -92,13 +92,8 @@ def _lone_readers(graph: FlowGraph) -> Iterator[int]:
 
 def _may_be_divided(operator: Operator) -> bool:
     if isinstance(operator, Window):
-        return isinstance(operator.shape, Grid) and _has_panes(operator.shape)
+        return isinstance(operator.shape, Grid)
     return isinstance(operator, Aggregate | TopK) and operator.lifetime is Lifetime.STATIC
-
-
-def _has_panes(grid: Grid) -> bool:
-    size: Any = grid.size
-    return not size % grid.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +150,11 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> DividedOperator | Non
 def _(operator: Window, rows: Schema, appends: bool) -> DividedOperator | None:
     time = check(operator.time, rows).type
     sums = all_partial_columns([a for _, a in operator.aggregations], rows, appends=True)
-    # Borders of windows of floats are rounded: times of a pane may be in different ones.
-    if sums is None or time == FLOAT64:
+    if sums is None:
         return None
     keys = [(f"key {n}", name, check(expr, rows)) for n, (name, expr) in enumerate(operator.keys)]
     fields = (Field(column, key.type, key.nullable) for column, _, key in keys)
-    sent = Schema((*fields, Field(PANE, time), Field(ROWS, INT64), *sums))
+    sent = Schema((*fields, Field(SLICE, time), Field(ROWS, INT64), *sums))
     merged = MergedWindow(operator, tuple((name, Column(column)) for column, name, _ in keys), rows)
     return DividedOperator(((PartialWindow(operator), sent),), merged)
 
