@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages
 from penstock.spark.refusals import check_runs_on_spark
+from penstock.spark.ticks.columnar_stage import ColumnarStage
 from penstock.spark.ticks.task_output import bucket_route
 
 if TYPE_CHECKING:
@@ -141,11 +142,12 @@ class _Explanation:
             if origin in self.loops
         }
         alone = _on_one_shard(stage, looped)
+        columnar = () if stage.number else ColumnarStage(compile_program(stage.graph), {}, set()).columnar
         rows: list[tuple[str, str]] = []
         for node, origin in zip(stage.graph.nodes, stage.origins, strict=True):
             if origin is None:
                 continue
-            said = [*self._how(node, origin, stage, state.get(node.id, []))]
+            said = [*self._how(node, origin, stage, state.get(node.id, []), columnar)]
             if node.id in alone and self.plan.shards > 1:
                 said.append(f"on one shard: {self._why_one(origin)}")
             rows.append((sender_label(self.graph, self.whole, origin), "; ".join(said)))
@@ -153,7 +155,9 @@ class _Explanation:
         for name, text in rows:
             yield f"{name:<{width}}  {text}".rstrip()
 
-    def _how(self, node: Node, origin: int, stage: Stage, state: list[str]) -> Iterator[str]:
+    def _how(
+        self, node: Node, origin: int, stage: Stage, state: list[str], columnar: Container[int]
+    ) -> Iterator[str]:
         operator = node.operator
         if isinstance(operator, Source | Sink):
             return
@@ -162,7 +166,10 @@ class _Explanation:
             return
         functions = [_shown(function) for _, function in operator.callables()]
         if origin in self.native:
-            yield "native columns where the source is a DataFrame, else Python"
+            otherwise = "Polars" if node.id in columnar else "Python"
+            yield f"native columns where the source is a DataFrame, else {otherwise}"
+        elif node.id in columnar:
+            yield "Polars where rows come in columns, else Python"
         elif functions:
             yield f"Python: calls {', '.join(functions)}"
         elif state:

@@ -13,12 +13,14 @@ from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
 from penstock.engine.columnar.runner import PartRunner, as_rows
 from penstock.engine.generated_source import Constants, Purpose
+from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.plan import live_consumers
 from penstock.engine.region_writer import RegionWriter
-from penstock.engine.row_codegen import tuple_source
+from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import ROWS
+from penstock.engine.steps.step import Step
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -66,6 +68,21 @@ class ReducedAggregateStep(AggregateStep):
         partial.merge(to, values)
 
 
+class ReducedPartialStep(Step):
+    """Partial aggregate over reduced input, which is its output."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, groups: GroupedRows) -> None:
+        super().__init__(node, writer)
+        self.groups = groups
+
+    def finish(self) -> None:
+        names = tuple(self.writer.fresh("part") for _ in self.groups.types)
+        with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
+            self.emit(Row(names, None, "1"))
+
+
 class RestWriter(RegionWriter):
     """Writer of a part's row-wise operators, as a function of their feeds."""
 
@@ -88,9 +105,13 @@ class RestWriter(RegionWriter):
         for feed in shape.feeds:
             if isinstance(feed.reduction, GroupedRows):
                 for node in (graph.nodes[n] for n in shape.rest):
-                    if feed.source in node.inputs and isinstance(node.operator, Aggregate):
+                    if feed.source not in node.inputs:
+                        continue
+                    if isinstance(node.operator, Aggregate):
                         step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
                         self._steps[node.id] = step
+                    elif isinstance(node.operator, PartialAggregate):
+                        self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
 
 
 Rows = list[tuple[Any, ...]]

@@ -7,6 +7,7 @@ If a value is invalid, or might be, the result is None, and the rows are validat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,23 @@ if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
 
 
-def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None:
-    """Convert a frame to internal columns; None unless every value is plainly valid."""
+def columns_of_frame(
+    schema: Schema, append: bool, given: Any, *, unread: AbstractSet[str] = frozenset()
+) -> Columns | None:
+    """Convert a frame to internal columns; None unless every value is plainly valid.
+
+    unread: columns that may be null although their fields are not nullable, since nobody reads them.
+    """
     try:
         frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
-        return _columns_of(schema, append, frame)
+        return _columns_of(schema, append, frame, unread)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
 
 
-def _columns_of(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns | None:
+def _columns_of(
+    schema: Schema, append: bool, frame: pl.DataFrame, unread: AbstractSet[str]
+) -> Columns | None:
     names = list(frame.columns)
     weighted = not append and WEIGHT_COLUMN in names and WEIGHT_COLUMN not in schema.names
     if weighted:
@@ -51,7 +59,7 @@ def _columns_of(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns | 
     taken: dict[str, pl.Series] = {}
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
         series = _accepted(field.type, frame[name])
-        if series is None or (series.null_count() and not field.nullable):
+        if series is None or (series.null_count() and not field.nullable and name not in unread):
             return None
         taken[str(at)] = series
     if not append:

@@ -18,6 +18,7 @@ from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from penstock.engine.columnar.stream import Stream, decline_marked, sum_weights
+from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
     Accumulator,
     AppendExtreme,
@@ -250,6 +251,11 @@ class GroupedRows(PreReduction):
 
 def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
     return replace_negative_zero(lowered.value) if type == FLOAT64 else lowered.value
+
+
+@choose_reduction.register(PartialAggregate)
+def _partial_aggregate(operator: PartialAggregate, schema: Schema, append: bool) -> PreReduction:
+    return choose_reduction(operator.of, schema, append)
 
 
 @choose_reduction.register(Aggregate)

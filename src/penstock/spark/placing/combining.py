@@ -133,6 +133,8 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> DividedOperator | Non
             if expr is not None
         }
         aggregations.append((name, replace(aggregation, **found)))
+    if not columns.named:  # a row needs a column to be counted
+        columns.add(Column(rows.names[0]), "row")
     over = replace(operator, keys=keys, aggregations=tuple(aggregations))
     sums = all_partial_columns([a for _, a in over.aggregations], columns.schema, appends=appends)
     assert sums is not None, "what can be divided over rows can be over their columns"

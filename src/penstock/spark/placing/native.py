@@ -1,8 +1,8 @@
 """Native parts: filters and projections directly after a DataFrame source, run by Spark itself.
 
 A native part contains only expressions, and ends where another operator reads an intermediate result.
-Catalyst plans it together with the user's own query, and fewer and narrower rows reach Python; a partial
-aggregate after it runs on Arrow columns (`penstock.spark.ticks.arrow_partials`). A source of files has no
+Catalyst plans it together with the user's own query, and fewer and narrower rows reach Python, where a
+partial aggregate after it runs on columns (`penstock.spark.ticks.columnar_stage`). A source of files has no
 native part, because tasks create its rows.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.engine.partial_operators import PartialAggregate
 from penstock.expr.tree import Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
@@ -21,7 +20,6 @@ from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.io.source import WEIGHT
 from penstock.spark.placing.stages import Stage, StagePlan
-from penstock.spark.ticks.arrow_partials import Grouping, grouping_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 Chain: TypeAlias = tuple[Node, ...]
-"""A source, the operators after it that Spark runs natively, and perhaps a final grouping on Arrow."""
+"""A source and the operators after it that Spark runs natively."""
 
 
 def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
@@ -40,9 +38,6 @@ def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
         chain = [graph.nodes[graph.sources[name]]]
         while len(readers[chain[-1].id]) == 1:
             following = graph.nodes[readers[chain[-1].id][0].target]
-            if grouping_behind((*chain, following)) is not None:
-                chain.append(following)
-                break
             if not is_native(following):
                 break
             chain.append(following)
@@ -54,14 +49,6 @@ def is_native(node: Node) -> bool:
     """Return whether Spark can run a node natively: a projection, or a filter by an expression."""
     is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
     return is_filter or isinstance(node.operator, Select)
-
-
-def grouping_behind(chain: Chain) -> Grouping | None:
-    """Grouping done by the partial aggregate at the end of a chain, if it has one."""
-    source, last = chain[0].operator, chain[-1]
-    if not isinstance(source, Source) or not isinstance(last.operator, PartialAggregate):
-        return None
-    return grouping_of(last.operator, chain[-2].schema, last.schema, append=source.append)
 
 
 def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
@@ -81,8 +68,6 @@ def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> Dat
         match node.operator:
             case Filter(predicate=Expr() as predicate):
                 frame = frame.filter(to_column(predicate, schema))
-            case PartialAggregate():
-                break
             case Select(columns=columns):
                 made = [to_column(expr, schema).alias(name) for name, expr in columns]
                 frame = frame.select(*made, *kept)
@@ -113,8 +98,6 @@ def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
             source = chains[name][0].operator
             assert isinstance(source, Source)
             operator = replace(source, schema=node.schema)
-            if isinstance(node.operator, PartialAggregate):
-                operator = replace(operator, append=True)
             nodes.append(replace(node, id=new[old], operator=operator, inputs=()))
         else:
             nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))

@@ -25,7 +25,7 @@ from penstock.io.files.file_source import Files, Listing, UnreadFile
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import WEIGHT, Feed
 from penstock.spark.lowering.types import null_within
-from penstock.spark.placing.native import Chain, apply_native_chain, grouping_behind
+from penstock.spark.placing.native import Chain, apply_native_chain
 from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, encoded_location
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
@@ -243,9 +243,7 @@ def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:
     row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
     tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
     frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
-    grouping = grouping_behind(opening.native)
-    schema = opening.native[-1].schema if grouping is None else grouping.rows
-    sent = Input(opening.name, schema, opening.append, None, grouping)
+    sent = Input(opening.name, opening.native[-1].schema, opening.append, None)
     return OpenedSource(sent, frame, static=not found.isStreaming)
 
 

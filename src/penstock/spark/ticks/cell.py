@@ -53,7 +53,7 @@ def run_stateless(
 ) -> dict[str, Rows]:
     """Run a stateless stage on some rows; return the weighted rows for its sinks."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
-    return _pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
+    return pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
 
 
 def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
@@ -96,7 +96,7 @@ class OpenCell:
 
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
         """Run the stage on some rows; return the weighted rows for its sinks."""
-        return _pass_on(self._of, self._machine.tick(inputs), send)
+        return pass_on(self._of, self._machine.tick(inputs), send)
 
     def finish(self, version: int, attempt: str) -> CellOutcome:
         """Write the changed state."""
@@ -115,7 +115,8 @@ def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
     return (None, 0) if kept is None else (kept[1], kept[2])
 
 
-def _pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+def pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+    """Send the rows of a stage's exchanges; return the weighted rows of the flow's sinks."""
     for number, exchange, divide in of.leaving:
         rows = made.get(exchange.name)
         if rows:

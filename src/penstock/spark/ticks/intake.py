@@ -36,7 +36,7 @@ from penstock.state.codec import decode
 _compute: Any = pc
 NOTHING, ENDED = -1, -2
 _BATCHES_OF_A_PARTITION = 1 << 23
-_ROWS_GROUPED_AT_ONCE = 200_000
+_ROWS_GATHERED = 200_000
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 
@@ -73,14 +73,16 @@ def read_inputs(
     taken: Taken,
     partition: int = 0,
     columns: Container[str] = (),
+    gathered: Container[str] = (),
 ) -> Iterator[Piece]:
     """Read a task's input, one file or batch at a time.
 
-    columns: sources whose rows stay in columns if they arrive in columns.
+    columns: sources whose rows stay in columns if they arrive in columns. gathered: those of these whose
+    batches are read together, since their rows are summed up.
 
     Raises `BadRow` and `UnreadableSource`.
     """
-    waiting: dict[int, list[pa.Table]] = {}
+    waiting: dict[int, Piece] = {}
     for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
         paths = batch.column("path").to_pylist()
@@ -100,25 +102,22 @@ def read_inputs(
         for tag in sorted(set(tags)):
             if tag < 0 or inputs[tag].reading is not None:
                 continue
-            table = _frame_table(batch, tag, inputs[tag])
-            if inputs[tag].grouping is None:
-                rows = table
-                if inputs[tag].name not in columns:
-                    rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
-                yield _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
+            rows = table = _frame_table(batch, tag, inputs[tag])
+            if inputs[tag].name not in columns:
+                rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
+            piece = _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
+            if piece.name not in gathered:
+                yield piece
+                continue
+            if tag in waiting:
+                piece = Piece(
+                    piece.name, waiting[tag].place, pa.concat_tables([waiting.pop(tag).rows, table])
+                )
+            if len(piece.rows) >= _ROWS_GATHERED:
+                yield piece
             else:
-                waiting.setdefault(tag, []).append(table)
-                if sum(map(len, waiting[tag])) >= _ROWS_GROUPED_AT_ONCE:
-                    yield _grouped(inputs[tag], waiting.pop(tag), taken)
-    for tag, tables in waiting.items():
-        yield _grouped(inputs[tag], tables, taken)
-
-
-def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
-    assert source.grouping is not None
-    whole = pa.concat_tables(tables)
-    taken.rows[source.name] = taken.rows.get(source.name, 0) + len(whole)
-    return Piece(source.name, 0, source.grouping.groups(whole))
+                waiting[tag] = piece
+    yield from waiting.values()
 
 
 def _placed(source: Input, location: str, place: int, taken: Taken) -> Iterator[tuple[int, Rows]]:

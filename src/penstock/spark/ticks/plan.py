@@ -5,7 +5,7 @@ The driver pickles the plan once; each worker process compiles it once and cache
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -20,8 +20,8 @@ from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
 from penstock.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
-from penstock.spark.ticks.arrow_partials import Grouping
 from penstock.spark.ticks.by_value import by_value
+from penstock.spark.ticks.columnar_stage import ColumnarStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,6 @@ class Input:
     append:  its rows have no weight.
     reading: what the rows of the tagged union hold of it: a source of files, or None where
              they hold the rows themselves.
-    grouping: how these are summed up on their way, if they are.
     live:    the columns that the flow reads; None for all.
     """
 
@@ -39,7 +38,6 @@ class Input:
     schema: Schema
     append: bool
     reading: Any
-    grouping: Grouping | None = None
     live: frozenset[str] | None = None
 
 
@@ -73,13 +71,11 @@ class Plan:
 class Forwarding:
     """Destinations of a source's rows that no operator of stage 0 reads, so that they can stay columns.
 
-    schema: of the rows as they go on. columns: the source's column behind each of theirs.
-    exchanges: with their numbers and dividers. sinks: of the flow.
+    schema: of the rows as they go on. columns: the source's column behind each of theirs. sinks: stage sinks.
     """
 
     schema: Schema
     columns: tuple[str, ...]
-    exchanges: tuple[tuple[int, Exchange, DivideTable], ...]
     sinks: tuple[str, ...]
 
 
@@ -89,8 +85,11 @@ class CompiledStage:
 
     slots:    per slot of the program its name for the whole flow.
     leaving:  exchanges with their numbers and dividers.
+    in_columns: per sink whose rows may leave in columns, the divider of its exchange; None for sinks of the
+        flow.
     clocks:   per operator that watches for late rows its name and its slot.
     forwarded: per source whose rows only go on, where they go.
+    columnar: the stage over rows that arrive in columns.
     runs_each_tick: it has something to say in every tick, whatever comes. begins: in the first one.
     """
 
@@ -98,8 +97,10 @@ class CompiledStage:
     program: Program
     slots: dict[str, str]
     leaving: tuple[tuple[int, Exchange, Divide], ...]
+    in_columns: Mapping[str, DivideTable | None]
     clocks: tuple[tuple[str, str], ...]
     forwarded: Mapping[str, Forwarding]
+    columnar: ColumnarStage
 
     @property
     def runs_each_tick(self) -> bool:
@@ -144,28 +145,35 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
         for node in stage.graph.nodes
         if isinstance(node.operator, OnTime) and f"{node.id}.clock" in slots
     )
-    return CompiledStage(stage, program, slots, leaving, clocks, dict(_forwarded(stage, plan)))
+    in_columns = dict(_in_columns(stage, plan))
+    forwarded = {} if stage.number else dict(_forwarded(stage, plan, in_columns))
+    unread = {s.name: frozenset(s.schema.names) - s.live for s in plan.inputs if s.live is not None}
+    columnar = ColumnarStage(program, unread, in_columns.keys())
+    return CompiledStage(stage, program, slots, leaving, in_columns, clocks, forwarded, columnar)
 
 
-def _forwarded(stage: Stage, plan: Plan) -> Iterator[tuple[str, Forwarding]]:
+def _in_columns(stage: Stage, plan: Plan) -> Iterator[tuple[str, DivideTable | None]]:
+    """Append-only sinks of a stage whose rows can leave in columns, with the divider of an exchange."""
+    exchanges = {e.name: e for e in plan.stages.exchanges}
+    for name in stage.graph.sinks:
+        exchange = exchanges.get(name)
+        if exchange is None:
+            yield name, None
+        elif exchange.append:
+            divide = table_divider(exchange.route, exchange.schema, plan.stages.shards)
+            if divide is not None:
+                yield name, divide
+
+
+def _forwarded(stage: Stage, plan: Plan, in_columns: Container[str]) -> Iterator[tuple[str, Forwarding]]:
     """Append sources of stage 0 that only sinks and exchanges read."""
-    if stage.number:
-        return
-    numbers = {e.name: (number, e) for number, e in enumerate(plan.stages.exchanges)}
     readers = stage.graph.consumers()
     for source in plan.inputs:
         node, columns = _renamed(stage.graph, readers, stage.graph.nodes[stage.graph.sources[source.name]])
         targets = [stage.graph.nodes[edge.target].operator for edge in readers[node.id]]
         names = [target.name for target in targets if isinstance(target, Sink)]
-        if source.grouping or not source.append or len(names) < len(targets):
-            continue
-        sent = [numbers[name] for name in names if name in numbers]
-        dividers = [table_divider(e.route, e.schema, plan.stages.shards) for _, e in sent]
-        known = [divide for divide in dividers if divide is not None]
-        if len(known) == len(dividers):
-            exchanges = tuple((n, e, divide) for (n, e), divide in zip(sent, known, strict=True))
-            sinks = tuple(name for name in names if name not in numbers)
-            yield source.name, Forwarding(node.schema, columns, exchanges, sinks)
+        if source.append and len(names) == len(targets) and all(name in in_columns for name in names):
+            yield source.name, Forwarding(node.schema, columns, tuple(names))
 
 
 def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:

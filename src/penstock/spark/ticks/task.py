@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.io.arrow import table_to_rows, with_weight
-from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, run_stateless
+from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, pass_on, run_stateless
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
-from penstock.spark.ticks.plan import Compiled, Forwarding, ShippedPlan
+from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
 from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.placing.round_plan import LoopStages
-    from penstock.spark.placing.routing import Divide
+    from penstock.spark.placing.routing import Divide, DivideTable
     from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -83,13 +83,12 @@ class CellOutput:
             self._rows.setdefault(self._address(exchange.to_stage, shard, number), []).extend(part)
         self.cost.enter(before)
 
-    def forward(self, to: Forwarding, table: pa.Table) -> None:
-        """Send the rows of a table, in the columns of `to.schema`, as columns."""
+    def send_table(self, number: int, exchange: Exchange, divide: DivideTable, table: pa.Table) -> None:
+        """Send the rows of a table over an exchange, as columns."""
         before = self.cost.enter("exchange")
-        for number, exchange, divide in to.exchanges:
-            self.cost.exchanges[number] += len(table)
-            for shard, part in divide(table).items():
-                self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
+        self.cost.exchanges[number] += len(table)
+        for shard, part in divide(table).items():
+            self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
         self.cost.enter(before)
 
     def _address(self, stage: int, shard: int, exchange: int) -> _Address:
@@ -195,13 +194,24 @@ class Attempt:
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
-    def forward_table(self, to: Forwarding, table: pa.Table, out: CellOutput) -> None:
-        """Pass a source's table on as columns."""
-        table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
-        out.forward(to, table)
-        for name in to.sinks:
-            if name in self.plan.plan.outputs:
-                self.tables[name].append(with_weight(table, to.schema))
+    def run_on_columns(self, source: str, table: pa.Table, out: CellOutput, place: int) -> None:
+        """Run stage 0 on rows of a source that arrived in columns."""
+        of = self.plan.stages[0]
+        to = of.forwarded.get(source)
+        if to is None:
+            made = of.columnar.run(source, table)
+        else:
+            table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
+            made = dict.fromkeys(to.sinks, table)
+        rows = {name: given for name, given in made.items() if isinstance(given, list)}
+        self.keep(pass_on(of, rows, out.send), place)
+        tables = {name: given for name, given in made.items() if not isinstance(given, list)}
+        for number, exchange, _ in of.leaving:
+            divide = of.in_columns.get(exchange.name)
+            if divide is not None and len(tables.get(exchange.name, ())):
+                out.send_table(number, exchange, divide, tables[exchange.name])
+        for name in tables.keys() & self.plan.plan.outputs.keys():
+            self.tables[name].append(with_weight(tables[name], self.plan.plan.outputs[name].schema))
 
     def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
         """Run a cell if it has input or is due."""
@@ -286,8 +296,12 @@ def _guarded(
 def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
-    columns = of.forwarded if attempt.order.times is None else ()
-    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition(), columns):
+    gathered: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
+    if attempt.order.times is None:
+        gathered = of.columnar.sources - of.forwarded.keys()
+        columns = gathered.union(of.forwarded)
+    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition(), columns, gathered):
         if not len(piece.rows):
             continue
         attempt.cost.enter("compute")
@@ -295,7 +309,7 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         if isinstance(piece.rows, list):
             attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
         else:
-            attempt.forward_table(of.forwarded[piece.name], piece.rows, out)
+            attempt.run_on_columns(piece.name, piece.rows, out, piece.place)
         attempt.cost.enter("read")
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)

@@ -1,0 +1,262 @@
+"""Stage 0 on columns gives what it gives row by row. No Spark but at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import Flow, col, io
+from penstock.analysis.column_liveness import live_graph
+from penstock.engine.machine import Machine
+from penstock.errors import EvaluationError
+from penstock.expr.types import INT64, Field, Schema
+from penstock.io.arrow import rows_to_table, table_to_rows
+from penstock.spark.placing.combining import insert_partial_operators
+from penstock.spark.placing.stages import cut_stages
+from penstock.spark.ticks.intake import Taken, read_inputs
+from penstock.spark.ticks.plan import CompiledStage, Input, Plan, compiled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Sale(NamedTuple):
+    shop: str | None
+    pieces: int | None
+    price: int
+    day: date
+    at: datetime | None
+
+
+class Order(NamedTuple):
+    shop: str | None
+    price: int
+    note: str = ""
+
+
+SALE = Flow("sale").source("sale", Sale).schema
+
+
+def sums(sales: Any) -> Any:
+    return sales.group_by("shop").agg(
+        n=ps.count(),
+        known=ps.count(col.pieces),
+        pieces=ps.sum(col.pieces),
+        mean=ps.mean(col.price + 1),
+        price=ps.sum(col.price),
+    )
+
+
+def extremes(sales: Any) -> Any:
+    return sales.group_by("day", late=col.price > 5).agg(
+        first=ps.min(col.at), last=ps.max(col.at), dearest=ps.max(col.price), n=ps.count()
+    )
+
+
+def everything(sales: Any) -> Any:
+    return sales.group_by().agg(n=ps.count(), price=ps.sum(col.price))
+
+
+def chosen(sales: Any) -> Any:
+    return sales.filter(col.price > 5).select(col.shop, twice=col.price + col.price)
+
+
+def united(sales: Any) -> Any:
+    cheap = sales.filter(col.price < 0).select(col.day, col.at, col.price)
+    return sales.select(col.day, col.at, price=col.price % 7).union(cheap)
+
+
+def same(sale: Sale) -> Sale:
+    return sale
+
+
+def stage_of(build: Any, *, append: bool) -> CompiledStage:
+    """Stage 0 of a flow on three shards."""
+    flow = Flow("sales")
+    flow.sink("out", build(flow.source("sales", Sale) if append else flow.table("sales", Sale)))
+    graph = flow.graph()
+    stages = cut_stages(insert_partial_operators(live_graph(graph)), 3)
+    sales = Input("sales", graph.nodes[0].schema, append, None)
+    return compiled(Plan(stages, (sales,), {}, "", False)).stages[0]
+
+
+DAYS = st.sampled_from([date(2024, 2, 29), date(1969, 12, 31)])
+MOMENTS = st.none() | st.datetimes(timezones=st.just(UTC), min_value=datetime(1900, 1, 1))
+NUMBERS = st.integers(-3, 9) | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**62, -(2**63)])
+SALES = st.tuples(st.sampled_from(["a", "", None]), st.none() | NUMBERS, NUMBERS, DAYS, MOMENTS)
+WEIGHTS = st.integers(-2, 3) | st.sampled_from([2**61, -(2**63)])
+
+
+def bag(of: CompiledStage, sink: str, given: Any) -> Counter[Any]:
+    """Rows of a sink, in rows or columns, as a bag: with their weights summed, or counted."""
+    schema = next(n.schema for n in of.stage.graph.nodes if n.id == of.stage.graph.sinks[sink])
+    rows = given if isinstance(given, list) else table_to_rows(given, schema)
+    if of.program.sink_append[sink]:
+        return Counter(rows)
+    total: Counter[Any] = Counter()
+    for *row, weight in rows:
+        total[tuple(row)] += weight
+    return Counter({row: weight for row, weight in total.items() if weight})
+
+
+def check(of: CompiledStage, rows: list[tuple[Any, ...]], *, append: bool) -> dict[str, Any]:
+    """Compare the stage on columns with the stage in rows; return what the columns gave."""
+    assert of.columnar.sources == {"sales"}
+    table = rows_to_table(rows, SALE, weighted=not append)
+    made = of.columnar.run("sales", table)
+    expected = Machine(of.program, {}).tick({"sales": table_to_rows(table, SALE, weighted=not append)})
+    assert {sink: bag(of, sink, given) for sink, given in made.items() if len(given)} == {
+        sink: bag(of, sink, given) for sink, given in expected.items()
+    }
+    return made
+
+
+@pytest.mark.parametrize("build", [sums, extremes, everything, chosen, united])
+@given(st.lists(SALES, max_size=12))
+def test_rows_that_only_come(build: Any, rows: list[tuple[Any, ...]]) -> None:
+    of = stage_of(build, append=True)
+    try:
+        check(of, rows, append=True)
+    except EvaluationError:
+        with pytest.raises(EvaluationError):
+            Machine(of.program, {}).tick({"sales": rows})
+
+
+@pytest.mark.parametrize("build", [sums, everything, chosen, united])
+@given(st.lists(st.tuples(SALES, WEIGHTS), max_size=12))
+def test_rows_that_come_and_go(build: Any, rows: list[tuple[tuple[Any, ...], int]]) -> None:
+    of, weighted = stage_of(build, append=False), [(*row, weight) for row, weight in rows if weight]
+    try:
+        check(of, weighted, append=False)
+    except EvaluationError:
+        with pytest.raises(EvaluationError):
+            Machine(of.program, {}).tick({"sales": weighted})
+
+
+def test_a_sum_that_could_leave_int64_is_exact() -> None:
+    of = stage_of(everything, append=True)
+    day = date(2024, 1, 1)
+    rows = [("a", 1, price, day, None) for price in (2**62, 2**62, -(2**62))]
+    (made,) = check(of, rows, append=True).values()
+    assert made == [(3, 2**62)]
+
+
+def test_rows_stay_columns_from_a_filter_to_an_exchange() -> None:
+    of = stage_of(lambda sales: chosen(sales).distinct(), append=True)
+    (made,) = check(of, [("a", 1, n, date(2024, 1, 1), None) for n in range(10)], append=True).values()
+    assert isinstance(made, pa.Table)
+    assert made.num_rows == 4
+
+
+def test_batches_that_are_summed_up_are_read_together() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([0, 0, -1], pa.int32()),
+            pa.nulls(3, pa.string()),
+            pa.nulls(3, pa.int64()),
+            pa.array([{"n": 1}, {"n": 2}, None], pa.struct([("n", pa.int64())])),
+        ],
+        names=["tag", "path", "place", "row_0"],
+    )
+    schema = Schema((Field("n", INT64),))
+    taken = Taken()
+    inputs = (Input("sales", schema, True, None),)
+    pieces = list(read_inputs([batch, batch], inputs, taken, columns={"sales"}, gathered={"sales"}))
+    assert [table_to_rows(piece.rows, schema) for piece in pieces] == [[(1,), (2,), (1,), (2,)]]
+    assert taken.rows == {"sales": 4}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.top_k(1, by=col.price),
+        lambda s: s.map(same).distinct(),
+        lambda s: s.distinct(),
+    ],
+)
+def test_a_source_of_which_nothing_is_computed_on_columns_is_read_in_rows(build: Any) -> None:
+    assert stage_of(build, append=True).columnar.sources == frozenset()
+
+
+def test_without_polars_all_sources_are_read_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.spark.ticks.columnar_stage.find_spec", lambda _: None)
+    assert stage_of(sums, append=True).columnar.sources == frozenset()
+
+
+@pytest.mark.parametrize("read", ["json", "csv", "parquet"])
+def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_path: Path, read: str) -> None:
+    """Their dead letters stay what they are, and a function behind a filter gets its rows."""
+    flow = Flow("orders")
+    orders = flow.source("orders", Order)
+    big = orders.filter(col.price > 3)
+    flow.sink("shops", big.group_by("shop").agg(n=ps.count(), most=ps.max(col.price)))
+    flow.sink("twice", big.select(col.shop, twice=col.price * 2))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    table = pa.table({"shop": ["a", "b", None, "a"], "price": [1, 5, 7, 9], "note": ["x", "y", "z", ""]})
+    for number in range(3):
+        if read == "parquet":
+            pq.write_table(table, folder / f"{number}.parquet")
+        elif read == "json":
+            lines = [json.dumps(row) for row in table.to_pylist()]
+            (folder / f"{number}.jsonl").write_text("\n".join([*lines, '{"shop": "a", "price": "much"}']))
+        else:
+            lines = ["shop,price,note", "a,1,x", "b,5,y", ",7,z", "a,9,q", "a,much,z"]
+            (folder / f"{number}.csv").write_text("\n".join(lines))
+    make = {"json": io.JsonFiles, "csv": io.CsvFiles, "parquet": io.ParquetFiles}[read]
+    letters = {} if read == "parquet" else {"dead_letter": tmp_path / "bad"}
+    found: dict[str, Any] = {"shops": io.Memory(), "twice": io.Memory()}
+    expected: dict[str, Any] = {"shops": io.Memory(), "twice": io.Memory()}
+    result = ps.spark.run(flow, spark, sources={"orders": make(folder, **letters)}, sinks=found)
+    letters = {} if read == "parquet" else {"dead_letter": tmp_path / "bad in process"}
+    here = ps.run(flow, sources={"orders": make(folder, **letters)}, sinks=expected)
+    assert result.set_aside == here.set_aside
+    for name, memory in expected.items():
+        assert Counter(found[name].rows()) == Counter(memory.rows()), name
+
+
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_a_dataframe_is_grouped_on_its_way_to_python(spark: SparkSession, tmp_path: Path, way: Any) -> None:
+    flow = Flow("sales")
+    sales = flow.source("sales", Sale).filter(col.price > 0)
+    flow.sink("out", sales.group_by("shop").agg(n=ps.count(), pieces=ps.sum(col.pieces), d=ps.max(col.day)))
+    rows = [
+        (None if n % 7 == 0 else f"s{n % 5}", None if n % 3 else n, n % 11, date(2024, 1, 1 + n % 28), None)
+        for n in range(500)
+    ]
+    schema = "shop string, pieces long, price long, day date, at timestamp"
+    progress: list[Any] = []
+    changes: list[Any] = []
+    ps.spark.run(
+        flow,
+        spark,
+        sources={"sales": ps.spark.Frame(spark.createDataFrame(rows, schema))},
+        sinks={"out": changes},
+        way=way,
+        on_tick=progress.append,
+    )
+    expected: list[Any] = []
+    ps.run(flow, sources={"sales": io.Rows([[Sale(*row) for row in rows]])}, sinks={"out": expected})
+    assert sorted(changes, key=repr) == sorted(expected, key=repr)
+    assert [p.rows_in for p in progress] == [sum(row[2] > 0 for row in rows)]
+
+
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_the_rows_of_a_dataframe_are_counted(spark: SparkSession, way: Any) -> None:
+    flow = Flow("counted")
+    flow.sink("out", flow.source("sales", Sale).filter(col.price > 3).group_by().agg(n=ps.count()))
+    schema = "shop string, pieces long, price long, day date, at timestamp"
+    frame = spark.createDataFrame([("a", 1, n, date(2024, 1, 1), None) for n in range(10)], schema)
+    changes: list[Any] = []
+    ps.spark.run(flow, spark, sources={"sales": ps.spark.Frame(frame)}, sinks={"out": changes}, way=way)
+    assert [tuple(change.row) for change in changes] == [(6,)]
