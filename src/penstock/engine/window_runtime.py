@@ -180,6 +180,34 @@ def bucket_function(width: Any, type: DataType) -> Callable[[Any], int]:
     return bucket
 
 
+def bucket_assigner(
+    width: Any, low: Any, high: Any, type: DataType
+) -> Callable[[Any], tuple[Any, Any, int, range]]:
+    """Return the function from a time to its bucket and those of all times from `low` to `high` after it.
+
+    The function returns the span of times for which its answer is the same, the number, and the numbers.
+    """
+    bucket = bucket_function(width, type)
+    origin: Any = EPOCH if type == TIMESTAMP else 0
+    # Sums of floats are rounded, so a partner may stand one bucket beside where it should.
+    beside = 1 if type == FLOAT64 else 0
+
+    def buckets(time: Any) -> tuple[Any, Any, int, range]:
+        first, last, own = bucket(time + low), bucket(time + high), bucket(time)
+        numbers = range(first - beside, last + 1 + beside)
+        if beside:
+            return time, time, own, numbers
+        shifted = ((own, 0 * low), (first, low), (last, high))
+        try:
+            start = max([origin + (number * width - shift) for number, shift in shifted])
+            end = min([origin + ((number + 1) * width - shift) for number, shift in shifted])
+        except OverflowError:  # at the ends of the calendar
+            return time, time, own, numbers
+        return start, end, own, numbers
+
+    return buckets
+
+
 # -- the calendar of windows on a grid ---------------------------------------------------------------
 
 _CHUNK = 256

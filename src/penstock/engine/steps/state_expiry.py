@@ -11,8 +11,13 @@ from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.joins import SIDES, JoinConditionWriter
 from penstock.engine.steps.step import Step, register_step, step_for
 from penstock.engine.steps.windows import WatermarkInput, WindowCalendar
-from penstock.engine.window_runtime import bucket_function, is_first, times_still_near
-from penstock.expr.types import FLOAT64
+from penstock.engine.window_runtime import (
+    bucket_assigner,
+    bucket_function,
+    is_first,
+    time_lower_bound,
+    times_still_near,
+)
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.first_within import FirstWithin
@@ -168,13 +173,17 @@ class JoinOnTimeStep(Step):
         self._rows = JoinConditionWriter(replace(node, inputs=node.inputs[:2]), writer, operator.join)
         schemas = [writer.input_schema(node, port) for port in (0, 1)]
         self._at = [s.names.index(t) for s, t in zip(schemas, operator.times, strict=True)]
-        type_ = schemas[0].fields[self._at[0]].type
-        # Sums of floats are rounded, so a partner may stand one bucket beside where it should.
-        self._beside = 1 if type_ == FLOAT64 else 0
+        self._type = schemas[0].fields[self._at[0]].type
         low: Any = operator.low
+        high: Any = operator.high
         self._forgetting = (
-            ExpiryCalendar(node, writer, "left_", operator.width, type_, operator.high),
-            ExpiryCalendar(node, writer, "right_", operator.width, type_, -low),
+            ExpiryCalendar(node, writer, "left_", operator.width, self._type, high),
+            ExpiryCalendar(node, writer, "right_", operator.width, self._type, -low),
+        )
+        spans = ((low, high), (-high, -low))
+        self._buckets = tuple(
+            writer.constant("buckets", bucket_assigner(operator.width, first, last, self._type))
+            for first, last in spans
         )
 
     def slots(self) -> tuple[Slot, ...]:
@@ -182,8 +191,16 @@ class JoinOnTimeStep(Step):
         return (*sides, *self._forgetting[0].slots(), *self._forgetting[1].slots())
 
     def begin(self) -> None:
-        for forgetting in self._forgetting:
+        least = self.writer.constant("least", time_lower_bound(self._type))
+        for port, forgetting in enumerate(self._forgetting):
             forgetting.watermark.begin()
+            start, end, _, _ = self._variables(port)
+            self.code.line(f"{start} = {end} = {least}")
+
+    def _variables(self, port: int) -> tuple[str, ...]:
+        """Return the variables of a side's last buckets. Rows come roughly in time order."""
+        names = ("start", "end", "own", "near")
+        return tuple(self.writer.node_variable(f"{SIDES[port]}_{name}", self.node.id) for name in names)
 
     def consume(self, port: int, row: Row) -> None:
         if port > 1:
@@ -192,19 +209,16 @@ class JoinOnTimeStep(Step):
             return
         with self._rows.key_of(port, row) as key:
             row = self.writer.as_whole(row)
-            self._match(port, row, key)
-            self._add(port, row, key)
+            time, (start, end, own, near) = row.columns[self._at[port]], self._variables(port)
+            with self.code.block(f"if not {start} <= {time} < {end}:"):
+                self.code.line(f"{start}, {end}, {own}, {near} = {self._buckets[port]}({time})")
+            self._match(port, row, key, near)
+            self._add(port, row, key, own)
 
-    def _match(self, port: int, row: Row, key: str) -> None:
+    def _match(self, port: int, row: Row, key: str, near: str) -> None:
         writer, code, other = self.writer, self.code, 1 - port
-        time, bucket = row.columns[self._at[port]], self._forgetting[other].bucket
-        low, high = (writer.constant("span", s) for s in (self.operator.low, self.operator.high))
-        first, last = (
-            (f"{time} + {low}", f"{time} + {high}") if port == 0 else (f"{time} - {high}", f"{time} - {low}")
-        )
         number, found, partner = writer.fresh("number"), writer.fresh("found"), writer.fresh("row")
-        numbers = f"range({bucket(first)} - {self._beside}, {bucket(last)} + {1 + self._beside})"
-        with code.block(f"for {number} in {numbers}:"):
+        with code.block(f"for {number} in {near}:"):
             code.line(f"{found} = {self.slot_getter(SIDES[other])}(({key}, {number}))")
             with code.block(f"if {found} is not None:"), code.block(f"for {partner} in {found}:"):
                 columns = writer.unpack(self.input_schema(other), partner)
@@ -212,10 +226,9 @@ class JoinOnTimeStep(Step):
                 with self._rows.where_residual(pair):
                     self.emit(Row(self._rows.output(pair)))
 
-    def _add(self, port: int, row: Row, key: str) -> None:
+    def _add(self, port: int, row: Row, key: str, number: str) -> None:
         writer, code = self.writer, self.code
-        number, place, own = writer.fresh("number"), writer.fresh("place"), writer.fresh("own")
-        code.line(f"{number} = {self._forgetting[port].bucket(row.columns[self._at[port]])}")
+        place, own = writer.fresh("place"), writer.fresh("own")
         code.line(f"{place} = ({key}, {number})")
         code.line(f"{own} = {self.slot_getter(SIDES[port])}({place})")
         with code.block(f"if {own} is None:"):
