@@ -258,7 +258,7 @@ class _Drawing:
             a, b = pair()
             return getattr(a, compare)(b)
 
-        text = self.pick("contains", "starts_with", "ends_with")
+        text = self.pick("contains", "starts_with", "ends_with", "like")
         return [
             two,
             two,

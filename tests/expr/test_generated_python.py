@@ -468,7 +468,7 @@ _OF_TWO = (
         "days_since",
     ),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe", "is_in", "and", "or", "least", "greatest"),
-    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with"),
+    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with", "like"),
 )
 _OPTIONS: dict[str, tuple[object, ...]] = {
     "cast": tuple(_CONSTANTS)[:-1],

@@ -91,6 +91,7 @@ _BAD_VALUES: dict[str, Any] = {
     "nan as integer": (col.price * 0 / 1 + float("nan")).cast(int),
     "text that is no time": col.note.to_timestamp(),
     "beyond the last year": col.at + timedelta(days=9000 * 366),
+    "pattern": col.note.like(ps.concat(col.note, lit("\\"))),
     "part 0": col.note.split_part(",", 0),
     "beyond the list": col["items"][5],
 }

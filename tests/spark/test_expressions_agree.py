@@ -48,6 +48,7 @@ SPARK_IS_VAGUE = frozenset(
         "floor",
         "ceil",
         "split_part",
+        "like",
         "element",
         "truncate",
         "tumble",

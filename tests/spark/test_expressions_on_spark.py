@@ -80,6 +80,7 @@ def column_of(expr: Expr) -> Column:
         col.s.to_date(),
         col.s.to_timestamp(),
         col.s.split_part("x", 0),
+        col.s.like("a\\b"),
         lit(b"\xff").cast(str),
     ],
     ids=str,

@@ -250,6 +250,13 @@ class Expr:
         """Whether a string ends with another."""
         return Call("ends_with", (self, operand(part)))
 
+    def like(self, pattern: object) -> Expr:
+        """Whether the whole string matches a pattern: % is any text, _ any character, backslash escapes.
+
+        Raises `EvaluationError` on a row whose pattern has a backslash before another character.
+        """
+        return Call("like", (self, operand(pattern)))
+
     def trim(self) -> Expr:
         """String without spaces (U+0020 only) at both ends."""
         return Call("trim", (self,))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from penstock.errors import EvaluationError
@@ -93,7 +95,53 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     return parts[at] if 0 <= at < len(parts) else ""
 
 
-NAMES: dict[str, Any] = {"x_substring": substring, "x_replace": replace, "x_split_part": split_part}
+def _like(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    text, pattern = operands
+    constant = _constants(call)[1]
+    if constant is not None:
+        try:
+            return f"({emitter.constant(like_matcher(constant))}({text}) is not None)"
+        except EvaluationError:
+            pass  # the row that is compared with it tells
+    return f"(x_like_matcher({pattern})({text}) is not None)"
+
+
+@lru_cache(maxsize=256)
+def like_matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """Return a function that matches whole texts with a pattern of `LIKE`: % any text, _ any character.
+
+    A backslash takes away the meaning of these and of itself. Raises `EvaluationError` before another one.
+    """
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if escaped not in ("%", "_", "\\"):
+                raise EvaluationError(f"the pattern {pattern!r} has a backslash that escapes nothing")
+            parts.append(re.escape(escaped))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return re.compile("".join(parts), re.DOTALL).fullmatch
+
+
+def _like_may_fail(call: CallTerm) -> bool:
+    constant = _constants(call)[1]
+    if constant is None:
+        return True
+    try:
+        like_matcher(constant)
+    except EvaluationError:
+        return True
+    return False
+
+
+NAMES: dict[str, Any] = {
+    "x_like_matcher": like_matcher,
+    "x_substring": substring,
+    "x_replace": replace,
+    "x_split_part": split_part,
+}
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -105,6 +153,7 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("contains", _rule("contains", BOOL, STR, STR), _template("({1} in {0})")),
     StrictFunction("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
     StrictFunction("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
+    StrictFunction("like", _rule("like", BOOL, STR, STR), _like, fallible=_like_may_fail),
     StrictFunction("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
     StrictFunction("replace", _rule("replace", STR, STR, STR, STR), _replace),
     StrictFunction(

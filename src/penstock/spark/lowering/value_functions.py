@@ -116,6 +116,7 @@ VALUES: dict[str, Lowering] = {
     "contains": _plain(lambda a, b: a.contains(b)),
     "starts_with": _plain(lambda a, b: a.startswith(b)),
     "ends_with": _plain(lambda a, b: a.endswith(b)),
+    "like": _plain(F.like),
     "substring": _plain(F.substring),
     "replace": _plain(F.replace),
     "split_part": _plain(F.split_part),
