@@ -1,8 +1,7 @@
 """Errors with four parts: what happened, where, why, and what to do.
 
-Every error a user can cause is a `PenstockError`: it has a stable code, the
-source locations in the user's files that caused it, a reason and a way out. The
-facts are attributes, so that no program has to parse the text.
+Every error a user can cause is a `PenstockError`: it has a stable code, the source locations in the user's
+files that caused it, a reason and a way out. Its facts are attributes, for programs.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from penstock.source_location import Step as Step
 
 
 class Origin(Enum):
-    """The cause of an error: the request, or the process that ran it.
+    """Cause of an error.
 
     DATA:    the request or its rows; every process fails in the same way.
-    PROCESS: the process or its surroundings, such as memory, disk or network; another process may succeed.
+    PROCESS: the process or its surroundings, such as memory, disk or network; another may succeed.
     """
 
     DATA = "data"
@@ -27,10 +26,7 @@ class Origin(Enum):
 
 
 def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseException]:
-    """Yield the error and its causes, each once, even if the chain is circular.
-
-    implicit: include errors that were being handled when the next one was raised.
-    """
+    """Yield the error and its causes, each once; if `implicit`, also errors that were being handled."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
@@ -42,8 +38,8 @@ def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseExce
 class PenstockError(Exception):
     """Base of every error that Penstock raises on purpose.
 
-    `what` is one sentence; `where` the user's lines, in order; `why` the
-    reason; `fix` the way out. Keyword `facts` become attributes.
+    `what` is one sentence; `where` the user's lines, in order; `why` the reason; `fix` the way out.
+    Keyword `facts` become attributes.
     """
 
     code: ClassVar[str] = "P000"
@@ -70,11 +66,8 @@ class PenstockError(Exception):
     def blaming(self, file: str, location: SourceLocation | None) -> Self:
         """Return this error with its locations in files that start with `file` replaced, or dropped."""
         others = [Step(location, "")] if location is not None else []
-        self.where = tuple(
-            step
-            for each in self.where
-            for step in (others if each.location.file.startswith(file) else [each])
-        )
+        known = [others if each.location.file.startswith(file) else [each] for each in self.where]
+        self.where = tuple(step for steps in known for step in steps)
         self.args = (self._text(),)
         return self
 
@@ -94,8 +87,7 @@ class PenstockError(Exception):
             width = max(len(str(step.location)) for step in self.where)
             parts.append("\n".join(step.line(width) for step in self.where))
         parts += [self.why] * bool(self.why)
-        if self.fix:
-            parts.append(f"Fix: {self.fix}")
+        parts += [f"Fix: {self.fix}"] * bool(self.fix)
         return "\n\n".join(parts)
 
 
@@ -175,6 +167,12 @@ class FlowNotFound(PenstockError):
     """A flow named on the command line does not exist or cannot be loaded."""
 
     code = "P105"
+
+
+class UnsupportedQuery(PenstockError):
+    """A query uses an operator, a function or a type that has no incremental form."""
+
+    code = "P107"
 
 
 class BrokenClaim(PenstockError):

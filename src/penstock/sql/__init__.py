@@ -1,0 +1,1 @@
+"""SQL queries and PySpark DataFrames as flows, planned by Spark's own Catalyst."""

@@ -1,0 +1,69 @@
+"""Lowering of Catalyst's aggregate functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.tree import Call, Expr, Literal
+from penstock.flow import aggregates
+from penstock.flow.aggregates import Aggregation
+from penstock.sql.catalyst_plan import CatalystNode
+from penstock.sql.expressions import Scope
+
+Lowering: TypeAlias = Callable[[tuple[Expr, ...]], Aggregation]
+
+_LOWERINGS: dict[str, Lowering] = {
+    "Sum": lambda arguments: aggregates.sum(arguments[0]),
+    "Average": lambda arguments: aggregates.mean(arguments[0]),
+    "Min": lambda arguments: aggregates.min(arguments[0]),
+    "Max": lambda arguments: aggregates.max(arguments[0]),
+}
+
+
+def lower_aggregate(node: CatalystNode, scope: Scope) -> Aggregation:
+    """Lower an `AggregateExpression`. Raises `UnsupportedQuery`."""
+    function = node.child("aggregateFunction")
+    condition = node.optional_child("filter")
+    arguments = scope.lower_all(function.children)
+    if condition is not None:
+        passes = scope.lower(condition)
+        arguments = tuple(Call("when", (passes, a, Literal(None))) for a in arguments)
+    if function.kind == "Count":
+        return _count(function, arguments, distinct=node.fields["isDistinct"])
+    lowering = _LOWERINGS.get(function.kind)
+    if lowering is None:
+        raise UnsupportedQuery(
+            f"the query aggregates by {function.kind}, which has no incremental form yet",
+            function=function.kind,
+        )
+    if node.fields["isDistinct"] and function.kind not in ("Min", "Max"):
+        raise UnsupportedQuery(f"{function.kind} of distinct values", function=function.kind)
+    return lowering(arguments)
+
+
+def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, distinct: bool) -> Aggregation:
+    if distinct:
+        if len(arguments) > 1:
+            raise UnsupportedQuery("count(DISTINCT ...) of several columns", function="count")
+        return aggregates.count_distinct(arguments[0])
+    constants = all(
+        child.kind == "Literal" and child.fields["value"] is not None for child in function.children
+    )
+    if constants and all(not isinstance(a, Call) or a.function != "when" for a in arguments):
+        return aggregates.count()
+    if len(arguments) == 1:
+        return aggregates.count(arguments[0])
+    known = [Call("is_not_null", (a,)) for a in arguments]
+    whole = known[0]
+    for one in known[1:]:
+        whole = Call("and", (whole, one))
+    return aggregates.count(Call("when", (whole, Literal(1), Literal(None))))
+
+
+def empty_value(node: CatalystNode, result: Expr) -> Expr:
+    """Return what an aggregate of everything is where there are no rows: a count is 0, all else null."""
+    return (
+        Call("coalesce", (result, Literal(0))) if node.child("aggregateFunction").kind == "Count" else result
+    )

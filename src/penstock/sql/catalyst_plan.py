@@ -1,0 +1,173 @@
+"""Logical plans of Catalyst, read from their JSON.
+
+Catalyst writes a tree as a list in prefix order: each element has a class, the number of its children, and
+its fields, in which a child is meant by its position. Trees of another kind within a field (expressions of an
+operator, the plan of a subquery) are lists of the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    ListType,
+    StructType,
+)
+from penstock.expr.types import Field as SchemaField
+
+TABLE = "table"
+"""Field of a `LogicalRDD` with the name of the table that it stands for (see `penstock.sql.planning`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalystNode:
+    """Operator or expression of a plan. kind: simple name of its class."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    children: tuple[CatalystNode, ...]
+
+    def child(self, name: str) -> CatalystNode:
+        """Return the child that a field means."""
+        return self.children[self.fields[name]]
+
+    def optional_child(self, name: str) -> CatalystNode | None:
+        return None if self.fields.get(name) is None else self.child(name)
+
+    def trees(self, name: str) -> tuple[CatalystNode, ...]:
+        """Return the trees listed in a field."""
+        return tuple(map(parse_tree, self.fields[name]))
+
+    def tree(self, name: str) -> CatalystNode | None:
+        """Return the tree in a field, if there is one."""
+        return parse_tree(self.fields[name]) if self.fields.get(name) else None
+
+    def setting(self, name: str) -> str:
+        """Return the simple name of the Scala object in a field."""
+        return simple_name(self.fields[name]["object"])
+
+    @property
+    def expr_id(self) -> int:
+        return self.fields["exprId"]["id"]
+
+    def walk(self) -> Iterator[CatalystNode]:
+        """Yield the node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def simple_name(scala_class: str) -> str:
+    return scala_class.rstrip("$").rpartition(".")[2].rpartition("$")[2]
+
+
+def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
+    """Parse a list in prefix order."""
+    nodes = iter(listed)
+
+    def node() -> CatalystNode:
+        fields = next(nodes)
+        children = tuple(node() for _ in range(fields["num-children"]))
+        return CatalystNode(simple_name(fields["class"]), fields, children)
+
+    return node()
+
+
+# -- equality ----------------------------------------------------------------------------------
+
+_NOT_COMPARED = frozenset(
+    {"class", "num-children", "exprId", "resultId", "name", "qualifier", "nullable"}
+) | {
+    *("metadata", "explicitMetadata", "nonInheritableMetadataKeys", "hint", "isStreaming"),
+    *("sameOrderExpressions", "outputOrdering", "outputPartitioning"),
+}
+
+
+@dataclass(slots=True)
+class Canonical:
+    """Canonical forms of trees, equal for trees that differ only in names and ids of attributes.
+
+    ids: numbers of attributes, by id, in the order of first use; attributes of an outer scope keep their id.
+    """
+
+    ids: dict[int, int] = field(default_factory=dict[int, int])
+    renumbers: bool = True
+
+    def of(self, node: CatalystNode) -> Any:
+        """Return the form of a tree: nested tuples."""
+        if node.kind == "LogicalRDD":
+            return node.fields[TABLE], tuple(self._id(a.expr_id) for a in node.trees("output"))
+        children = tuple(map(self.of, node.children))
+        own = tuple(
+            (name, self._value(value)) for name, value in node.fields.items() if name not in _NOT_COMPARED
+        )
+        exprs = self._id(node.expr_id) if "exprId" in node.fields else None
+        return node.kind, exprs, own, children
+
+    def _id(self, expr_id: int) -> int:
+        return self.ids.setdefault(expr_id, len(self.ids)) if self.renumbers else expr_id
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            if items and isinstance(items[0], dict) and "num-children" in items[0]:
+                return self.of(parse_tree(items))
+            return tuple(map(self._value, items))
+        if isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            return tuple((k, self._value(v)) for k, v in named.items() if k != "jvmId")
+        return value
+
+
+def same_expression(one: CatalystNode, other: CatalystNode) -> bool:
+    """Return whether two expressions of one scope are equal."""
+    canonical = Canonical(renumbers=False)
+    return canonical.of(one) == canonical.of(other)
+
+
+# -- types -----------------------------------------------------------------------------------
+
+_TYPES: dict[str, DataType] = {
+    "boolean": BOOL,
+    "integer": INT32,
+    "long": INT64,
+    "double": FLOAT64,
+    "string": STR,
+    "binary": BYTES,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+}
+
+
+def parse_type(given: Any) -> DataType:
+    """Convert a type of Spark, in its JSON form. Raises `UnsupportedQuery` if it has no counterpart."""
+    if isinstance(given, str):
+        if given in _TYPES:
+            return _TYPES[given]
+        if given.startswith("decimal("):
+            precision, scale = given[8:-1].split(",")
+            return DecimalType(int(precision), int(scale))
+    elif isinstance(given, dict):
+        named = cast("dict[str, Any]", given)
+        if named.get("type") == "array":
+            return ListType(parse_type(named["elementType"]), named["containsNull"])
+        if named.get("type") == "struct":
+            fields = (SchemaField(f["name"], parse_type(f["type"]), f["nullable"]) for f in named["fields"])
+            return StructType(tuple(fields))
+    raise UnsupportedQuery(
+        f"values of Spark's type {given if isinstance(given, str) else given.get('type')}",
+        fix="cast them in the query, to bigint, double, decimal or string",
+    )

@@ -1,0 +1,279 @@
+"""Lowering of Catalyst's expressions to expressions of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.code_runtime import NAN
+from penstock.expr.tree import Call, Expr, Literal
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+)
+from penstock.sql.catalyst_plan import CatalystNode, parse_type, same_expression
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Meaning of attributes where an expression stands.
+
+    columns:   the column of each attribute, by its id.
+    computed:  expressions that are columns already, such as the keys of groups and their aggregates.
+    subqueries: the column of each scalar subquery, by its id.
+    """
+
+    columns: Mapping[int, Expr]
+    computed: tuple[tuple[CatalystNode, Expr], ...] = ()
+    subqueries: Mapping[int, Expr] = field(default_factory=dict[int, Expr])
+
+    def lower(self, node: CatalystNode) -> Expr:
+        """Lower an expression. Raises `UnsupportedQuery` naming the function that has no lowering."""
+        for known, expr in self.computed:
+            if same_expression(known, node):
+                return expr
+        lowering = _LOWERINGS.get(node.kind)
+        if lowering is None:
+            raise UnsupportedQuery(
+                f"the query uses {node.kind}, which has no incremental form yet",
+                fix="compute it before, in a column of the table; or express it by other functions",
+                function=node.kind,
+            )
+        return lowering(node, self)
+
+    def lower_all(self, nodes: tuple[CatalystNode, ...]) -> tuple[Expr, ...]:
+        return tuple(map(self.lower, nodes))
+
+
+Lowering: TypeAlias = Callable[[CatalystNode, Scope], Expr]
+_LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowers(*kinds: str) -> Callable[[Lowering], Lowering]:
+    """Register a lowering of expressions."""
+
+    def register(lowering: Lowering) -> Lowering:
+        _LOWERINGS.update(dict.fromkeys(kinds, lowering))
+        return lowering
+
+    return register
+
+
+def _plain(kind: str, function: str) -> None:
+    """Register a function whose arguments are its children, in order."""
+
+    @lowers(kind)
+    def _(node: CatalystNode, scope: Scope) -> Expr:
+        return Call(function, scope.lower_all(node.children))
+
+
+for _kind, _function in {
+    "And": "and",
+    "Or": "or",
+    "Not": "not",
+    "IsNull": "is_null",
+    "IsNotNull": "is_not_null",
+    "IsNaN": "is_nan",
+    "EqualTo": "eq",
+    "EqualNullSafe": "eq_null_safe",
+    "LessThan": "lt",
+    "LessThanOrEqual": "le",
+    "GreaterThan": "gt",
+    "GreaterThanOrEqual": "ge",
+    "Coalesce": "coalesce",
+    "Least": "least",
+    "Greatest": "greatest",
+    "UnaryMinus": "negate",
+    "StartsWith": "starts_with",
+    "EndsWith": "ends_with",
+    "Contains": "contains",
+    "Upper": "upper",
+    "Lower": "lower",
+    "Concat": "concat",
+    "Substring": "substring",
+    "StringReplace": "replace",
+    "StringSplitSQL": "split_part",
+    "Like": "like",
+    "Year": "year",
+    "Quarter": "quarter",
+    "Month": "month",
+    "DayOfMonth": "day",
+    "DayOfWeek": "day_of_week",
+    "WeekDay": "weekday",
+    "DayOfYear": "day_of_year",
+    "Hour": "hour",
+    "Minute": "minute",
+    "Second": "second",
+    "DateDiff": "days_since",
+}.items():
+    _plain(_kind, _function)
+
+
+@lowers("AttributeReference")
+def _attribute(node: CatalystNode, scope: Scope) -> Expr:
+    return scope.columns[node.expr_id]
+
+
+@lowers("Alias")
+def _alias(node: CatalystNode, scope: Scope) -> Expr:
+    return scope.lower(node.child("child"))
+
+
+@lowers("ScalarSubquery")
+def _subquery(node: CatalystNode, scope: Scope) -> Expr:
+    return scope.subqueries[node.expr_id]
+
+
+# -- constants -----------------------------------------------------------------------------
+
+
+@lowers("Literal")
+def _literal(node: CatalystNode, scope: Scope) -> Expr:
+    text, type = node.fields["value"], node.fields["dataType"]
+    if type == "void":
+        return Literal(None)
+    return constant(text, parse_type(type))
+
+
+def constant(text: str | None, type: DataType) -> Expr:
+    """Return a constant of a type from Catalyst's text of it."""
+    if text is None:
+        return Call("cast", (Literal(None),), (type,))
+    read = _CONSTANTS.get(DecimalType if isinstance(type, DecimalType) else type)
+    if read is None:
+        raise UnsupportedQuery(
+            f"a constant of type {type} in the query",
+            fix="write it as a cast of text, or put it into a table",
+        )
+    if isinstance(type, DecimalType):
+        return Call("cast", (Literal(Decimal(text)),), (type,))
+    return Literal(read(text), type)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_CONSTANTS: dict[Any, Callable[[str], Any]] = {
+    BOOL: lambda text: text == "true",
+    INT32: int,
+    INT64: int,
+    FLOAT64: lambda text: NAN if text == "NaN" else float(text),
+    STR: str,
+    DATE: date.fromisoformat,
+    TIMESTAMP: _moment,
+    DecimalType: Decimal,
+    BYTES: bytes.fromhex,
+}
+
+
+# -- conditions ----------------------------------------------------------------------------
+
+
+@lowers("In")
+def _is_in(node: CatalystNode, scope: Scope) -> Expr:
+    value, *items = scope.lower_all(node.children)
+    return Call("is_in", (value, *items))
+
+
+@lowers("InSet")
+def _in_set(node: CatalystNode, scope: Scope) -> Expr:
+    raise UnsupportedQuery(
+        "the query has a list of constants that Spark keeps as a set",
+        fix="set spark.sql.optimizer.inSetConversionThreshold to a greater number",
+    )
+
+
+@lowers("CaseWhen")
+def _case(node: CatalystNode, scope: Scope) -> Expr:
+    parts = list(scope.lower_all(node.children))
+    return _when(parts)
+
+
+@lowers("If")
+def _if(node: CatalystNode, scope: Scope) -> Expr:
+    return _when(list(scope.lower_all(node.children)))
+
+
+def _when(parts: list[Expr]) -> Expr:
+    """Build a conditional from conditions and values by turns, and perhaps a value for all other rows."""
+    otherwise = [] if len(parts) % 2 else [Literal(None)]
+    return Call("when", (*parts, *otherwise))
+
+
+# -- arithmetic and casts --------------------------------------------------------------------
+
+
+def _arithmetic(kind: str, function: str) -> None:
+    @lowers(kind)
+    def _(node: CatalystNode, scope: Scope) -> Expr:
+        if _mode(node) == "TRY":
+            raise UnsupportedQuery(f"try_ arithmetic ({kind}) in the query", function=kind)
+        return Call(function, scope.lower_all(node.children[:2]))
+
+
+for _kind, _function in {
+    "Add": "add",
+    "Subtract": "subtract",
+    "Multiply": "multiply",
+    "Divide": "divide",
+    "IntegralDivide": "div",
+    "Remainder": "modulo",
+}.items():
+    _arithmetic(_kind, _function)
+
+
+def _mode(node: CatalystNode) -> str:
+    """Return how an expression treats errors: ANSI, LEGACY or TRY."""
+    given = node.fields.get("evalMode") or node.fields.get("evalContext")
+    while isinstance(given, dict) and "object" not in given:
+        given = given.get("evalMode")
+    return str(given["object"]).rstrip("$").rpartition("$")[2] if isinstance(given, dict) else str(given)
+
+
+@lowers("Cast")
+def _cast(node: CatalystNode, scope: Scope) -> Expr:
+    if _mode(node) == "TRY":
+        raise UnsupportedQuery("try_cast in the query", function="try_cast")
+    return Call("cast", (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
+
+
+@lowers("Abs")
+def _abs(node: CatalystNode, scope: Scope) -> Expr:
+    return Call("abs", (scope.lower(node.children[0]),))
+
+
+@lowers("Round")
+def _round(node: CatalystNode, scope: Scope) -> Expr:
+    value, scale = node.children
+    if scale.kind != "Literal":
+        raise UnsupportedQuery("round to a number of digits that is no constant", function="round")
+    return scope.lower(value).round(int(scale.fields["value"]))
+
+
+# -- text and time -----------------------------------------------------------------------------
+
+
+@lowers("StringTrim")
+def _trim(node: CatalystNode, scope: Scope) -> Expr:
+    if len(node.children) > 1:
+        raise UnsupportedQuery("trim of other characters than blanks", function="trim")
+    return Call("trim", scope.lower_all(node.children))
+
+
+@lowers("Length")
+def _length(node: CatalystNode, scope: Scope) -> Expr:
+    return Call("length", scope.lower_all(node.children))

@@ -1,0 +1,393 @@
+"""Lowering of Catalyst's operators to streams of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
+from penstock.flow.flow import Flow
+from penstock.flow.stream import Stream
+from penstock.sql.aggregates import empty_value, lower_aggregate
+from penstock.sql.catalyst_plan import TABLE, Canonical, CatalystNode, parse_tree, same_expression
+from penstock.sql.expressions import Scope
+
+AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Rows of an operator. columns: the name of the column of each attribute, by its id, in order."""
+
+    stream: AnyStream
+    columns: Mapping[int, str]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope({expr_id: Column(name) for expr_id, name in self.columns.items()})
+
+
+@dataclass(slots=True)
+class Planner:
+    """Lowering of one plan.
+
+    inputs: the stream of each relation of the query, by its name.
+    names:  the column name of each attribute, by its id; names differ between attributes of one plan.
+    made:   relations so far, by canonical form: what a query says twice runs once.
+    """
+
+    flow: Flow
+    inputs: Mapping[str, AnyStream]
+    names: dict[int, str] = field(default_factory=dict[int, str])
+    made: dict[Any, Relation] = field(default_factory=dict[Any, Relation])
+    taken: set[str] = field(default_factory=set[str])
+
+    def relation(self, node: CatalystNode) -> Relation:
+        """Lower an operator and all below it. Raises `UnsupportedQuery`."""
+        form = Canonical().of(node)
+        known = self.made.get(form)
+        if known is None:
+            known = self.made[form] = self._lowered(node)
+            return known
+        return Relation(known.stream, dict(zip(output_of(node), known.columns.values(), strict=True)))
+
+    def _lowered(self, node: CatalystNode) -> Relation:
+        lowering = _LOWERINGS.get(node.kind)
+        if lowering is None:
+            raise UnsupportedQuery(
+                f"the query plans to {node.kind}, which has no incremental form yet", operator=node.kind
+            )
+        return lowering(node, self)
+
+    def name(self, expr_id: int, wanted: str) -> str:
+        """Return the column name of an attribute."""
+        if expr_id not in self.names:
+            name, number = wanted, 1
+            while name in self.taken or name in _RESERVED:
+                number += 1
+                name = f"{wanted}_{number}"
+            self.taken.add(name)
+            self.names[expr_id] = name
+        return self.names[expr_id]
+
+    def fresh(self, wanted: str) -> str:
+        """Return a column name that no attribute has."""
+        return self.name(-len(self.taken) - 1, wanted)
+
+    def output_names(self, node: CatalystNode) -> list[str]:
+        """Return the names that the query gives to an operator's attributes."""
+        names = {n.expr_id: n.fields["name"] for n in _attributes(node)}
+        return [names[expr_id] for expr_id in output_of(node)]
+
+    def projected(self, relation: Relation, exprs: Sequence[CatalystNode], scope: Scope) -> Relation:
+        """Compute named expressions over a relation."""
+        named = {e.expr_id: self.name(e.expr_id, e.fields["name"]) for e in exprs}
+        computed = {named[e.expr_id]: scope.lower(e) for e in exprs}
+        if [(name, str(expr)) for name, expr in computed.items()] == [
+            (name, name) for name in relation.columns.values()
+        ]:
+            return Relation(relation.stream, named)
+        return Relation(relation.stream.select(**computed), named)
+
+    def with_subqueries(self, relation: Relation, exprs: Sequence[CatalystNode]) -> tuple[Relation, Scope]:
+        """Add a column for each scalar subquery in expressions over a relation."""
+        scope, found = relation.scope, dict[int, Expr]()
+        stream = relation.stream
+        for expr in exprs:
+            for node in expr.walk():
+                if node.kind == "ScalarSubquery" and node.expr_id not in found:
+                    plan = node.tree("plan")
+                    assert plan is not None
+                    one = self.single_value(plan)
+                    found[node.expr_id] = Column(self.name(node.expr_id, "subquery"))
+                    value = one.stream.select(
+                        **{self.names[node.expr_id]: Column(next(iter(one.columns.values())))}
+                    )
+                    stream = stream.cross_join(value)
+        return Relation(stream, relation.columns), Scope(scope.columns, (), found)
+
+    def single_value(self, plan: CatalystNode) -> Relation:
+        """Lower the plan of a scalar subquery, which has exactly one row."""
+        below = plan
+        while below.kind == "Project":
+            below = below.children[0]
+        if below.kind != "Aggregate" or below.fields["groupingExpressions"]:
+            raise UnsupportedQuery(
+                "the query has a scalar subquery that is no aggregate of all its rows",
+                why="Whether it has one row, as it must, is not checked incrementally yet.",
+                fix="aggregate it: (SELECT max(x) FROM ...)",
+            )
+        return self.relation(plan)
+
+    def one_row(self) -> AnyStream:
+        """A stream of one row, which is there from the first tick on, with one column."""
+        return self.flow.initialize().select(one=Literal(1))
+
+
+_RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
+
+Lowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
+_LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowers(*kinds: str) -> Callable[[Lowering], Lowering]:
+    """Register a lowering of operators."""
+
+    def register(lowering: Lowering) -> Lowering:
+        _LOWERINGS.update(dict.fromkeys(kinds, lowering))
+        return lowering
+
+    return register
+
+
+# -- attributes of an operator ------------------------------------------------------------------
+
+_OUTPUTS: dict[str, str] = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
+
+
+def output_of(node: CatalystNode) -> list[int]:
+    """Return the ids of an operator's attributes, in order."""
+    if node.kind in _OUTPUTS:
+        return [e.expr_id for e in node.trees(_OUTPUTS[node.kind])]
+    if "output" in node.fields:
+        return [e.expr_id for e in node.trees("output")]
+    if node.kind == "Join":
+        left, right = map(output_of, node.children)
+        return left + right if joined_columns(node) else left + _exists(node)
+    return output_of(node.children[0])
+
+
+def _attributes(node: CatalystNode) -> Iterator[CatalystNode]:
+    """Yield all expressions with a name below an operator."""
+    for child in node.children:
+        yield from _attributes(child)
+    for listed in (*_OUTPUTS.values(), "output"):
+        if listed in node.fields:
+            yield from node.trees(listed)
+
+
+def joined_columns(node: CatalystNode) -> bool:
+    """Return whether a join has the columns of its right side."""
+    return _join_type(node) not in ("LeftSemi", "LeftAnti", "ExistenceJoin")
+
+
+def _join_type(node: CatalystNode) -> str:
+    given = node.fields["joinType"]
+    kind = given.get("object") or given["product-class"]
+    return kind.rstrip("$").rpartition(".")[2]
+
+
+def _exists(node: CatalystNode) -> list[int]:
+    if _join_type(node) != "ExistenceJoin":
+        return []
+    return [parse_tree(node.fields["joinType"]["exists"]).expr_id]
+
+
+# -- rows by row ------------------------------------------------------------------------------
+
+
+@lowers("LogicalRDD")
+def _table(node: CatalystNode, planner: Planner) -> Relation:
+    attributes = node.trees("output")
+    stream = planner.inputs[node.fields[TABLE]]
+    return Relation(stream, {a.expr_id: a.fields["name"] for a in attributes})
+
+
+@lowers("Project")
+def _project(node: CatalystNode, planner: Planner) -> Relation:
+    exprs = node.trees("projectList")
+    relation, scope = planner.with_subqueries(planner.relation(node.children[0]), exprs)
+    return planner.projected(relation, exprs, scope)
+
+
+@lowers("Filter")
+def _filter(node: CatalystNode, planner: Planner) -> Relation:
+    condition = node.tree("condition")
+    assert condition is not None
+    below = planner.relation(node.children[0])
+    relation, scope = planner.with_subqueries(below, [condition])
+    passing = relation.stream.filter(scope.lower(condition))
+    if relation.stream is not below.stream:
+        passing = passing.select(*below.columns.values())
+    return Relation(passing, below.columns)
+
+
+@lowers(
+    "SubqueryAlias", "Sort", "Repartition", "RepartitionByExpression", "ResolvedHint", "RebalancePartitions"
+)
+def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
+    # A bag has no order.
+    return planner.relation(node.children[0])
+
+
+@lowers("Union")
+def _union(node: CatalystNode, planner: Planner) -> Relation:
+    first, *others = map(planner.relation, node.children)
+    stream, names = first.stream, tuple(first.columns.values())
+    for other in others:
+        columns = zip(names, other.columns.values(), strict=True)
+        stream = stream.union(other.stream.select(**{name: Column(theirs) for name, theirs in columns}))
+    return Relation(stream, first.columns)
+
+
+@lowers("Distinct")
+def _distinct(node: CatalystNode, planner: Planner) -> Relation:
+    below = planner.relation(node.children[0])
+    return Relation(below.stream.distinct(), below.columns)
+
+
+# -- limits --------------------------------------------------------------------------------------
+
+
+@lowers("GlobalLimit")
+def _limit(node: CatalystNode, planner: Planner) -> Relation:
+    count = node.tree("limitExpr")
+    assert count is not None
+    below = node.children[0]
+    while below.kind in ("LocalLimit", "Project") and below.children[0].kind in ("LocalLimit", "Sort"):
+        below = below.children[0]
+    order: list[Ordering] = []
+    relation = planner.relation(
+        node.children[0].children[0] if node.children[0].kind == "LocalLimit" else node.children[0]
+    )
+    if below.kind == "Sort":
+        sorted_rows = planner.relation(below)
+        if sorted_rows.stream is relation.stream:
+            order = list(_orderings(below, sorted_rows))
+    return Relation(relation.stream.top_k(int(count.fields["value"]), by=order), relation.columns)
+
+
+def _orderings(node: CatalystNode, relation: Relation) -> Iterator[Ordering]:
+    for order in node.trees("order"):
+        descending = order.setting("direction") == "Descending"
+        expr = relation.scope.lower(order.child("child"))
+        nulls_first = order.setting("nullOrdering") == "NullsFirst"
+        if nulls_first == descending:
+            # Nulls come first ascending and last descending, unless asked for otherwise.
+            yield Ordering(expr.is_null(), descending=nulls_first)
+        yield Ordering(expr, descending)
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+@lowers("Aggregate")
+def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
+    keys, results = node.trees("groupingExpressions"), node.trees("aggregateExpressions")
+    below = planner.relation(node.children[0])
+    found: list[CatalystNode] = []
+    for result in results:
+        for part in result.walk():
+            if part.kind == "AggregateExpression" and not any(same_expression(part, f) for f in found):
+                found.append(part)
+    scope = below.scope
+    named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
+    aggregations = {f"aggregate {at}": lower_aggregate(part, scope) for at, part in enumerate(found)}
+    groups = below.stream.group_by(**named_keys).agg(**aggregations)
+    computed = [(key, Column(name)) for key, name in zip(keys, named_keys, strict=True)]
+    values = [(part, Column(name)) for part, name in zip(found, aggregations, strict=True)]
+    if not keys:
+        whole = groups.with_columns(one=Literal(1))
+        groups = planner.one_row().join(whole, on="one", how="left")
+        values = [(part, empty_value(part, column)) for part, column in values]
+    after = Relation(groups, {})
+    return planner.projected(after, results, Scope({}, (*values, *computed)))
+
+
+# -- joins -------------------------------------------------------------------------------------------
+
+
+@lowers("Join")
+def _join(node: CatalystNode, planner: Planner) -> Relation:
+    left, right = map(planner.relation, node.children)
+    right = _disjoint(right, left, node.children[1], planner)
+    kind, condition = _join_type(node), node.tree("condition")
+    if kind == "RightOuter":
+        swapped = _joined(right, left, "LeftOuter", condition)
+        return Relation(swapped.stream, {**left.columns, **right.columns})
+    return _joined(left, right, kind, condition)
+
+
+def _disjoint(right: Relation, left: Relation, node: CatalystNode, planner: Planner) -> Relation:
+    """Rename the columns of the right side that the left has, too."""
+    taken = set(left.columns.values()) | set(left.stream.schema.names)
+    if not taken & set(right.columns.values()):
+        return right
+    renamed: dict[int, str] = {}
+    for expr_id, name in right.columns.items():
+        mine = planner.names.get(expr_id)
+        renamed[expr_id] = mine if mine is not None and mine not in taken else planner.fresh(name)
+    columns = {renamed[expr_id]: Column(name) for expr_id, name in right.columns.items()}
+    return Relation(right.stream.select(**columns), renamed)
+
+
+_HOW = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left",
+    "FullOuter": "full",
+    "LeftSemi": "semi",
+    "LeftAnti": "anti",
+}
+
+
+def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode | None) -> Relation:
+    columns = {**left.columns, **right.columns}
+    kept = columns if kind not in ("LeftSemi", "LeftAnti") else left.columns
+    if kind not in _HOW:
+        raise UnsupportedQuery(f"the query plans to a join of type {kind}, which has no incremental form yet")
+    scope = Scope(
+        {i: Column(name, "left") for i, name in left.columns.items()}
+        | {i: Column(name, "right") for i, name in right.columns.items()}
+    )
+    parts = list(_conjuncts(condition)) if condition is not None else []
+    if any(_is_key(part, left, right) for part in parts):
+        on = _all([scope.lower(part) for part in parts])
+        return _selected(left.stream.join(right.stream, on=on, how=_HOW[kind]), kept)
+    if _HOW[kind] == "inner":
+        product = left.stream.cross_join(right.stream)
+        plain = Scope({i: Column(name) for i, name in columns.items()})
+        passing = product.filter(_all([plain.lower(part) for part in parts])) if parts else product
+        return Relation(passing, kept)
+    # Every row may meet every other: a key that all have.
+    one, other = (
+        r.stream.with_columns(**{key: Literal(1)}) for r, key in ((left, "left one"), (right, "right one"))
+    )
+    same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
+    on = _all([same, *(scope.lower(part) for part in parts)])
+    return _selected(one.join(other, on=on, how=_HOW[kind]), kept)
+
+
+def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
+    if tuple(columns.values()) != stream.schema.names:
+        stream = stream.select(*columns.values())
+    return Relation(stream, columns)
+
+
+def _conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from _conjuncts(child)
+    else:
+        yield condition
+
+
+def _is_key(part: CatalystNode, left: Relation, right: Relation) -> bool:
+    """Return whether a condition is an equality between the two sides."""
+    if part.kind != "EqualTo":
+        return False
+    sides = [{n.expr_id for n in child.walk() if n.kind == "AttributeReference"} for child in part.children]
+    one, other = sides
+    return bool(one and other) and (
+        (one <= left.columns.keys() and other <= right.columns.keys())
+        or (other <= left.columns.keys() and one <= right.columns.keys())
+    )
+
+
+def _all(conditions: Sequence[Expr]) -> Expr:
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole = Call("and", (whole, condition))
+    return whole
