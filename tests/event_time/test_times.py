@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, col
-from penstock.engine.window_runtime import slice_assigner, window_assigner
+from penstock.engine.window_runtime import window_assigner
+from penstock.engine.window_slices import slice_assigner
 from penstock.errors import EvaluationError, WrongType
 from penstock.expr.types import FLOAT64, INT64, TIMESTAMP
 from penstock.flow.event_time_windows import Grid, Windows
@@ -53,6 +54,8 @@ SPANS = st.floats(0.05, 40)
 
 @examples(0.7)
 @given(st.floats(-1e4, 1e4), SPANS, SPANS, st.floats(0, 40), st.floats(0, 1))
+@example(time=-59.7, every=0.3, more=0.1 + 0.2 - 0.3, offset=0.0, within=0.5)
+@example(time=1656.9999999999998, every=1 / 3, more=6e-17, offset=1e3, within=0.5)
 def test_all_times_of_a_slice_are_in_the_same_windows(
     time: float, every: float, more: float, offset: float, within: float
 ) -> None:

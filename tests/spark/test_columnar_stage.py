@@ -27,6 +27,8 @@ from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.plan import CompiledStage, Input, Plan, compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 
@@ -74,6 +76,13 @@ def chosen(sales: Any) -> Any:
 def united(sales: Any) -> Any:
     cheap = sales.filter(col.price < 0).select(col.day, col.at, col.price)
     return sales.select(col.day, col.at, price=col.price % 7).union(cheap)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_rows_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.spark.ticks.columnar_stage._LEAST", 1)
+        yield
 
 
 def same(sale: Sale) -> Sale:
@@ -204,6 +213,8 @@ def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_pa
     folder = tmp_path / "in"
     folder.mkdir()
     table = pa.table({"shop": ["a", "b", None, "a"], "price": [1, 5, 7, 9], "note": ["x", "y", "z", ""]})
+    # So many that workers, too, find them enough.
+    table = pa.concat_tables([table] * 300)
     for number in range(3):
         if read == "parquet":
             pq.write_table(table, folder / f"{number}.parquet")
@@ -211,7 +222,8 @@ def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_pa
             lines = [json.dumps(row) for row in table.to_pylist()]
             (folder / f"{number}.jsonl").write_text("\n".join([*lines, '{"shop": "a", "price": "much"}']))
         else:
-            lines = ["shop,price,note", "a,1,x", "b,5,y", ",7,z", "a,9,q", "a,much,z"]
+            rows = ["a,1,x", "b,5,y", ",7,z", "a,9,q"]
+            lines = ["shop,price,note", *rows * 300, "a,much,z"]
             (folder / f"{number}.csv").write_text("\n".join(lines))
     make = {"json": io.JsonFiles, "csv": io.CsvFiles, "parquet": io.ParquetFiles}[read]
     letters = {} if read == "parquet" else {"dead_letter": tmp_path / "bad"}

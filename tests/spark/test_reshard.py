@@ -104,6 +104,8 @@ def slices() -> Flow:
     flow.sink("tumbling", bids.group_by("item", window=ps.tumbling(col.at, "10s")).agg(n=ps.count()))
     sliding = bids.group_by("item", window=ps.sliding(col.at, "9s", "3s"))
     flow.sink("sliding", sliding.agg(n=ps.count(), best=ps.max(col.price)))
+    uneven = bids.group_by("item", window=ps.sliding(col.at, "9s", "4s"))
+    flow.sink("uneven", uneven.agg(n=ps.count(), best=ps.max(col.price)))
     return flow
 
 

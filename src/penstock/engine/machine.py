@@ -117,8 +117,9 @@ class Machine:
                 )
         except Exception as error:
             raise_explained(self._explained(error), error)
-        for slot in self._transient:
-            slot.clear()
+        finally:
+            for slot in self._transient:
+                slot.clear()
         if self.program.counting:
             for name, given in inputs.items():
                 self.activations[self._sources[name]] += bool(given)

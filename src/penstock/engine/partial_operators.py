@@ -159,7 +159,7 @@ class PartialTopK(SubstitutedOperator):
 
 # -- windows ------------------------------------------------------------------------------------------
 #
-# One row per group and slice replaces the rows in it: see `penstock.engine.window_runtime`.
+# One row per group and slice replaces the rows in it: see `penstock.engine.window_slices`.
 
 SLICE = "slice"
 """Column with the start of a slice."""

@@ -1,4 +1,4 @@
-"""Runtime library for windows: the windows and slices of a time, and the closing of ended windows.
+"""Runtime library for windows: the windows of a time, and the closing of ended windows.
 
 Slots cannot be iterated, so entries to drop are found through a calendar: a heap of the ends of open windows
 and, for each end, its windows in chunks, so that adding a window rewrites one chunk only. All of it is plain
@@ -7,7 +7,7 @@ data.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
@@ -62,7 +62,7 @@ def window_assigner(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]
         return _float_windows(grid)
     size: Any = grid.size
     every: Any = grid.every
-    origin = _origin(grid, type)
+    origin = window_origin(grid, type)
 
     def windows(time: Any) -> list[Window]:
         try:
@@ -80,17 +80,17 @@ def window_assigner(grid: Grid, type: DataType) -> Callable[[Any], list[Window]]
     return windows
 
 
-def _origin(grid: Grid, type: DataType) -> Any:
+def window_origin(grid: Grid, type: DataType) -> Any:
     offset: Any = grid.offset or (timedelta() if type == TIMESTAMP else 0)
     return (EPOCH if type == TIMESTAMP else 0) + offset
 
 
 def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     """Windows over floats, with bounds computed from the window's number so that all rows agree."""
-    start_of, end_of = _float_borders(grid)
+    start_of, end_of = float_borders(grid)
 
     def windows(time: float) -> list[Window]:
-        number = _last_window(grid, time)
+        number = last_window(grid, time)
         windows_found: list[Window] = []
         while (end := end_of(number)) > time:
             windows_found.append((start_of(number), end))
@@ -100,7 +100,7 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     return windows
 
 
-def _float_borders(grid: Grid) -> tuple[Callable[[int], float], Callable[[int], float]]:
+def float_borders(grid: Grid) -> tuple[Callable[[int], float], Callable[[int], float]]:
     """Return the functions from a window's number to its start and to its end."""
     size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
 
@@ -108,13 +108,14 @@ def _float_borders(grid: Grid) -> tuple[Callable[[int], float], Callable[[int], 
         return number * every + offset
 
     def end(number: int) -> float:
-        # Side by side, one window ends where the next begins, rounded alike.
-        return start(number + 1) if size == every else start(number) + size
+        # Rounding must not leave a time between two windows.
+        following = start(number + 1)
+        return following if size == every else max(start(number) + size, following)
 
     return start, end
 
 
-def _last_window(grid: Grid, time: float) -> int:
+def last_window(grid: Grid, time: float) -> int:
     """Return the number of the latest window that contains a float."""
     every, offset = (float(span or 0.0) for span in (grid.every, grid.offset))  # type: ignore[arg-type]
     if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
@@ -127,47 +128,7 @@ def _last_window(grid: Grid, time: float) -> int:
     return number
 
 
-# -- slices ------------------------------------------------------------------------------------------
-#
-# A slice is a span in which no window begins or ends: all its times are in the same windows, which are
-# merged from their slices. (Krishnamurthy, Wu, Franklin, "On-the-fly sharing for streamed aggregation",
-# SIGMOD 2006: paired windows; Traub et al., "Scotty", TODS 2021.)
-
-Slice = tuple[Any, Any, list[Window]]
-"""Start and end of a slice, and the windows that contain it, the latest first."""
-
-
-def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Slice]:
-    """Return the function from a time to its slice."""
-    windows = window_assigner(grid, type)
-    if type == FLOAT64:
-        return _float_slices(grid, windows)
-    size: Any = grid.size
-    every: Any = grid.every
-    # Windows begin at 0 and end at `border` of each step.
-    border = size % every
-    origin = _origin(grid, type)
-
-    def slice_of(time: Any) -> Slice:
-        found = windows(time)
-        since = (time - origin) % every
-        if since < border:
-            start = time - since
-            return start, start + border, found
-        return time - since + border, found[-1][1] if not border else time - since + every, found
-
-    return slice_of
-
-
-def _float_slices(grid: Grid, windows: Callable[[float], list[Window]]) -> Callable[[float], Slice]:
-    start_of, end_of = _float_borders(grid)
-
-    def slice_of(time: float) -> Slice:
-        found, last = windows(time), _last_window(grid, time)
-        start = max(found[0][0], end_of(last - len(found)))
-        return start, min(start_of(last + 1), found[-1][1]), found
-
-    return slice_of
+# -- buckets of time ---------------------------------------------------------------------------------
 
 
 def bucket_function(width: Any, type: DataType) -> Callable[[Any], int]:
@@ -197,7 +158,7 @@ def bucket_assigner(
         numbers = range(first - beside, last + 1 + beside)
         if beside:
             return time, time, own, numbers
-        shifted = ((own, 0 * low), (first, low), (last, high))
+        shifted = ((own, low - low), (first, low), (last, high))
         try:
             start = max([origin + (number * width - shift) for number, shift in shifted])
             end = min([origin + ((number + 1) * width - shift) for number, shift in shifted])
@@ -210,7 +171,8 @@ def bucket_assigner(
 
 # -- the calendar of windows on a grid ---------------------------------------------------------------
 
-_CHUNK = 256
+CHUNK = 256
+"""Number of entries of a calendar in one value."""
 
 
 def schedule_window(
@@ -228,8 +190,8 @@ def schedule_window(
         else:
             heappush(ends, end)
         count = 0
-    chunk = (end, count // _CHUNK)
-    if count % _CHUNK:
+    chunk = (end, count // CHUNK)
+    if count % CHUNK:
         due.get(chunk).append(window)
     else:
         due[chunk] = [window]
@@ -248,95 +210,13 @@ def closing(
         end = heappop(ends)
         count = counts.get(end)
         del counts[end]
-        for number in range(-(-count // _CHUNK)):
+        for number in range(-(-count // CHUNK)):
             windows = due.get((end, number))
             del due[(end, number)]
             for window in windows:
                 yield end, window
     if ends is not None and not ends:
         del calendar[()]
-
-
-# -- the calendar of slices --------------------------------------------------------------------------
-
-
-def schedule_slice(
-    calendar: SlotMapping,
-    counts: SlotMapping,
-    due: SlotMapping,
-    start: Any,
-    windows: list[Window],
-    entry: Any,
-) -> int:
-    """Schedule `entry` of the slice that begins at `start` for the closing of its windows; return its number.
-
-    calendar: () -> sorted (end, start) of open windows, "slices" -> sorted starts of slices, "next" -> number
-    of the next entry. counts: slice -> how many entries. due: (slice, chunk) -> entries.
-    """
-    count = counts.get(start)
-    if count is None:
-        count = 0
-        _open_slice(calendar, start, windows)
-    chunk = (start, count // _CHUNK)
-    if count % _CHUNK:
-        due.get(chunk).append(entry)
-    else:
-        due[chunk] = [entry]
-    counts[start] = count + 1
-    number = calendar.get("next")
-    calendar["next"] = number + 1
-    return number
-
-
-def _open_slice(calendar: SlotMapping, start: Any, windows: list[Window]) -> None:
-    pending = calendar.get(())
-    if pending is None:
-        calendar[()] = sorted((end, begin) for begin, end in windows)
-        calendar["slices"], calendar["next"] = [start], 0
-        return
-    insort(calendar.get("slices"), start)
-    for begin, end in windows:
-        at = bisect_left(pending, (end, begin))
-        if at == len(pending) or pending[at] != (end, begin):
-            pending.insert(at, (end, begin))
-
-
-def closing_windows(
-    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, mark: Any
-) -> Iterator[tuple[Any, Any, list[Any], list[Any]]]:
-    """Remove and yield all windows that end by `mark`, ordered by end: start, end, entries, entries to drop.
-
-    Entries are ordered by slice, then by insertion; to drop are those that no later window needs.
-    mark: None for the end of time.
-    """
-    pending = calendar.get(())
-    if pending is None:
-        return
-    slices = calendar.get("slices")
-    while pending and (mark is None or pending[0][0] <= mark):
-        end, start = pending.pop(0)
-        first, last = bisect_left(slices, start), bisect_left(slices, end)
-        over = bisect_left(slices, pending[0][1]) if pending else len(slices)
-        entries = [entry for at in slices[first:last] for entry in _entries(counts, due, at)]
-        dropped = (
-            entries
-            if (first, last) == (0, over)
-            else [entry for at in slices[:over] for entry in _entries(counts, due, at)]
-        )
-        for at in slices[:over]:
-            for number in range(-(-counts.get(at) // _CHUNK)):
-                del due[at, number]
-            del counts[at]
-        del slices[:over]
-        yield start, end, entries, dropped
-    if not pending:
-        del calendar[()], calendar["slices"], calendar["next"]
-
-
-def _entries(counts: SlotMapping, due: SlotMapping, start: Any) -> Iterator[Any]:
-    """Yield the entries of a slice in the order of insertion."""
-    for number in range(-(-counts.get(start) // _CHUNK)):
-        yield from due.get((start, number))
 
 
 # -- rows close to each other ----------------------------------------------------------------------

@@ -182,7 +182,7 @@ def _scientific(value: float) -> str:
 
 def of_timestamp(value: datetime) -> str:
     """Format as year-month-day hour:minute:second in UTC, with the shortest fraction."""
-    # Twice as fast as to drop the zone and format the whole.
+    # Twice as fast as dropping the zone and formatting the whole value.
     shown = f"{value.date().isoformat()} {value.time().isoformat()}"
     return shown.rstrip("0") if value.microsecond else shown
 

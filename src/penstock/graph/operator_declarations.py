@@ -180,7 +180,7 @@ class CalendarSlots:
 
 @dataclass(frozen=True, slots=True)
 class SliceSlots:
-    """Layout of the slots `calendar`, `counts` and `due` of windows that are merged from slices."""
+    """Layout of the slots `calendar`, `counts` and `due` of overlapping windows, merged from slices."""
 
     keys: KeyedSlot
 

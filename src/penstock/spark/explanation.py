@@ -142,7 +142,11 @@ class _Explanation:
             if origin in self.loops
         }
         alone = _on_one_shard(stage, looped)
-        columnar = () if stage.number else ColumnarStage(compile_program(stage.graph), {}, set()).columnar
+        columnar: Container[int] = ()
+        if not stage.number:
+            program = compile_program(stage.graph)
+            inputs = dict.fromkeys(program.graph.sources, frozenset[str]())
+            columnar = ColumnarStage(program, inputs, set()).nodes
         rows: list[tuple[str, str]] = []
         for node, origin in zip(stage.graph.nodes, stage.origins, strict=True):
             if origin is None:
@@ -166,7 +170,7 @@ class _Explanation:
             return
         functions = [_shown(function) for _, function in operator.callables()]
         if origin in self.native:
-            otherwise = "Polars" if node.id in columnar else "Python"
+            otherwise = "Polars if rows come in columns" if node.id in columnar else "Python"
             yield f"native columns where the source is a DataFrame, else {otherwise}"
         elif node.id in columnar:
             yield "Polars where rows come in columns, else Python"

@@ -45,7 +45,7 @@ def lower_aggregate(node: CatalystNode, scope: Scope) -> Aggregation:
 
 def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, distinct: bool) -> Aggregation:
     if distinct:
-        if len(arguments) > 1:
+        if len(arguments) != 1:
             raise UnsupportedQuery("count(DISTINCT ...) of several columns", function="count")
         return aggregates.count_distinct(arguments[0])
     constants = all(
@@ -53,11 +53,12 @@ def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, distinct: boo
     )
     if constants and all(not isinstance(a, Call) or a.function != "when" for a in arguments):
         return aggregates.count()
+    if not arguments:
+        return aggregates.count()
     if len(arguments) == 1:
         return aggregates.count(arguments[0])
-    known = [Call("is_not_null", (a,)) for a in arguments]
-    whole = known[0]
-    for one in known[1:]:
+    whole, *others = [Call("is_not_null", (a,)) for a in arguments]
+    for one in others:
         whole = Call("and", (whole, one))
     return aggregates.count(Call("when", (whole, Literal(1), Literal(None))))
 

@@ -345,7 +345,7 @@ def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode 
     parts = list(_conjuncts(condition)) if condition is not None else []
     if any(_is_key(part, left, right) for part in parts):
         on = _all([scope.lower(part) for part in parts])
-        return _selected(left.stream.join(right.stream, on=on, how=_HOW[kind]), kept)
+        return _selected(_on(left.stream, right.stream, on, kind), kept)
     if _HOW[kind] == "inner":
         product = left.stream.cross_join(right.stream)
         plain = Scope({i: Column(name) for i, name in columns.items()})
@@ -357,7 +357,12 @@ def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode 
     )
     same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
     on = _all([same, *(scope.lower(part) for part in parts)])
-    return _selected(one.join(other, on=on, how=_HOW[kind]), kept)
+    return _selected(_on(one, other, on, kind), kept)
+
+
+def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
+    how: Any = _HOW[kind]
+    return left.join(right, on=on, how=how)
 
 
 def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:

@@ -70,7 +70,7 @@ class ExpiryCalendar:
         with code.block(f"if {self.watermark.risen}:"):
             mark = top if self._after is None else f"{top} - {self._after}"
             code.line(f"{number} = None if {top} is None else {self._bucket}({mark})")
-            with code.block(f"for _, {key} in {self._calendar.closed_windows(number)}:"):
+            with code.block(f"for _, {key} in {self._calendar.closed_entries(number)}:"):
                 yield key
 
 

@@ -9,14 +9,8 @@ from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.window_runtime import (
-    closing,
-    closing_windows,
-    schedule_slice,
-    schedule_window,
-    slice_assigner,
-    time_lower_bound,
-)
+from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound
+from penstock.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from penstock.expr.check import check
 from penstock.flow.operators.window import Emit, Window
 
@@ -82,7 +76,7 @@ class WindowCalendar:
         """Return the source of the iterator over the windows of slices that end by `mark`."""
         return f"{self._writer.constant('closing', closing_windows)}({self._state}, {mark})"
 
-    def closed_windows(self, mark: str) -> str:
+    def closed_entries(self, mark: str) -> str:
         """Return the source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
 
@@ -92,13 +86,17 @@ def thaw_calendar(value: Any) -> Any:
     return value if isinstance(value, int) else list(value)
 
 
-def by_first_row(slices: Mapping[Any, list[Any]]) -> list[tuple[Any, list[Any]]]:
+NUMBER = ANSWER
+"""Field of a slice's group with its number, by first row; it has no answer of its own."""
+
+
+def by_first_row(groups: Mapping[Any, list[Any]]) -> list[tuple[Any, list[Any]]]:
     """Return keys with the groups of their slices, ordered by the lowest number of a key's groups."""
 
     def number(slices: tuple[Any, list[Any]]) -> int:
-        return min([group[ANSWER] for group in slices[1]])
+        return min([group[NUMBER] for group in slices[1]])
 
-    return sorted(slices.items(), key=number)
+    return sorted(groups.items(), key=number)
 
 
 class WindowStep(Step):
@@ -205,7 +203,7 @@ class GridStep(WindowStep):
 class ClosedWindowStep(GridStep):
     """Step of grid windows that are emitted when they close, merged from their slices.
 
-    Slots: groups, (key, start of slice) -> list; and the calendar of slices.
+    Slots: groups, (key, start of slice) -> list; and the calendar. A tumbling window is one slice.
     """
 
     def __init__(
@@ -224,31 +222,37 @@ class ClosedWindowStep(GridStep):
         code.line(f"{group} = {self.slot_getter('groups')}({entry})")
         with code.block(f"if {group} is None:"):
             code.line(f"{group} = {self.slot('groups')}[{entry}] = {self.group.empty}")
-            number = self.calendar.schedule_slice(self.start, self.windows, entry)
-            # There is no answer before the window closes; groups are emitted by their first rows.
-            if not self.grid.tumbles:
-                number = f"{group}[{ANSWER}] = {number}"
-            code.line(number)
+            if self.grid.tumbles:
+                self.calendar.schedule_end(self.end, entry)
+            else:
+                number = self.calendar.schedule_slice(self.start, self.windows, entry)
+                code.line(f"{group}[{NUMBER}] = {number}")
         self.add(group, row)
 
     def finish(self) -> None:
-        writer, code = self.writer, self.code
-        start, end, key, group = (writer.fresh(name) for name in ("start", "end", "key", "group"))
-        entries, dropped, entry = (writer.fresh(name) for name in ("entries", "dropped", "entry"))
-        windows = self.calendar.closing_windows(self.watermark.mark)
-        with (
-            code.block(f"if {self.watermark.risen}:"),
-            code.block(f"for {start}, {end}, {entries}, {dropped} in {windows}:"),
-        ):
+        with self.code.block(f"if {self.watermark.risen}:"):
             if self.grid.tumbles:
-                with code.block(f"for {entry} in {entries}:"):
-                    code.line(f"{key} = {entry}[0]")
-                    code.line(f"{group} = {self.slot_getter('groups')}({entry})")
-                    self._emit(key, start, end, group)
+                self._emit_slices()
             else:
-                self._emit_merged(start, end, entries)
-            with code.block(f"for {entry} in {dropped}:"):
-                code.line(f"del {self.slot('groups')}[{entry}]")
+                self._emit_windows()
+
+    def _emit_slices(self) -> None:
+        end, entry, group = (self.writer.fresh(name) for name in ("end", "entry", "group"))
+        ended = self.calendar.closed_entries(self.watermark.mark)
+        with self.code.block(f"for {end}, {entry} in {ended}:"):
+            self.code.line(f"{group} = {self.slot_getter('groups')}({entry})")
+            self._emit(f"{entry}[0]", f"{entry}[1]", end, group)
+            self.code.line(f"del {self.slot('groups')}[{entry}]")
+
+    def _emit_windows(self) -> None:
+        start, end, entries, dropped, entry = (
+            self.writer.fresh(name) for name in ("start", "end", "entries", "dropped", "entry")
+        )
+        windows = self.calendar.closing_windows(self.watermark.mark)
+        with self.code.block(f"for {start}, {end}, {entries}, {dropped} in {windows}:"):
+            self._emit_merged(start, end, entries)
+            with self.code.block(f"for {entry} in {dropped}:"):
+                self.code.line(f"del {self.slot('groups')}[{entry}]")
 
     def _emit_merged(self, start: str, end: str, entries: str) -> None:
         """Write code that merges the slices of a window by key, and emits its groups."""
@@ -324,7 +328,7 @@ class UpdatedWindowStep(GridStep):
             self._merge_slices()
         self._write_updates()
         end, window = self.writer.fresh("end"), self.writer.fresh("window")
-        ended = self.calendar.closed_windows(self.watermark.mark)
+        ended = self.calendar.closed_entries(self.watermark.mark)
         with (
             self.code.block(f"if {self.watermark.risen}:"),
             self.code.block(f"for {end}, {window} in {ended}:"),

@@ -66,8 +66,8 @@ class Window(Operator):
 
     A tick without rows and without a new watermark emits nothing.
 
-    On a grid, each row updates one slice, a span in which no window begins or ends; windows are merged from
-    their slices, when they close or once per tick. So a row costs the same however many windows it is in.
+    On a grid, rows are added up by slice, a span in which no window begins or ends; windows are merged from
+    their slices, when they close or once per tick.
 
     >>> import penstock as ps
     >>> from penstock import col
@@ -129,7 +129,7 @@ class Window(Operator):
         if isinstance(self.shape, Sessions):
             return dict.fromkeys(("sessions", "calendar", "due"), SessionSlots(KeyedSlot()))
         groups = KeyedSlot(of_pair=True)
-        if self.emit is Emit.UPDATES:
+        if self.emit is Emit.UPDATES or self.shape.tumbles:
             return {"groups": groups, **calendar_slots("", groups)}
         return {"groups": groups, **dict.fromkeys(("calendar", "counts", "due"), SliceSlots(groups))}
 

@@ -36,7 +36,7 @@ from penstock.spark.batch.batch_plan import plan_batch
 from penstock.spark.batch.loops import LoopBound
 from penstock.spark.batch.lower_flow import lower_plan
 from penstock.spark.batch.operators import exact_column
-from penstock.spark.batch.sources import ORDINAL
+from penstock.spark.batch.sources import ORDINAL, checked_columns
 from penstock.spark.local.session_properties import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
@@ -150,6 +150,8 @@ class _Run:
                     fix='run it with mode="stream", or read it with spark.read',
                     source=name,
                 )
+            # The plan reads live columns only; the others have to be there, too.
+            checked_columns(operator, frame)
             frame = frame if isinstance(source, Frame) else self.kept(frame)
             return ReadSource(frame, frame.count(), ())
         opened = open_on_spark(source, opening)

@@ -7,6 +7,7 @@ belong to this flow; in that case nothing is moved.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
 from penstock.engine.session_runtime import NUMBER
-from penstock.engine.window_runtime import schedule_slice, schedule_window
+from penstock.engine.window_runtime import schedule_window
+from penstock.engine.window_slices import schedule_slice
 from penstock.errors import NotOnSpark
 from penstock.graph.operator_declarations import (
     CalendarSlots,
@@ -175,10 +177,13 @@ def _(layout: SliceSlots, move: StateMove, found: Gathered) -> Scattered:
     home = move.home(layout.keys)
     # All shards have the same watermark: a window that is open on one is open on all.
     opened = {window for values in found.get("calendar", {}).values() for window in values.get((), ())}
+    ends, starts = sorted(end for end, _ in opened), sorted(start for _, start in opened)
     made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
     for shard, values in sorted(found.get("due", {}).items()):
         for (at, _), entries in sorted(values.items()):
-            windows = [(start, end) for end, start in opened if start <= at < end]
+            # Windows that end later begin later.
+            span = slice(bisect_right(ends, at), bisect_right(starts, at))
+            windows = list(zip(starts[span], ends[span], strict=True))
             for entry in entries:
                 schedule_slice(*made[home(entry, shard)], at, windows, entry)
     # Groups keep their numbers; new ones come after them.

@@ -1,19 +1,25 @@
 """Stage 0 on columns: rows that arrive in Arrow tables stay columns as far as operators have a columnar form.
 
 Filters, projections, unions and partial aggregates run on Polars (`penstock.engine.columnar`). So a big tick
-becomes Python values as one row per group, or not at all. A tick that Polars cannot decide runs row by row.
+becomes Python values as one row per group, or not at all. Rows that Polars cannot decide on, and few rows,
+run one by one.
 """
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.analysis import analyse
 from penstock.engine.columnar.columnar_option import Columnar
 from penstock.engine.machine import Machine
-from penstock.flow.operators.sink import Sink
+from penstock.engine.partial_operators import PartialAggregate
+from penstock.engine.plan import live_consumers
+from penstock.expr.tree import Column, Expr
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.union import Union
 from penstock.io.arrow import arrow_schema, table_to_rows
 
 if TYPE_CHECKING:
@@ -22,51 +28,73 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
     from penstock.engine.program import Program
+    from penstock.graph.node import Node
 
 Rows: TypeAlias = list[tuple[Any, ...]]
+
+_LEAST = 1_000
+"""With fewer rows, building the plan of a tick costs more than the rows do."""
 
 
 class ColumnarStage:
     """A stage without state over Arrow tables.
 
-    unread: per source the columns that the flow does not read; they may be null.
+    inputs: sources whose rows may come in columns, each with its columns that the flow does not read; these
+            may be null.
     in_columns: sinks whose rows may stay columns.
     """
 
     def __init__(
-        self, program: Program, unread: Mapping[str, AbstractSet[str]], in_columns: AbstractSet[str]
+        self, program: Program, inputs: Mapping[str, AbstractSet[str]], in_columns: AbstractSet[str]
     ) -> None:
         self._program = program
-        self._unread = unread
+        self._inputs = inputs
         self._in_columns = in_columns
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """Sources whose readers all have a columnar form, one of which computes something."""
-        nodes, readers = self._program.graph.nodes, self._program.graph.consumers()
-        found: set[str] = set()
-        for name, n in self._program.graph.sources.items():
-            targets = {edge.target for edge in readers[n]}
-            if self.columnar >= targets and any(not isinstance(nodes[t].operator, Sink) for t in targets):
+        """Inputs all of whose readers have a columnar form, if something is computed of their rows."""
+        graph = self._program.graph
+        readers, found = graph.consumers(), set[str]()
+        for name in self._inputs if any(map(_computes, graph.nodes)) else ():
+            targets = {edge.target for edge in readers[graph.sources[name]]}
+            if self._columnar >= targets and any(_computes(graph.nodes[n]) for n in self._reached(name)):
                 found.add(name)
         return frozenset(found)
 
+    @property
+    def nodes(self) -> frozenset[int]:
+        """Nodes that compute something, on columns where the rows of their source come in columns."""
+        nodes = self._program.graph.nodes
+        return frozenset(n for name in self.sources for n in self._reached(name) if _computes(nodes[n]))
+
+    def _reached(self, name: str) -> set[int]:
+        """Return the columnar nodes that a source reaches through columnar nodes."""
+        readers, found = self._program.graph.consumers(), set[int]()
+        reached = [self._program.graph.sources[name]]
+        while reached:
+            following = {e.target for e in readers[reached.pop()]} & self._columnar - found
+            found.update(following)
+            reached.extend(following)
+        return found
+
     @cached_property
-    def columnar(self) -> frozenset[int]:
-        """Nodes that run on columns."""
-        large = self._large
-        if large is None:
+    def _columnar(self) -> frozenset[int]:
+        program = self._program
+        # State has to be that of a cell; and the machine is kept from tick to tick.
+        if program.slots or find_spec("polars") is None:
             return frozenset()
-        readers = self._program.graph.consumers()
-        found: set[int] = set()
-        for shape in large.shapes:
-            found.update(shape.columnar)
-            for feed in shape.feeds:
-                if feed.reduction is not None:
-                    found.update(edge.target for edge in readers[feed.source] if edge.target in shape.rest)
+        from penstock.engine.columnar.columnar_plan import plan_columnar
+
+        graph, analysis = program.graph, analyse(program.graph)
+        consumers, found = live_consumers(graph), set[int]()
+        for part in program.parts:
+            plan = plan_columnar(graph, analysis, consumers, part)
+            reduced = {feed.source for feed in plan.feeds if feed.reduction is not None}
+            found.update(plan.columnar)
+            found.update(n for n in plan.rest if reduced.intersection(graph.nodes[n].inputs))
         return frozenset(found)
 
     def run(self, name: str, table: pa.Table) -> dict[str, Rows | pa.Table]:
@@ -77,11 +105,13 @@ class ColumnarStage:
 
         graph, append = self._program.graph, self._program.source_append[name]
         schema = graph.nodes[graph.sources[name]].schema
-        # Readers leave out what nobody reads.
+        # Readers leave out the columns that nobody reads.
         for field in arrow_schema(schema):
             if field.name not in table.column_names:
                 table = table.append_column(field, pa.nulls(len(table), field.type))
-        given: Any = columns_of_frame(schema, append, table, unread=self._unread.get(name, frozenset()))
+        given: Any = None
+        if len(table) >= _LEAST:
+            given = columns_of_frame(schema, append, table, unread=self._inputs[name])
         if not given:
             given = table_to_rows(table, schema, weighted=not append)
         made: dict[str, Any] = self._machine.tick({name: given})
@@ -98,11 +128,13 @@ class ColumnarStage:
     def _machine(self) -> Machine:
         return Machine(self._program, {}, Columnar(least=1))
 
-    @property
-    def _large(self) -> LargeTicks | None:
-        # State has to be that of a cell; and the machine is kept from tick to tick.
-        if self._program.slots or find_spec("polars") is None:
-            return None
-        # A Spark task has one core.
-        os.environ.setdefault("POLARS_MAX_THREADS", "1")
-        return self._machine.large_ticks()
+
+def _computes(node: Node) -> bool:
+    """Return whether a node computes something of each row, and calls no function of the user's."""
+    match node.operator:
+        case Select(columns=columns):
+            return any(not isinstance(expr, Column) for _, expr in columns)
+        case Filter(predicate=predicate):
+            return isinstance(predicate, Expr)
+        case other:
+            return isinstance(other, Union | PartialAggregate)

@@ -37,6 +37,8 @@ _compute: Any = pc
 NOTHING, ENDED = -1, -2
 _BATCHES_OF_A_PARTITION = 1 << 23
 _ROWS_GATHERED = 200_000
+"""Number of rows of a source that are enough to be run together."""
+
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 
@@ -82,7 +84,7 @@ def read_inputs(
 
     Raises `BadRow` and `UnreadableSource`.
     """
-    waiting: dict[int, Piece] = {}
+    waiting: dict[int, list[Piece]] = {}
     for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
         paths = batch.column("path").to_pylist()
@@ -109,15 +111,15 @@ def read_inputs(
             if piece.name not in gathered:
                 yield piece
                 continue
-            if tag in waiting:
-                piece = Piece(
-                    piece.name, waiting[tag].place, pa.concat_tables([waiting.pop(tag).rows, table])
-                )
-            if len(piece.rows) >= _ROWS_GATHERED:
-                yield piece
-            else:
-                waiting[tag] = piece
-    yield from waiting.values()
+            waiting.setdefault(tag, []).append(piece)
+            if sum(len(each.rows) for each in waiting[tag]) >= _ROWS_GATHERED:
+                yield _together(waiting.pop(tag))
+    yield from map(_together, waiting.values())
+
+
+def _together(pieces: list[Piece]) -> Piece:
+    tables: Any = [piece.rows for piece in pieces]
+    return Piece(pieces[0].name, pieces[0].place, pa.concat_tables(tables))
 
 
 def _placed(source: Input, location: str, place: int, taken: Taken) -> Iterator[tuple[int, Rows]]:

@@ -5,6 +5,7 @@ The driver pickles the plan once; each worker process compiles it once and cache
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,6 +19,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
+from penstock.io.files.file_source import Files
 from penstock.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
 from penstock.spark.ticks.by_value import by_value
@@ -147,9 +149,16 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
     )
     in_columns = dict(_in_columns(stage, plan))
     forwarded = {} if stage.number else dict(_forwarded(stage, plan, in_columns))
-    unread = {s.name: frozenset(s.schema.names) - s.live for s in plan.inputs if s.live is not None}
-    columnar = ColumnarStage(program, unread, in_columns.keys())
+    columnar = ColumnarStage(program, {} if stage.number else dict(_unread(plan)), in_columns.keys())
     return CompiledStage(stage, program, slots, leaving, in_columns, clocks, forwarded, columnar)
+
+
+def _unread(plan: Plan) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the sources whose rows may come in columns, with their columns that the flow does not read."""
+    for source in plan.inputs:
+        if source.reading is None or isinstance(source.reading, Files):
+            names = frozenset(source.schema.names)
+            yield source.name, names - (names if source.live is None else source.live)
 
 
 def _in_columns(stage: Stage, plan: Plan) -> Iterator[tuple[str, DivideTable | None]]:
@@ -222,6 +231,8 @@ class ShippedPlan:
         if found is None:
             from pyspark import cloudpickle
 
+            # A task has one core.
+            os.environ.setdefault("POLARS_MAX_THREADS", "1")
             found = compiled(cloudpickle.loads(self.content))
             _unpacked.clear()
             _unpacked[self.digest] = found
