@@ -196,7 +196,7 @@ class Operator(ABC):
         """Yield the labelled opaque functions of the operator."""
         yield from ()
 
-    def claimed(self) -> Iterator[str]:
+    def assumptions(self) -> Iterator[str]:
         """Unproved assumptions about the user's functions, one clause each. Verdicts rely on them."""
         for _, function in self.callables():
             yield f"{function_name(function)} is a function of its arguments"

@@ -289,7 +289,7 @@ class Edge:
         if call.state == FLUSHED:
             if end is not None:
                 return
-            self.seen_above.withdraw(call)
+            self.seen_above.remove_last_answer(call)
         self.seen_above.answer(call, end, value)
 
     def _pass_on(self, call: PendingRequest, end: End | None, value: Any) -> None:

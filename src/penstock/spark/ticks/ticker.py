@@ -147,7 +147,7 @@ class Ticker:
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,
-            sources=self.lag.of(names, outcome.taken),
+            sources=self.lag.by_source(names, outcome.taken),
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
             state_bytes=commit.state_bytes,
