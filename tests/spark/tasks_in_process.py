@@ -108,7 +108,7 @@ class InProcessTasks:
         self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str]
     ) -> list[list[pa.RecordBatch]]:
         paths: list[tuple[int, str, int | None]] = [
-            (ENDED, operator, None) for operator in self.ends.told_by(self.ended, ended)
+            (ENDED, operator, None) for operator in self.ends.ended_operators(self.ended, ended)
         ]
         encode = value_encoder()
         frames: list[tuple[int, pa.Table]] = []

@@ -111,7 +111,7 @@ def frontier_after(time: int) -> Frontier:
 
 
 def read_updates(tx: Transaction, span: Span, most: int) -> list[Stored]:
-    """Read the first `most` updates in a span of places."""
+    """Read at most `most` updates of a span of places, in order of place."""
     found = tx.run(
         "SELECT place, time, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT $3",

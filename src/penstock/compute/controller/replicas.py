@@ -63,7 +63,7 @@ class CrashRecord:
     probation: bool = False
 
     def record_crash(self, now: int, hydrating: Iterable[Id], settings: ControllerSettings) -> None:
-        """Record a crash, and begin a quarantine at the limit."""
+        """Record a crash; at the limit, quarantine the replica."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:

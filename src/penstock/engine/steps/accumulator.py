@@ -1,4 +1,4 @@
-"""Accumulators: state of each aggregate function in a group's list, with code to update and read it.
+"""Accumulators: where an aggregate keeps its state in a group's list, and the code to update and read it.
 
 A group is one list: [rows, last answer, fields...]. An accumulator owns consecutive fields, starting at `at`.
 """

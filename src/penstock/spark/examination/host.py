@@ -143,11 +143,11 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     if os.path.samefile(program, sys.executable) and _same_environment(program):
         return ok(about, program)
     found = _worker(program)
-    told = f"{program} ({'PYSPARK_PYTHON' if named else 'python3 on PATH'})"
+    described = f"{program} ({'PYSPARK_PYTHON' if named else 'python3 on PATH'})"
     if found:
-        text = f"{told} {found}; sessions that you start yourself would take it"
+        text = f"{described} {found}; sessions that you start yourself would take it"
         return Finding(about, Level.BROKEN if named else Level.SLOW, text, fix)
-    return ok(about, told)
+    return ok(about, described)
 
 
 _ASK_WORKER = "import sys, pyarrow, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"

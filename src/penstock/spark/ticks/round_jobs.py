@@ -75,9 +75,9 @@ class _Tick:
         self.legs += 1
         return self.order
 
-    def end(self, told: Iterable[Result]) -> None:
+    def end(self, results: Iterable[Result]) -> None:
         """Take a job's results. Raises an error that they report."""
-        sent, others = split_sent(told)
+        sent, others = split_sent(results)
         self.waiting += sent
         self.results += others
         chains = gathered(others).chains
@@ -131,11 +131,11 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
         growth.append(sent)
         loop.check(growth)
         order = tick.begin(loop.last)
-        told = jobs.try_small_rounds(order, back, loop, len(growth))
-        if told is None:
-            told = jobs.run_stored_messages(order, back, loop.first, loop.last)
-        growth += rounds_of(told)
-        tick.end(told)
+        results = jobs.try_small_rounds(order, back, loop, len(growth))
+        if results is None:
+            results = jobs.run_stored_messages(order, back, loop.first, loop.last)
+        growth += rounds_of(results)
+        tick.end(results)
 
 
 # --- on Spark -----------------------------------------------------------------------------
