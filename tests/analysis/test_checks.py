@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 
 from penstock.analysis import analyse
-from penstock.analysis.checks import check_changing_loops, check_cycles, check_guards, check_needs
+from penstock.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.strata import find_loops
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
@@ -55,10 +55,10 @@ def test_a_delay_in_a_cycle_that_blocks_or_takes_back_needs_a_reason_unless_tick
     facts = find_facts(graph)
     wrong = unguarded_cycles(graph, facts)
     if graph.given_ticks or not wrong:
-        check_guards(graph, facts)
+        check_nondet_reasons(graph, facts)
         return
     with pytest.raises(GuardMissing) as error:
-        check_guards(graph, facts)
+        check_nondet_reasons(graph, facts)
     last = by_name(graph)[error.value.facts["cycle"][-1]]
     assert last.id in {e.target for e in wrong}
     # The way round over a delay may pass a node of the loop within the tick twice.
@@ -83,7 +83,7 @@ def test_a_flow_is_analysed_exactly_if_no_rule_refuses_it(graph: FlowGraph) -> N
     refused = (CycleThroughBlockingInput, GuardMissing, NeedNotMet)
     try:
         check_cycles(graph)
-        check_guards(graph, find_facts(graph))
+        check_nondet_reasons(graph, find_facts(graph))
         check_needs(graph, find_facts(graph))
         check_changing_loops(graph, find_facts(graph))
     except refused as error:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.runtime_library import order_value, settle
+from penstock.engine.runtime_library import add_ordered_value, settle
 from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import order_key
 from penstock.expr.types import FLOAT64, INT64
@@ -22,7 +22,7 @@ def test_present_values_are_sorted_and_counts_are_sums(ticks: list[list[tuple[in
     held: Counter[int] = Counter()
     for tick in ticks:
         for value, weight in tick:
-            order_value(group, 0, value, weight)
+            add_ordered_value(group, 0, value, weight)
             held[value] += weight
         settle(group, 0, order_key(INT64, False))
         assert group[0] == sorted(value for value, n in held.items() if n > 0)
@@ -34,7 +34,7 @@ def test_present_values_are_sorted_and_counts_are_sums(ticks: list[list[tuple[in
 def test_nan_stands_last_however_many_values_come(values: list[float]) -> None:
     group: list[Any] = [[], {}, {}]
     for value in values:
-        order_value(group, 0, value, 1)
+        add_ordered_value(group, 0, value, 1)
     settle(group, 0, order_key(FLOAT64, False))
     assert (group[0][-1] is NAN) == (NAN in values)
     assert group[0][: len(set(values) - {NAN})] == sorted(set(values) - {NAN})

@@ -25,7 +25,7 @@ from penstock.io.delivery import folder_lock
 from penstock.io.delivery.atomic_files import published_ticks
 from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.files import compaction
-from penstock.io.files.compaction import TickFolder, compact, due_groups, tick_to_merge_into
+from penstock.io.files.compaction import TickDirectory, compact, due_groups, tick_to_merge_into
 from penstock.state.rewind import rewind
 from tests.io.feeds import Everything, Point
 from tests.io.killed_compaction import after, changes, sums, write_changelog
@@ -107,9 +107,9 @@ def test_a_sink_merges_as_it_writes_and_keeps_the_last_ticks(tmp_path: Path) -> 
 def test_a_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MAX_BYTES", 1 << 40)
     rewritten = 0
-    folders: list[TickFolder] = []
+    folders: list[TickDirectory] = []
     for tick in range(1, 16_385):
-        folders.append(TickFolder(tick, tick, tick, (Path("part"),), 100, 0.0))
+        folders.append(TickDirectory(tick, tick, tick, (Path("part"),), 100, 0.0))
         if sum(not f.is_merged for f in folders) < 17:
             continue
         for group in due_groups(folders, 1, 1.0):
@@ -118,7 +118,7 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.Mo
             first, last = group[0].first, group[-1].last
             at = folders.index(group[0])
             merged = Path(f"merged-{first}-{last}.parquet")
-            folders[at : at + len(group)] = [TickFolder(last, first, last, (merged,), size, 0.0)]
+            folders[at : at + len(group)] = [TickDirectory(last, first, last, (merged,), size, 0.0)]
     assert rewritten <= 16_384 * 100 * 11
     assert len(folders) < 32
 
@@ -126,14 +126,14 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.Mo
 def test_large_folders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MAX_BYTES", 1000)
     sizes = [990, 400, *[100] * 20]
-    folders = [TickFolder(tick, tick, tick, (Path("part"),), size, 0.0) for tick, size in enumerate(sizes)]
+    folders = [TickDirectory(tick, tick, tick, (Path("part"),), size, 0.0) for tick, size in enumerate(sizes)]
     groups = due_groups(folders, 1, 1.0)
     assert [[f.tick for f in group] for group in groups] == [list(range(1, 8)), list(range(8, 18))]
 
 
 def test_young_folders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "SETTLED_SECONDS", 60.0)
-    folders = [TickFolder(tick, tick, tick, (Path("part"),), 9, float(tick)) for tick in range(20)]
+    folders = [TickDirectory(tick, tick, tick, (Path("part"),), 9, float(tick)) for tick in range(20)]
     assert [[f.tick for f in group] for group in due_groups(folders, 1, 70.5)] == [list(range(11))]
 
 
@@ -303,7 +303,7 @@ def test_at_whatever_step_of_a_reader_it_sees_one_state_or_fails(
 
 def test_the_merged_rows_are_where_no_reader_looks_first() -> None:
     def chosen(ticks: list[int], listed: list[int]) -> int:
-        group = [TickFolder(tick, tick, tick, (), 1, 0.0) for tick in ticks]
+        group = [TickDirectory(tick, tick, tick, (), 1, 0.0) for tick in ticks]
         return tick_to_merge_into(group, ["_staging", "tick=1", *(f"tick={tick}" for tick in listed)])
 
     assert chosen([6, 7, 8, 9], [6, 7, 8, 9]) == 9

@@ -17,7 +17,7 @@ from penstock.engine.signals.statistics import SILENT as NO_ANSWER
 from penstock.engine.signals.watchers import Subscription
 from penstock.errors import BadInput, UserFunctionFailed
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
-from penstock.testing.conformance.signal_cases import SCHEDULES, NodeDescription, add
+from penstock.testing.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
 from tests.properties.effort import examples
 from tests.signals.oracle import SILENT, SignalOracle
 from tests.signals.test_propagation import NUMBERS, bounded_sum, events_of, graphs, one_input
@@ -145,7 +145,7 @@ class Running:
         if node.operator == "statistic":
             self.signals[name] = node.arguments["build"](*(self.signals[read] for read in node.of))
         else:
-            add(self.flow, self.signals, name, node)
+            add_signal_node(self.flow, self.signals, name, node)
 
     def _upstream(self, names: set[str]) -> set[str]:
         found = set(names)

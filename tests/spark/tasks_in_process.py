@@ -108,7 +108,7 @@ class InProcessTasks:
         self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str]
     ) -> list[list[pa.RecordBatch]]:
         paths: list[tuple[int, str, int | None]] = [
-            (ENDED, operator, None) for operator in self.ends.told_by(self.ended, ended)
+            (ENDED, operator, None) for operator in self.ends.ended_operators(self.ended, ended)
         ]
         encode = value_encoder()
         frames: list[tuple[int, pa.Table]] = []
@@ -170,14 +170,14 @@ class InProcessJobs:
     def run_stored_messages(
         self, order: TickOrder, sent: Sequence[Sent], first: int, last: int
     ) -> list[Result]:
-        return self._through([m.message() for m in sent], order, first, last)
+        return self._through([m.reference() for m in sent], order, first, last)
 
-    def small_rounds(
+    def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[Result] | None:
         if sum(m.rows for m in sent) > self.tasks.few:
             return None
-        batches = to_batches(m.message() for m in sent)
+        batches = to_batches(m.reference() for m in sent)
         return results_of(_table(list(task.rounds(order, loop, self.tasks.few, before)(batches))))
 
     def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[Result]:

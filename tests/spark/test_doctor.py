@@ -18,7 +18,7 @@ from penstock.cli.main import app
 from penstock.spark.examination.finding import Examination, Level
 from penstock.spark.examination.host import (
     PACKAGES,
-    Package,
+    PackageRequirement,
     disk_findings,
     java_findings,
     memory_findings,
@@ -64,7 +64,7 @@ def test_a_package_that_is_missing_is_broken() -> None:
     found = {p.name: package_findings(p, missing) for p in PACKAGES}
     assert {finding.level for finding in found.values()} == {Level.BROKEN}
     assert found["pyspark"].fix == "pip install 'penstock[spark]'"
-    assert package_findings(Package("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
+    assert package_findings(PackageRequirement("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
 
 
 def program(path: Path, text: str) -> Path:

@@ -340,9 +340,9 @@ def test_the_state_of_a_loop_in_rounds_can_be_divided_anew(tmp_path: Path) -> No
 def test_a_file_that_another_host_does_not_see_is_named(tmp_path: Path) -> None:
     sent = Sent(1, 0, 0, 0, str(tmp_path / "x.sent"), 0, 10, 1)
     with pytest.raises(UnreadableSource, match="every host must see") as caught:
-        list(fetched([sent.message()]))
+        list(fetched([sent.reference()]))
     assert caught.value.facts["path"] == str(tmp_path / "x.sent")
-    assert list(fetched([sent.message()], of=2)) == [sent.message()]
+    assert list(fetched([sent.reference()], of=2)) == [sent.reference()]
 
 
 def test_a_host_that_missed_some_rounds_catches_up(tmp_path: Path) -> None:

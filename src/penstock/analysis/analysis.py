@@ -9,8 +9,8 @@ from penstock.analysis.checks import (
     check_changing_loops,
     check_cycles,
     check_growth,
-    check_guards,
     check_needs,
+    check_nondet_reasons,
 )
 from penstock.analysis.coordination_verdicts import Judgement, Verdict, judge_sinks
 from penstock.analysis.fact_propagation import find_facts
@@ -67,7 +67,7 @@ def analyse(graph: FlowGraph) -> Analysis:
     """
     check_cycles(graph)
     facts = find_facts(graph)
-    check_guards(graph, facts)
+    check_nondet_reasons(graph, facts)
     check_needs(graph, facts)
     check_growth(graph, facts)
     check_changing_loops(graph, facts)

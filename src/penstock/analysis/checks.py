@@ -46,7 +46,7 @@ def check_cycles(graph: FlowGraph) -> None:
         )
 
 
-def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
+def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> None:
     """Raise `GuardMissing` for results that depend on the cut into ticks without a `nondet=` reason.
 
     This concerns operators that themselves depend on the cut, and cycles broken by a delay. Such a cycle

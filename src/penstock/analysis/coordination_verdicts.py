@@ -57,7 +57,7 @@ def _judged(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Judgement:
     if not facts[sink].det:
         return Judgement(Verdict.GUARDED)
     before = [graph.nodes[n] for n in sorted(ancestors_of(graph, sink))]
-    claims = tuple(Claim(node.id, said) for node in before for said in node.operator.claimed())
+    claims = tuple(Claim(node.id, said) for node in before for said in node.operator.assumptions())
 
     def those(holds: Callable[[Node], bool]) -> tuple[int, ...]:
         return tuple(node.id for node in before if holds(node))

@@ -35,11 +35,11 @@ def parse_rows(known: CachedDescription, lines: Iterable[str], where: str) -> It
 
     Raises `BadRow` with the line number, also for unknown columns.
     """
-    from penstock.io.files.json_values import from_json, from_object
+    from penstock.io.files.json_values import json_decoder, object_decoder
     from penstock.io.files.text_values import Unfit
 
     fields = known.schema.fields
-    convert = from_json(fields[0].type) if known.schema.scalar else from_object(fields)
+    convert = json_decoder(fields[0].type) if known.schema.scalar else object_decoder(fields)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -136,7 +136,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_key(known: CachedDescription, text: str) -> Any:
     """Parse a key given as JSON: a value, or an array if there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
-    from penstock.io.files.json_values import from_object
+    from penstock.io.files.json_values import object_decoder
     from penstock.io.files.text_values import Unfit, shortened
 
     fields = Schema(tuple(known.schema.fields[known.position(name)] for name in known.key_columns)).fields
@@ -150,7 +150,7 @@ def parse_key(known: CachedDescription, text: str) -> Any:
         values = value if isinstance(value, list) and len(fields) > 1 else [value]
         if len(values) != len(fields):
             raise Unfit(f"{len(fields)} values are needed")
-        return from_object(fields)(dict(zip((f.name for f in fields), values, strict=True)))
+        return object_decoder(fields)(dict(zip((f.name for f in fields), values, strict=True)))
     except Unfit as error:
         columns = ", ".join(map(str, fields))
         raise BadInput(
@@ -181,12 +181,12 @@ def parse_condition(known: CachedDescription, text: str) -> Expr:
 
 def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
     """Print user rows."""
-    from penstock.io.files.json_values import to_object
+    from penstock.io.files.json_values import object_encoder
     from penstock.io.in_process import shown
 
     inside = [_inside(schema, row) for row in rows]
     if format is Format.JSON:
-        record = to_object(schema.fields)
+        record = object_encoder(schema.fields)
         for row in inside:
             typer.echo(json.dumps(record(row), ensure_ascii=False))
         return

@@ -95,7 +95,7 @@ def format_lag(source: SourceProgress) -> str:
 
 
 def format_timestamp(time: Time) -> str:
-    """Format a timestamp as 2026-01-02 03:04:05 (UTC), or a number with separators."""
+    """Format a timestamp: a UTC datetime as 2026-01-02 03:04:05, a number with thousands separators."""
     if isinstance(time, datetime):
         return time.replace(tzinfo=None).isoformat(" ", "milliseconds" if time.microsecond else "seconds")
     return f"{time:,}"

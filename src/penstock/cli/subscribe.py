@@ -118,9 +118,9 @@ def _lines(known: CachedDescription, progress: bool) -> Iterator[Show]:
 
 @contextmanager
 def _json(known: CachedDescription, progress: bool) -> Iterator[Show]:
-    from penstock.io.files.json_values import to_object
+    from penstock.io.files.json_values import object_encoder
 
-    record = to_object(known.schema.fields)
+    record = object_encoder(known.schema.fields)
 
     def show(batch: Batch[Any]) -> None:
         for row, time, weight in _in_order(batch):

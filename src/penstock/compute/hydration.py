@@ -1,4 +1,4 @@
-"""Hydration of dataflows: conditions for starting, test of completion, and a limit on concurrent hydration.
+"""Hydration of dataflows: when one may start, when it is complete, and how many may hydrate at once.
 
 A dataflow hydrates from its start until it has computed its contents at the as-of, or has failed. Hydrating
 takes more memory than steady operation, so a replica hydrates only a few dataflows at a time.

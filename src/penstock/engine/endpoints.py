@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.pull.stop_once import StopOnce
 
 
-def ignore(_end: End | None, _value: Any = None, /) -> None:
+def no_pending_ask(_end: End | None, _value: Any = None, /) -> None:
     """Placeholder callback while no ask is pending."""
 
 
@@ -70,7 +70,7 @@ class Inlet:
     bounded: bool
     positions: MutableMapping[Any, Any] | None
     dead_letters: DeadLetters | None
-    came: AnswerTo = ignore
+    came: AnswerTo = no_pending_ask
     asked: bool = False
     batch: Batch | None = None
     ended: bool = False

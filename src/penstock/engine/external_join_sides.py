@@ -28,7 +28,7 @@ There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSide:
+class SourceJoinSide:
     """A side of an inner join whose input is a source.
 
     slot:    of the program, that keeps it.
@@ -46,7 +46,7 @@ class JoinSide:
     port: int
 
 
-def join_sides(program: Program) -> list[JoinSide]:
+def join_sides(program: Program) -> list[SourceJoinSide]:
     """Find the join sides that can be stored externally."""
     graph = program.graph
     looping = {node for loop in find_loops(graph) for node in loop}
@@ -60,7 +60,7 @@ def join_sides(program: Program) -> list[JoinSide]:
     ]
 
 
-def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide | None:
+def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> SourceJoinSide | None:
     join = node.operator
     if not isinstance(join, Join) or join.how is not How.INNER or Lifetime.TICK in join.lifetimes:
         return None
@@ -72,7 +72,7 @@ def _side(graph: FlowGraph, node: Node, port: int, program: Program) -> JoinSide
         return None
     named = tuple(column for column in columns if column is not None)
     append = program.source_append[source.name]
-    return JoinSide(f"{node.id}.{SIDES[port]}", source.name, named, append, node.id, port)
+    return SourceJoinSide(f"{node.id}.{SIDES[port]}", source.name, named, append, node.id, port)
 
 
 def _plain_column(key: Expr, source: Source) -> str | None:
@@ -98,7 +98,7 @@ class SharedSide:
     It is what the code of an inner join asks of a slot, and no other mapping. there: what was there before.
     """
 
-    def __init__(self, side: JoinSide, there: There) -> None:
+    def __init__(self, side: SourceJoinSide, there: There) -> None:
         self._there = there
         self._append = side.append
         self._news: dict[Hashable, Any] = {}

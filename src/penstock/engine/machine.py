@@ -79,7 +79,7 @@ class Machine:
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
-        self._holding = False
+        self._has_state_in_frames = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
@@ -110,7 +110,7 @@ class Machine:
                     outputs = self._on_columns(large, inputs)
                     break
             else:
-                if self._holding:
+                if self._has_state_in_frames:
                     self.move_state_to_slots()
                 outputs = (
                     self._scheduled(inputs, self._parts) if self._straight is None else self._straight(inputs)
@@ -142,11 +142,11 @@ class Machine:
         """Move all state into slots, including what large ticks keep in frames."""
         if self._large is not None:
             self._large.move_state_to_slots()
-        self._holding = False
+        self._has_state_in_frames = False
 
     def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         outputs = self._scheduled(large.inputs(inputs), large.parts)
-        self._holding = large.is_holding
+        self._has_state_in_frames = large.has_state_in_frames
         if self._columnar is not None and not self._columnar.lazily:
             self.move_state_to_slots()
         return outputs

@@ -48,7 +48,7 @@ Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CompiledPart:
     """Operators compiled to one function, with one activation condition.
 
     nodes:   in execution order.
@@ -56,7 +56,7 @@ class Part:
     outputs: nodes in it whose rows others read, and sinks.
     runs_each_tick: whether the part runs in every tick, even without input.
     begins:  whether the part runs in a machine's first tick, even without input.
-    signals: it is a signal part of signals, which are compiled by themselves.
+    signals: whether it is a part of signals, which are compiled separately.
     """
 
     function: str
@@ -85,7 +85,7 @@ def is_lazy(node: Node) -> bool:
 
 def plan_parts(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: Schedule = Schedule.HYBRID
-) -> tuple[Part, ...]:
+) -> tuple[CompiledPart, ...]:
     """Divide a flow into parts, ordered so that each can run completely before the next.
 
     consumers: what `live_consumers` gives.
@@ -166,7 +166,7 @@ def _is_compiled(node: Node, consumers: Consumers) -> bool:
     return bool(leads_somewhere) and not is_given(node)
 
 
-def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> Part:
+def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> CompiledPart:
     inside = set(nodes)
     inputs: list[int] = []
     for node_id in nodes:
@@ -185,7 +185,9 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
     ]
     runs_each_tick = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
-    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), runs_each_tick, begins, signals)
+    return CompiledPart(
+        f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), runs_each_tick, begins, signals
+    )
 
 
 def is_among_signals(graph: FlowGraph, node: Node) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.analysis import analyse
 from penstock.engine.event_time import end_slots
 from penstock.engine.generated_source import Constants, Purpose
-from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
+from penstock.engine.plan import CompiledPart, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
@@ -60,7 +60,7 @@ class Program:
     purposes: tuple[Purpose, ...]
     schedule: Schedule
     counting: bool
-    parts: tuple[Part, ...]
+    parts: tuple[CompiledPart, ...]
     slots: tuple[Slot, ...]
     transient: tuple[Slot, ...]
     delayed: tuple[DelayedRows, ...]
@@ -171,7 +171,9 @@ def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
     return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
 
-def endpoint_names(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
+def endpoint_names(
+    graph: FlowGraph, parts: tuple[CompiledPart, ...]
+) -> tuple[dict[int, str], dict[int, str]] | None:
     """Return the names of sources and sinks by node, for a single-part flow; else None."""
     if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
         return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.analysis import Analysis
     from penstock.engine.generated_source import Constants
-    from penstock.engine.plan import Consumers, Part
+    from penstock.engine.plan import CompiledPart, Consumers
     from penstock.engine.slot import Slot
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Edge, FlowGraph, Node
@@ -38,7 +38,7 @@ class RegionWriter(StepWriter):
         self,
         graph: FlowGraph,
         analysis: Analysis,
-        part: Part,
+        part: CompiledPart,
         consumers: Consumers,
         constants: Constants,
         *,

@@ -87,9 +87,9 @@ def run(
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
-    with serving_metrics(metrics, flow.name) as told, Interrupt() as interrupt, ExitStack() as closing:
-        heard = combine_observers(on_tick, told)
-        options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
+    with serving_metrics(metrics, flow.name) as registered, Interrupt() as interrupt, ExitStack() as closing:
+        observer = combine_observers(on_tick, registered)
+        options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
         try:
             return StartedRun(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
         except LoopRunsAlready as error:
@@ -118,9 +118,9 @@ async def arun(
     """
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
-    with serving_metrics(metrics, flow.name) as told, ExitStack() as closing:
-        heard = combine_observers(on_tick, told)
-        options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
+    with serving_metrics(metrics, flow.name) as registered, ExitStack() as closing:
+        observer = combine_observers(on_tick, registered)
+        options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
         started = StartedRun(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()
 

@@ -130,7 +130,7 @@ def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
     return (after > 0) - (before > 0)
 
 
-def order_value(group: list[Any], at: int, value: Any, weight: int) -> None:
+def add_ordered_value(group: list[Any], at: int, value: Any, weight: int) -> None:
     """Add `weight` copies of `value` to [sorted present values, counts, moved] at `group[at:]`.
 
     The values are sorted again by `settle`, once per tick, whatever came and went in it.
@@ -309,7 +309,7 @@ RUNTIME: dict[str, Any] = {
     "x_decimal_of": decimal_of_unscaled,
     "x_decimal_mean": decimal_mean,
     "x_count_value": count_value,
-    "x_order_value": order_value,
+    "x_add_ordered_value": add_ordered_value,
     "x_settle": settle,
     "x_collected": collected,
     "x_first_copies": first_copies,

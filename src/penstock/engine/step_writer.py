@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.analysis import Analysis
     from penstock.engine.generated_source import Constants
-    from penstock.engine.plan import Consumers, Part
+    from penstock.engine.plan import CompiledPart, Consumers
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import FlowGraph, Node
@@ -49,7 +49,7 @@ class StepWriter(ABC):
         self,
         graph: FlowGraph,
         analysis: Analysis,
-        part: Part,
+        part: CompiledPart,
         consumers: Consumers,
         constants: Constants,
         *,

@@ -51,7 +51,7 @@ def _expression_instead(name: str, value: object) -> str:
     return f"{name}=ps.lit({value!r})"
 
 
-def check_named(what: str, unnamed: Sequence[object], example: str, location: SourceLocation) -> None:
+def check_no_positional(what: str, unnamed: Sequence[object], example: str, location: SourceLocation) -> None:
     """Raise `WrongType` for a positional argument of a method that takes only named columns."""
     if unnamed:
         raise WrongType(

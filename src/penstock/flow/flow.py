@@ -241,7 +241,7 @@ class Flow:
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
-        """Add a sink under its name. Raises `BadFlow` for a duplicate name, and otherwise like `add`."""
+        """Add a sink under its name. Raises `BadFlow` for a duplicate name; otherwise behaves like `add`."""
         check_name("sink", name, location)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].location

@@ -66,7 +66,7 @@ class Claims:
         return tuple(needs)
 
     def clauses_about(self, function: Callable[..., object]) -> Iterator[str]:
-        """Render the claims about a function, one clause each, for `Operator.claimed`."""
+        """Render the claims about a function, one clause each, for `Operator.assumptions`."""
         for name in self.names():
             yield f"{function_name(function)} is {name}"
 

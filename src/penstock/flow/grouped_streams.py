@@ -14,7 +14,7 @@ from penstock.expr.types import Field
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.column_arguments import (
     check_aggregations,
-    check_named,
+    check_no_positional,
     render_argument,
     split_own_keywords,
     with_row_class,
@@ -68,7 +68,7 @@ class Grouped(Groups, Generic[B]):
         are given. Columns may have these names, too.
         """
         location = SourceLocation.of_caller()
-        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
+        check_no_positional("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
         lifetime, nondet = _own_lifetime(named, location)
         schema = self._stream.schema
         into, name = split_own_keywords(named)
@@ -113,7 +113,7 @@ class WindowGroups(Groups, Generic[B, G, O]):
         from penstock.flow.operators.window import END, START, Window
 
         location = SourceLocation.of_caller()
-        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
+        check_no_positional("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
         into, name = split_own_keywords(named)
         schema = self._stream.schema
         type_ = check(self._time, schema).type

@@ -55,8 +55,8 @@ class KeyedFold(WithLifetime):
     def placement(self) -> Placement:
         return place_by_key(tuple(expr for _, expr in self.keys))
 
-    def claimed(self) -> Iterator[str]:
-        yield from super().claimed()
+    def assumptions(self) -> Iterator[str]:
+        yield from super().assumptions()
         yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:

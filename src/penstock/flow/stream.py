@@ -18,8 +18,8 @@ from penstock.expr.types import BOOL
 from penstock.flow.column_arguments import (
     all_columns,
     check_expression,
-    check_named,
     check_no_emit,
+    check_no_positional,
     computed_columns,
     named_columns,
     render_argument,
@@ -163,7 +163,7 @@ class Stream(
         `into` and `name` are as in `select`.
         """
         location = SourceLocation.of_caller()
-        check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", location)
+        check_no_positional("with_columns takes expressions", unnamed, "double=ps.col.price * 2", location)
         into, name = split_own_keywords(named)
         operator = with_columns(self._schema, dict(computed_columns(named, location)))
         schema = self._computed(operator.columns, into, location)

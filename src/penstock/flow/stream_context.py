@@ -34,7 +34,7 @@ class FlowContext(CheckContext):
         stream = self.streams[port]
         return stream.flow.node(stream.node_id).operator
 
-    def sources(self, port: int) -> tuple[str, ...]:
+    def sources_reaching(self, port: int) -> tuple[str, ...]:
         stream = self.streams[port]
         return reaching_sources(stream.flow, stream.node_id)
 

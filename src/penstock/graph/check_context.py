@@ -50,7 +50,7 @@ class CheckContext(ABC):
         """Return the operator that feeds a port."""
 
     @abstractmethod
-    def sources(self, port: int) -> tuple[str, ...]:
+    def sources_reaching(self, port: int) -> tuple[str, ...]:
         """Return the names of the sources that reach a port."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class CheckContext(ABC):
         )
         self.require(same, "the columns are not all columns of the input")
 
-    def check_orderings(self, by: Iterable[object]) -> None:
+    def check_order_by(self, by: Iterable[object]) -> None:
         """Raise unless all order by expressions over the input."""
         self.check_keys(each.expr for each in by if isinstance(each, Ordering))
 

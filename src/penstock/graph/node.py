@@ -189,15 +189,15 @@ class Operator(ABC):
         return "" if self.linear else "what it remembers is not kept by rounds"
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
-        """Yield the labelled expressions of the operator, for `explain` and fingerprints."""
+        """Yield the operator's expressions, each with its label, for `explain` and fingerprints."""
         yield from ()
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        """Yield the labelled opaque functions of the operator."""
+        """Yield the operator's opaque functions, each with its label."""
         yield from ()
 
-    def claimed(self) -> Iterator[str]:
-        """Unproved assumptions about the user's functions, one clause each. Verdicts rely on them."""
+    def assumptions(self) -> Iterator[str]:
+        """Yield unproved assumptions about the user's functions, one clause each; verdicts rely on them."""
         for _, function in self.callables():
             yield f"{function_name(function)} is a function of its arguments"
 

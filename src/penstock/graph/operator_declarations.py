@@ -1,4 +1,4 @@
-"""Declarations of operators: facts of streams, ports, placement, and state layout.
+"""Operator declarations: stream properties, ports, placement, and state layout.
 
 The analysis derives the facts of every edge. It never depends on the kind of an operator: operators declare,
 as data and small functions, the facts that they need of their inputs and those that they give.

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.types import STR, Field, Schema, StructType
-from penstock.io.epoch_times import EPOCH_UNITS, EpochUnit, from_epoch, with_integer_times
+from penstock.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_values import Unfit, shortened, unfit
 from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_source, set_fields
@@ -189,7 +189,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 
 @build_decoder.register
 def _(source: Debezium, rows: Schema) -> Decode:
-    restore = from_epoch(rows.fields, source.epoch) if source.epoch else None
+    restore = epoch_row_restorer(rows.fields, source.epoch) if source.epoch else None
 
     def image(found: Row | None, name: str, op: str, weight: int) -> Row:
         if found is None:

@@ -95,10 +95,10 @@ def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
 
 @epoch_restorer.register
 def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
-    return from_epoch(data_type.fields, unit)
+    return epoch_row_restorer(data_type.fields, unit)
 
 
-def from_epoch(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
+def epoch_row_restorer(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
     """Build a converter for rows of these columns, like `epoch_restorer`; `Unfit` names the column."""
     parts = [(f.name, epoch_restorer(f.type, unit)) for f in fields]
     if all(part is None for _, part in parts):

@@ -124,7 +124,7 @@ class Edge:
         self._end: End | None = None
         self._failed: Exception | None = None
         self._stopped_below = False
-        self._told = False
+        self._end_delivered = False
         upper.outputs.append(self)
         upper.run.opened(self)
 
@@ -170,7 +170,7 @@ class Edge:
     @property
     def end_delivered(self) -> bool:
         """Whether downstream has received the end, which may be later than the end itself."""
-        return self._told
+        return self._end_delivered
 
     @property
     def stopped(self) -> bool:
@@ -289,7 +289,7 @@ class Edge:
         if call.state == FLUSHED:
             if end is not None:
                 return
-            self.seen_above.withdraw(call)
+            self.seen_above.remove_last_answer(call)
         self.seen_above.answer(call, end, value)
 
     def _pass_on(self, call: PendingRequest, end: End | None, value: Any) -> None:
@@ -379,7 +379,7 @@ class Edge:
         if call.answer is None:
             return
         if end is not None:
-            self._told = True
+            self._end_delivered = True
         if self.seen_below is not None:
             self.seen_below.answer(call, end, value)
         try:

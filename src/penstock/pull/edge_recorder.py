@@ -27,7 +27,7 @@ class Recorder:
         """Return the trace so far. complete: whether every request must be answered by now."""
         return Trace(tuple(self.events), complete=complete)
 
-    def withdraw(self, port: AnswerPort, index: int) -> None:
+    def remove_last_answer(self, port: AnswerPort, index: int) -> None:
         """Remove the last answer to a request, because its module is answering again, too late."""
         events = self.events
         at = [
@@ -89,8 +89,8 @@ class _Watcher:
             event = Answer(up, index, "value", values=tuple(value))
         self._recorder.events.append(event)
 
-    def withdraw(self, call: PendingRequest) -> None:
-        self._recorder.withdraw(self._up, call.index)
+    def remove_last_answer(self, call: PendingRequest) -> None:
+        self._recorder.remove_last_answer(self._up, call.index)
 
     def _is_list(self, call: PendingRequest) -> bool:
         return call.most is not None

@@ -37,7 +37,7 @@ class EdgeObserver(Protocol):
 
     def answer(self, call: PendingRequest, end: End | None, value: Any) -> None: ...
 
-    def withdraw(self, call: PendingRequest) -> None:
+    def remove_last_answer(self, call: PendingRequest) -> None:
         """Called when the module answers a request that the edge already answered for it."""
 
     def broken(self, rule: str, call: PendingRequest) -> Exception | None:

@@ -129,14 +129,14 @@ class DrivenFlow:
         self._closing.close()
 
     def _open(self) -> Ticker:
-        # Only a new checkpoint must be told in how many parts its state is to be.
+        # Only a new checkpoint needs the number of parts of its state.
         begun = any((self._folder / "commit").glob("*.json"))
         default = 1 if begun else tasks_at_a_time(self._spark())
-        going_on = SparkResumeBinding(self._graph, self._plan, self._sinks, None, default)
-        checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=1, durable=self._durable)
+        binding = SparkResumeBinding(self._graph, self._plan, self._sinks, None, default)
+        checkpoint = Checkpoint.open(self._folder, binding, keep_ticks=1, durable=self._durable)
         self._closing.callback(checkpoint.close)
         self._tags = {name: tag for tag, name in enumerate(checkpoint.manifest.layout["sources"])}
-        plan = going_on.plan
+        plan = binding.plan
         inputs = tuple(sorted(plan.inputs, key=lambda source: self._tags[source.name]))
         ready: Compiled = compiled(replace(plan, inputs=inputs))
         outlets = open_outlets(

@@ -56,12 +56,19 @@ def _job(
         open_on_spark(
             Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
             Opening(
-                spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False, {},
+                spark=spark,
+                engine=engine,
+                name=name,
+                operator=cast("Source", graph.nodes[node].operator),
+                tag=tag,
+                spool=folder,
+                follow=False,
+                positions={},
                 native=native[name],
             ),
         )
         for tag, (name, node) in enumerate(graph.sources.items())
-    ]  # fmt: skip
+    ]
     frames = (source.frame for source in opened if source.frame is not None)
     rows = union_of(frames, union_columns(opened))
     assert rows is not None, "a flow has a source"

@@ -200,9 +200,9 @@ class _Run:
         default = tasks_at_a_time(self._spark)
         named = not any(map(has_own_name, sources.values()))
         plan_for = partial(self._plan, sinks)
-        going_on = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
-        checkpoint = self._checkpoint(going_on, keep_ticks)
-        plan = going_on.plan
+        binding = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
+        checkpoint = self._checkpoint(binding, keep_ticks)
+        plan = binding.plan
         frames = [name for name, source in sources.items() if sends_rows(source)]
         native = native_parts(insert_partial_operators(self._graph), frames)
         named = bool(checkpoint.manifest.layout.get("named"))
@@ -246,10 +246,10 @@ class _Run:
         sources = table_sources(self._graph, self._append, name)
         return Output(name, schema, task_target(target, name, self._folder), sources)
 
-    def _checkpoint(self, going_on: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
+    def _checkpoint(self, binding: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(
             self._folder,
-            going_on,
+            binding,
             keep_ticks=keep_ticks,
             durable=self._durable,
             private=is_local(self._spark),
@@ -279,9 +279,20 @@ class _Run:
             # Of what Spark reads itself, Spark keeps the positions.
             own = {} if sends_rows(sources[name]) else positions.of(name)
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, spool, follow, own,
-                checkpoint.tick > 0, name in read, skip, native.get(name, ()), named,
-            )  # fmt: skip
+                spark=self._spark,
+                engine=self._engine,
+                name=name,
+                operator=operator,
+                tag=tag,
+                spool=spool,
+                follow=follow,
+                positions=own,
+                resumed=checkpoint.tick > 0,
+                read=name in read,
+                skip=skip,
+                native=native.get(name, ()),
+                named=named,
+            )
             opened.append(open_on_spark(sources[name], opening))
         return opened
 

@@ -153,7 +153,7 @@ class Checkpoint:
     def move(self, chains: Mapping[int, Chain], counters: Mapping[str, Any]) -> Commit:
         """Atomically replace the last commit with one whose state is in `chains`, under the new manifest.
 
-        Nothing is known to be elsewhere: ticks before it keep their own chains and manifest.
+        Earlier ticks keep their own chains and manifest.
         Raises `CheckpointInUse` if another driver has taken over.
         """
         assert self.last is not None, "there is something to move"

@@ -215,8 +215,8 @@ class Slot(LazySlot):
         fields = [self._stored(field, key, at, pieces) for at, field in enumerate(value)]
         if not any(isinstance(field, ChunkedPlaceholder) for field in fields):
             return self._encode(fields), pieces
-        told = [(True, f.header) if isinstance(f, ChunkedPlaceholder) else (False, f) for f in fields]
-        return _MARK + self._encode(("fields", told)), pieces
+        entries = [(True, f.header) if isinstance(f, ChunkedPlaceholder) else (False, f) for f in fields]
+        return _MARK + self._encode(("fields", entries)), pieces
 
     def _stored(self, value: Any, key: bytes, field: int, pieces: dict[bytes, bytes | None]) -> Any:
         found = divided(value)
@@ -251,10 +251,10 @@ def piece_key(key: bytes, field: int, number: int) -> bytes:
 
 def value_of_header(data: bytes) -> ChunkedPlaceholder | tuple[Any, ...]:
     """Decode a header: of a divided value, or of a list of fields, some of them divided."""
-    kind, told = decode(data[1:])
+    kind, content = decode(data[1:])
     if kind == "value":
-        return ChunkedPlaceholder(told)
-    return tuple(ChunkedPlaceholder(field) if is_headed else field for is_headed, field in told)
+        return ChunkedPlaceholder(content)
+    return tuple(ChunkedPlaceholder(field) if is_headed else field for is_headed, field in content)
 
 
 def is_piece(key: bytes, whole: bytes) -> bool:

@@ -88,12 +88,12 @@ def try_claims(
     """Test claims one after another like `check_claims`, yielding broken ones too."""
     graph = flow.graph()
     for node in graph.nodes:
-        site = Site(graph, node, (rows or {}).get(node.name), examples)
+        site = ClaimedOperator(graph, node, (rows or {}).get(node.name), examples)
         yield from try_operator_claims(node.operator, site)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ClaimedOperator:
     """Operator with claims, its position in the flow, and example rows given for it."""
 
     graph: FlowGraph
@@ -133,7 +133,7 @@ class Site:
 
 
 @singledispatch
-def try_operator_claims(operator: Operator, site: Site) -> Iterator[ClaimResult]:
+def try_operator_claims(operator: Operator, site: ClaimedOperator) -> Iterator[ClaimResult]:
     """Test an operator's claims, if it makes any."""
     yield from ()
 
@@ -152,7 +152,7 @@ class FoldFunction:
     function: Callable[..., Any]
     first: Callable[[], Any] | None
     inside: Callable[[list[Any]], list[Any]]
-    site: Site = field(repr=False)
+    site: ClaimedOperator = field(repr=False)
 
     def of(self, items: Items) -> Any:
         """Fold the items, and return the accumulated value in its form in rows."""
@@ -262,7 +262,7 @@ _FIXES: Mapping[str, str] = {
 
 @try_operator_claims.register(Fold)
 @try_operator_claims.register(FoldTick)
-def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[ClaimResult]:
+def _fold(operator: Fold | FoldTick, site: ClaimedOperator) -> Iterator[ClaimResult]:
     schema = operator.accumulated
     inside = from_user(schema, what="values")
     folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
@@ -270,13 +270,13 @@ def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[ClaimResult]:
 
 
 @try_operator_claims.register
-def _reduce(operator: Reduce, site: Site) -> Iterator[ClaimResult]:
+def _reduce(operator: Reduce, site: ClaimedOperator) -> Iterator[ClaimResult]:
     folded = FoldFunction(operator.function, None, from_user(site.schema, what="values"), site)
     yield from _try_fold(operator.claims, folded, None)
 
 
 @try_operator_claims.register
-def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[ClaimResult]:
+def _fold_keyed(operator: FoldKeyed, site: ClaimedOperator) -> Iterator[ClaimResult]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
     inside = from_user(schema, what="values")
     folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
@@ -284,7 +284,7 @@ def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[ClaimResult]:
 
 
 @try_operator_claims.register
-def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[ClaimResult]:
+def _reduce_keyed(operator: ReduceKeyed, site: ClaimedOperator) -> Iterator[ClaimResult]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
     folded = FoldFunction(operator.function, None, from_user(schema, what="values"), site)
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
@@ -293,7 +293,7 @@ def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[ClaimResult]:
 # -- lattices -----------------------------------------------------------------------------------
 
 
-def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[ClaimResult]:
+def _try_lattice(lattice: Lattice, item: Expr, site: ClaimedOperator) -> Iterator[ClaimResult]:
     claim, tried = f"{lattice} is a lattice", 0
     try:
         for pool in site.pools(item):
@@ -310,5 +310,5 @@ def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[ClaimResu
 @try_operator_claims.register(LatticeFold)
 @try_operator_claims.register(LatticeGrowth)
 @try_operator_claims.register(State)
-def _lattice(operator: LatticeFold | LatticeGrowth | State, site: Site) -> Iterator[ClaimResult]:
+def _lattice(operator: LatticeFold | LatticeGrowth | State, site: ClaimedOperator) -> Iterator[ClaimResult]:
     yield from _try_lattice(operator.lattice, operator.item, site)

@@ -123,7 +123,7 @@ class NotOfBags(Exception):
 
 
 def reads_ticks(operator: Operator) -> bool:
-    """Whether the output of an operator depends on ticks, beyond their order."""
+    """Whether an operator's output depends on how changes are cut into ticks, not only on their order."""
     return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
 
 

@@ -466,7 +466,7 @@ def test_a_controller_that_forgets_a_read_is_not_waited_for() -> None:
     async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
         await client.describe("sales")
         controller.hold_answers = True
-        controller.give_up_peek = lambda uuid: None  # type: ignore[method-assign]
+        controller.time_out_peek = lambda uuid: None  # type: ignore[method-assign]
         reading = asyncio.create_task(client.peek("sales"))
         await until(lambda: controller.held)
         pass_time(5)

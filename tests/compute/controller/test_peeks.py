@@ -491,9 +491,9 @@ def test_a_read_that_is_given_up_says_what_was_missing(
                 replica.handle_response(CopyToResponse(copy, FULL))
                 replica.handle_response(SubscribeResponse(id, Batch(START, Frontier(5), FULL)))
     world.now += 7_500
-    world.controller.give_up_peek(uuid)
-    world.controller.give_up_subscription(id)
-    assert world.controller.give_up_copy(copy, 7_000)
+    world.controller.time_out_peek(uuid)
+    world.controller.time_out_subscription(id)
+    assert world.controller.time_out_copy(copy, 7_000)
     for problem in (*answers, *copied, *(event.updates for event in events)):
         error = error_of(problem)
         assert isinstance(error, ReadTimeout)
@@ -503,9 +503,9 @@ def test_a_read_that_is_given_up_says_what_was_missing(
     connected = tuple(r.name for r in world.status().replicas if r.state is ReplicaState.CONNECTED)
     assert error_of(answers[0]).facts["replicas"] == connected
     assert_golden(GOLDEN / f"{scene.__name__}.txt", f"{error_of(answers[0])}\n")
-    world.controller.give_up_peek(uuid)
-    world.controller.give_up_subscription(id)
-    assert world.controller.give_up_copy(copy, 7_000)
+    world.controller.time_out_peek(uuid)
+    world.controller.time_out_subscription(id)
+    assert world.controller.time_out_copy(copy, 7_000)
     assert len(answers) == len(copied) == len(events) == 1
     world.controller.check()
 
@@ -517,7 +517,7 @@ def test_a_read_of_the_future_says_that_nothing_was_written(world: World) -> Non
     for view in ("top", "bids"):
         uuid, answers = world.peek(view, at=time + 60_000)
         replica.hear()
-        world.controller.give_up_peek(uuid)
+        world.controller.time_out_peek(uuid)
         assert error_of(answers[0]).facts["missing"] == Missing.WRITE.value
         assert replica.cancelled()[-1:] == [uuid]
 
@@ -531,7 +531,7 @@ def test_a_copy_goes_on_while_a_replica_that_can_write_it_gives_signs_of_life(wo
         world.now += 5_000
         replica.connection.handle_response(Status(None, ""))
         world.now += 900
-        assert not world.controller.give_up_copy(copy, 1_000)
+        assert not world.controller.time_out_copy(copy, 1_000)
     world.now += 200
-    assert world.controller.give_up_copy(copy, 1_000)
+    assert world.controller.time_out_copy(copy, 1_000)
     assert error_of(copied[0]).facts["missing"] == Missing.ANSWER.value

@@ -219,7 +219,7 @@ def test_a_limit_without_an_order_stops_early() -> None:
     taken = 0
     for part in parts:
         taken += len(part)
-        if not finish.add_candidates(part):
+        if not finish.add_rows(part):
             break
     assert sum(len(part) for part in finish.rows()) == 7
     assert taken <= 20
@@ -229,7 +229,7 @@ def test_a_limit_without_an_order_stops_early() -> None:
 def test_a_limit_with_an_order_keeps_twice_as_many_rows_at_most() -> None:
     finish = peek_finisher(Finishing(order_by=((1, False),), limit=8, offset=2), BID)
     for n in range(1000):
-        assert finish.add_candidates([(("a", n * 7919 % 1000), 1)])
+        assert finish.add_rows([(("a", n * 7919 % 1000), 1)])
     rows = [row for part in finish.rows() for row, _ in part]
     assert [row[1] for row in rows] == list(range(2, 10))
     assert finish.held <= 20
@@ -237,7 +237,7 @@ def test_a_limit_with_an_order_keeps_twice_as_many_rows_at_most() -> None:
 
 def test_a_large_offset_into_an_order_is_skipped_a_part_at_a_time() -> None:
     finish = peek_finisher(Finishing(order_by=((1, False),), limit=10, offset=50_000), BID)
-    finish.add_candidates([(("a", n), 2) for n in range(50_000)])
+    finish.add_rows([(("a", n), 2) for n in range(50_000)])
     parts = list(finish.rows())
     assert [counted for part in parts for counted in part] == [(("a", n), 2) for n in range(25_000, 25_005)]
     assert len(parts) == 25_005 // RUN + 1

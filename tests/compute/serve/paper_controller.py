@@ -133,7 +133,7 @@ class PaperController:
         if uuid in self.held:
             self.held.pop(uuid)(Canceled())
 
-    def give_up_peek(self, uuid: bytes) -> None:
+    def time_out_peek(self, uuid: bytes) -> None:
         self.held.pop(uuid)(self._nobody())
 
     def _nobody(self) -> Problem:
@@ -145,7 +145,7 @@ class PaperController:
         self.copies[id] = answer
         return id
 
-    def give_up_copy(self, id: str, silence: int) -> bool:
+    def time_out_copy(self, id: str, silence: int) -> bool:
         if self.copying:
             return False
         self.copies.pop(id)(self._nobody())
@@ -154,7 +154,7 @@ class PaperController:
     def cancel_copy(self, id: str) -> None:
         self.copies.pop(id)
 
-    def give_up_subscription(self, id: str) -> None:
+    def time_out_subscription(self, id: str) -> None:
         gone = self.subscribers.pop(id)
         gone.deliver(Batch(gone.upper, gone.upper, self._nobody()))
 

@@ -54,7 +54,7 @@ def merge_next_slice(
     earliest update keeps its place, since all times up to the since count as the since.
     key: returns the identity of an encoded row.
     """
-    begin = record.first + record.merged
+    begin = record.first_place + record.merged
     limit = find_place(tx, record, since if since.time is None else frontier_after(since.time))
     if begin >= limit:
         return
@@ -69,7 +69,11 @@ def merge_next_slice(
             weights.append((weight, places[0]))
     tx.remove(gone)
     tx.set_weights(weights)
-    tx.run("UPDATE penstock_collections SET merged = $1 WHERE number = $2", end - record.first, record.number)
+    tx.run(
+        "UPDATE penstock_collections SET merged = $1 WHERE number = $2",
+        end - record.first_place,
+        record.number,
+    )
 
 
 def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
@@ -119,8 +123,8 @@ def sweep(tx: Transaction) -> None:
         return
     number, id, next, merged = gone[0]
     record = CollectionRecord(number, Frontier(None), Frontier(None), next, merged, b"")
-    last = _after_slice(tx, record.first, record.end)
-    tx.run("DELETE FROM penstock_updates WHERE place >= $1 AND place < $2", record.first, last)
+    last = _after_slice(tx, record.first_place, record.end)
+    tx.run("DELETE FROM penstock_updates WHERE place >= $1 AND place < $2", record.first_place, last)
     if last < record.end:
         return
     if id is None:
@@ -182,7 +186,7 @@ class SqlCollections(Collections):
         if there.since.ended:
             changes = []
         check_counts(append.id, changes, lambda keys: self._counts(tx, there, keys))
-        first = there.first
+        first = there.first_place
         tx.insert(
             (place, change.time, change.weight, first + hash_row_key(change.key), change.row)
             for place, change in enumerate(changes, there.end)
@@ -199,7 +203,7 @@ class SqlCollections(Collections):
     ) -> Mapping[bytes, int]:
         """Return the multiplicity of each row by row key."""
         counts: dict[bytes, int] = defaultdict(int)
-        for weight, row in tx.updates_with_hashes({there.first + hash_row_key(key) for key in keys}):
+        for weight, row in tx.updates_with_hashes({there.first_place + hash_row_key(key) for key in keys}):
             counts[self._key(row)] += weight
         return counts
 
@@ -229,7 +233,7 @@ class SqlCollections(Collections):
             several = self._changed_more_than_once(tx, there, end)
             codec = RowCodec()
             sums: dict[bytes, tuple[Row, int]] = {}
-            for page in read_pages(tx, (there.first, end), reading):
+            for page in read_pages(tx, (there.first_place, end), reading):
                 rows: list[Counted] = []
                 found = decode_rows([update[4] for update in page], self._database.location)
                 for row, (_, _, weight, hash, _) in zip(found, page):
@@ -247,7 +251,7 @@ class SqlCollections(Collections):
 
     def _changed_more_than_once(self, tx: Transaction, there: CollectionRecord, end: int) -> set[int]:
         """Return the hashes shared by more than one update before a place."""
-        if end <= there.first + there.merged:
+        if end <= there.first_place + there.merged:
             return set()
         found = tx.run(
             "SELECT hash FROM penstock_updates WHERE hash >= $1 AND hash < $2 AND place < $3 "

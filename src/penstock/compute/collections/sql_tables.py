@@ -45,18 +45,18 @@ class CollectionRecord:
         return Bounds(self.since, self.upper)
 
     @property
-    def first(self) -> int:
+    def first_place(self) -> int:
         """First place of the collection, which is also its lowest hash."""
         return self.number << HASH_BITS
 
     @property
     def end(self) -> int:
         """Place of the next update to be added."""
-        return self.first + self.next
+        return self.first_place + self.next
 
     @property
     def hashes(self) -> Span:
-        return self.first, (self.number + 1) << HASH_BITS
+        return self.first_place, (self.number + 1) << HASH_BITS
 
 
 def lookup_collection(tx: Transaction, id: Id) -> CollectionRecord | None:
@@ -90,7 +90,7 @@ def find_place(tx: Transaction, record: CollectionRecord, frontier: Frontier) ->
         """Return whether the frontier has passed all updates before `place`."""
         before = tx.run(
             "SELECT time FROM penstock_updates WHERE place >= $1 AND place < $2 ORDER BY place DESC LIMIT 1",
-            record.first,
+            record.first_place,
             place,
         )
         return not before or frontier.has_passed(before[0][0])
@@ -98,7 +98,7 @@ def find_place(tx: Transaction, record: CollectionRecord, frontier: Frontier) ->
     low = high = record.end
     step = 1
     while not passed(low):
-        high, low, step = low, max(record.first, low - step), step * 4
+        high, low, step = low, max(record.first_place, low - step), step * 4
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if passed(middle) else (low, middle)
@@ -111,7 +111,7 @@ def frontier_after(time: int) -> Frontier:
 
 
 def read_updates(tx: Transaction, span: Span, most: int) -> list[Stored]:
-    """Read the first `most` updates in a span of places."""
+    """Read at most `most` updates of a span of places, in order of place."""
     found = tx.run(
         "SELECT place, time, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT $3",

@@ -252,9 +252,9 @@ class Controller:
         if not self._peeks.cancel(uuid):
             self._note(None, "a peek that is not pending was to be cancelled")
 
-    def give_up_peek(self, uuid: bytes) -> None:
+    def time_out_peek(self, uuid: bytes) -> None:
         """Answer a pending peek with a `ReadTimeout` that names the missing condition."""
-        self._reads.give_up_peek(uuid)
+        self._reads.time_out_peek(uuid)
 
     def subscribe(
         self,
@@ -274,9 +274,9 @@ class Controller:
         """
         return self._reads.subscribe(view, deliver, as_of, snapshot, replica)
 
-    def give_up_subscription(self, id: Id) -> None:
+    def time_out_subscription(self, id: Id) -> None:
         """End a subscription that has not begun with a `ReadTimeout`."""
-        self._reads.give_up_subscription(id)
+        self._reads.time_out_subscription(id)
 
     def unsubscribe(self, id: Id) -> None:
         """End a subscription, delivering `DroppedAt`. Does nothing if it has already ended."""
@@ -294,12 +294,12 @@ class Controller:
         """Write the rows at a time (by default, of the last acknowledged write) to a file on the replicas."""
         return self._reads.copy(view, file, answer, at, replica)
 
-    def give_up_copy(self, id: Id, silence: int) -> bool:
+    def time_out_copy(self, id: Id, silence: int) -> bool:
         """End a copy with a `ReadTimeout` unless a replica is working on it. Returns whether it has ended.
 
         A replica counts as working if it has all the input, and has responded within the last `silence` ms.
         """
-        return self._reads.give_up_copy(id, self._clock() - silence)
+        return self._reads.time_out_copy(id, self._clock() - silence)
 
     def cancel_copy(self, id: Id) -> None:
         """Cancel a copy, answering `Dropped` immediately. Does nothing if it is already answered."""

@@ -272,20 +272,20 @@ class Reads:
         self._copies.start(self._passthrough.build_copy_dataflow(id, entry, time, file), copy)
         return id
 
-    def give_up_peek(self, uuid: bytes) -> None:
-        """See `Controller.give_up_peek`."""
+    def time_out_peek(self, uuid: bytes) -> None:
+        """See `Controller.time_out_peek`."""
         pending = self._peeks.find(uuid)
         if pending is not None:
             self._peeks.answer_problem(uuid, self._timeout(pending.read))
 
-    def give_up_subscription(self, id: Id) -> None:
-        """See `Controller.give_up_subscription`."""
+    def time_out_subscription(self, id: Id) -> None:
+        """See `Controller.time_out_subscription`."""
         subscription = self._subscriptions.find(id)
         if subscription is not None:
             self._subscriptions.answer_problem(id, self._timeout(subscription.read))
 
-    def give_up_copy(self, id: Id, heard_since: int) -> bool:
-        """See `Controller.give_up_copy`."""
+    def time_out_copy(self, id: Id, heard_since: int) -> bool:
+        """See `Controller.time_out_copy`."""
         copy = self._copies.find(id)
         if copy is None:
             return True

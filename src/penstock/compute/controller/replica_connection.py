@@ -64,8 +64,8 @@ class ResponseRouter:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionOverrides:
-    """Per-connection overrides of the shared history."""
+class HistoryOverrides:
+    """Values of one connection that replace those in the commands of the shared history."""
 
     replica: str
     timely: TimelyConfig
@@ -86,7 +86,7 @@ class ReplicaConnection:
 
     def __init__(
         self,
-        specifics: ConnectionOverrides,
+        specifics: HistoryOverrides,
         router: ResponseRouter,
         kept: Kept,
         clock: Callable[[], int],

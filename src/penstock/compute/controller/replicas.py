@@ -9,7 +9,7 @@ from itertools import count
 
 from penstock.compute.controller.catalog import ReplicaEntry
 from penstock.compute.controller.replica_connection import (
-    ConnectionOverrides,
+    HistoryOverrides,
     ReplicaConnection,
     ResponseRouter,
 )
@@ -63,19 +63,19 @@ class CrashRecord:
     probation: bool = False
 
     def record_crash(self, now: int, hydrating: Iterable[Id], settings: ControllerSettings) -> None:
-        """Record a crash, and begin a quarantine at the limit."""
+        """Record a crash; at the limit, quarantine the replica."""
         self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
 
-    def recent_crashes(self, now: int, settings: ControllerSettings) -> int:
+    def recent_crash_count(self, now: int, settings: ControllerSettings) -> int:
         """Return the number of crashes in the window."""
         return sum(at > now - settings.window for at in self.deaths)
 
     def hydrates_sequentially(self, now: int, settings: ControllerSettings) -> bool:
         """Whether the replica should hydrate one dataflow at a time."""
-        return self.probation or self.recent_crashes(now, settings) >= settings.careful_after
+        return self.probation or self.recent_crash_count(now, settings) >= settings.careful_after
 
     def is_quarantined(self, now: int) -> bool:
         """Whether the replica is quarantined. After a quarantine it is on probation, with a single try."""
@@ -200,7 +200,7 @@ class Replicas:
         now = self._clock()
         careful = replica.crashes.hydrates_sequentially(now, self._settings)
         replica.connections += 1
-        specifics = ConnectionOverrides(
+        specifics = HistoryOverrides(
             name,
             replica.entry.timely,
             Epoch(self._epoch, next(self._numbers)),
@@ -257,9 +257,9 @@ class Replicas:
         """Whether a replica is ready, and still connected."""
         return replica.connection is not None and replica.name in self.ready
 
-    def recent_crashes(self, replica: Replica) -> int:
+    def recent_crash_count(self, replica: Replica) -> int:
         """Return the number of a replica's crashes in the window."""
-        return replica.crashes.recent_crashes(self._clock(), self._settings)
+        return replica.crashes.recent_crash_count(self._clock(), self._settings)
 
     def _readiness(self, connection: ReplicaConnection) -> Readiness:
         if not connection.initialized:

@@ -67,7 +67,7 @@ def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
         since=replica.since,
         connections=replica.connections,
         ready=replicas.is_ready(replica),
-        deaths=replicas.recent_crashes(replica),
+        deaths=replicas.recent_crash_count(replica),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,
         says=tuple(connection.says.items()) if connection else (),

@@ -161,7 +161,7 @@ _UNKNOWN = "It was not created, or is dropped."
 
 
 class ExportStates:
-    """Exports of a connection for which messages are still allowed."""
+    """Protocol states of a connection's exports, each kept while messages about it are allowed."""
 
     def __init__(self) -> None:
         self._known: dict[Id, ExportProtocolState] = {}

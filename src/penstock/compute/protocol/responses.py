@@ -150,7 +150,7 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Response of a copy dropped before it was complete."""
+    """Result of a copy that was dropped before it completed."""
 
 
 @dataclass(frozen=True, slots=True)

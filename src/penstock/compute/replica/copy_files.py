@@ -24,7 +24,7 @@ from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped
 from penstock.compute.replica.exports import ExportWriter, Failed, add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
-from penstock.io.files.json_values import to_object
+from penstock.io.files.json_values import object_encoder
 from penstock.io.requirements import require_arrow
 from penstock.private_files import make_private_file, make_private_folder
 
@@ -175,7 +175,7 @@ class _JsonLines(CopyFile):
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path)
-        self._record = to_object(schema.fields)
+        self._record = object_encoder(schema.fields)
         self._file = self.partial.open("w", encoding="utf-8", newline="\n")
 
     def write(self, rows: Sequence[Row]) -> None:

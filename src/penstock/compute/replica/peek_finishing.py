@@ -28,7 +28,7 @@ class PeekFinisher(ABC):
     held = 0
 
     @abstractmethod
-    def add_candidates(self, rows: Iterable[Counted]) -> bool:
+    def add_rows(self, rows: Iterable[Counted]) -> bool:
         """Take some rows. Returns whether more can make a difference."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class _Unordered(PeekFinisher):
         self._project = project
         self._taken: list[Counted] = []
 
-    def add_candidates(self, rows: Iterable[Counted]) -> bool:
+    def add_rows(self, rows: Iterable[Counted]) -> bool:
         if self._skip or self._left is not None:
             rows = self._cut(rows)
         if self._project is None:
@@ -118,7 +118,7 @@ class _Best(PeekFinisher):
         self._enough = False
         self._worst: Any = None
 
-    def add_candidates(self, rows: Iterable[Counted]) -> bool:
+    def add_rows(self, rows: Iterable[Counted]) -> bool:
         if not self._wanted:
             return False
         key_of, kept = self._key, self._kept
@@ -158,7 +158,7 @@ class _Sorted(PeekFinisher):
         self._runs: list[list[tuple[Any, Row, int]]] = []
         self._run: list[tuple[Any, Row, int]] = []
 
-    def add_candidates(self, rows: Iterable[Counted]) -> bool:
+    def add_rows(self, rows: Iterable[Counted]) -> bool:
         key, run = self._key, self._run
         for row, count in rows:
             run.append((key(row), row, count))
@@ -185,7 +185,7 @@ def _finished(
     rows = iter(ordered)
     wants_more = True
     while wants_more and (part := list(islice(rows, RUN))):
-        wants_more = ending.add_candidates((row, count) for _, row, count in part)
+        wants_more = ending.add_rows((row, count) for _, row, count in part)
         yield ending.give()
 
 

@@ -83,7 +83,7 @@ class PendingPeeks(ABC, Generic[IndexT, PendingT]):
         self._stop(pending)
         return True
 
-    def forget(self) -> None:
+    def drop_all(self) -> None:
         """Drop all peeks without answering: their connection has ended."""
         for uuid in list(self._pending):
             pending = self._take(uuid)
@@ -184,7 +184,7 @@ class PeekRun:
 
     def slices(self) -> Iterator[None]:
         for part in self._parts:
-            if not self._finish.add_candidates(filter_rows(self._predicate, part)):
+            if not self._finish.add_rows(filter_rows(self._predicate, part)):
                 break
             yield
         yield from self._send()

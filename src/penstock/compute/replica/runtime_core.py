@@ -136,7 +136,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         self._peeks.cancel(uuid)
 
     def forget_answers(self) -> None:
-        self._peeks.forget()
+        self._peeks.drop_all()
         for answer in self.take_answers():
             if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
                 self._stash.forget(answer.answer.token)

@@ -69,7 +69,7 @@ def _here(
         memory=memory_of_process,
     )
     here.collect(GcPolicy())
-    here.watch(StoreWatcher(instance.collections, here.noticed))
+    here.attach_watcher(StoreWatcher(instance.collections, here.noticed))
     return here
 
 

@@ -101,9 +101,9 @@ class ClientSession:
         for timer in self._timers.values():
             timer.cancel()
 
-    def _give_up_after(self, number: int, milliseconds: int, give_up: Callable[[], None]) -> None:
-        """Call `give_up` unless the request is answered within the given milliseconds."""
-        self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, give_up)
+    def _time_out_after(self, number: int, milliseconds: int, time_out: Callable[[], None]) -> None:
+        """Call `time_out` unless the request is answered within the given milliseconds."""
+        self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, time_out)
 
     def _in_time(self, number: int) -> None:
         """Stop an answered request's timer."""
@@ -213,7 +213,7 @@ class ClientSession:
         if not answered:
             self._peeks[number] = uuid
             if asked.HasField("patience"):
-                self._give_up_after(number, asked.patience, lambda: self._controller.give_up_peek(uuid))
+                self._time_out_after(number, asked.patience, lambda: self._controller.time_out_peek(uuid))
 
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
@@ -269,13 +269,13 @@ class ClientSession:
         id = copied = self._controller.copy(asked.view, asked.file, answer)
         self._copies.add(id)
 
-        def give_up() -> None:
-            if not self._controller.give_up_copy(copied, asked.patience):
+        def time_out() -> None:
+            if not self._controller.time_out_copy(copied, asked.patience):
                 self._answer(number, rows=pb.Rows(more=True))  # tells the client that a replica works on it
-                self._give_up_after(number, asked.patience, give_up)
+                self._time_out_after(number, asked.patience, time_out)
 
         if asked.HasField("patience"):
-            self._give_up_after(number, asked.patience, give_up)
+            self._time_out_after(number, asked.patience, time_out)
 
     def add_replica(self, number: int, asked: pb.AddReplica) -> None:
         runtime = asked.runtime or "here"

@@ -90,7 +90,7 @@ class SubscriptionBuffer:
 
     def _not_begun(self) -> None:
         if self._id is not None:
-            self._controller.give_up_subscription(self._id)
+            self._controller.time_out_subscription(self._id)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -164,7 +164,7 @@ class ReplicaLink:
         greeting = Greeting(connection.epoch, connection.nonce, self.name)
         metadata = (*greeting.metadata(), *self._security.metadata())
         call = self._channel.stream_stream(channels.STREAM)(metadata=metadata)
-        self._bell.listen()
+        self._bell.attach_to_loop()
         connection.wake = self._bell.ring
         sending = asyncio.ensure_future(self._send(call, connection))
         try:

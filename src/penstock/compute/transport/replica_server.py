@@ -112,7 +112,7 @@ class _Serving(_grpc.GenericRpcHandler):
 
     async def work(self) -> None:
         """Step the replica whenever it has work. Raises the error that it halts with."""
-        self._bell.listen()
+        self._bell.attach_to_loop()
         while True:
             await self._bell.wait_for_ring(IDLE)
             self._busy = True

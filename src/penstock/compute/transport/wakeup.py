@@ -34,8 +34,8 @@ class Wakeup:
             self.error = error
         self.ring()
 
-    def listen(self) -> None:
-        """Deliver rings to the running loop from now on."""
+    def attach_to_loop(self) -> None:
+        """Deliver rings to the running event loop from now on."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 

@@ -190,9 +190,9 @@ class LargeTicks:
         return columns_of_frame(schema, append, frame) if can_hold(schema) else None
 
     @property
-    def is_holding(self) -> bool:
+    def has_state_in_frames(self) -> bool:
         """Return whether any state is in frames rather than in slots."""
-        return any(join.is_held for runner in self._runners for join in runner.joins.values())
+        return any(join.is_in_frames for runner in self._runners for join in runner.joins.values())
 
     def move_state_to_slots(self) -> None:
         """Move all state into slots."""

@@ -19,7 +19,7 @@ from penstock.flow.operators.join import Join
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
-    from penstock.engine.plan import Consumers, Part
+    from penstock.engine.plan import CompiledPart, Consumers
     from penstock.graph.node import FlowGraph, Node
 
 
@@ -41,7 +41,7 @@ class ColumnarPlan:
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
     """
 
-    part: Part
+    part: CompiledPart
     columnar: tuple[int, ...]
     rest: tuple[int, ...]
     joins: Mapping[int, JoinPlan]
@@ -54,7 +54,9 @@ class ColumnarPlan:
         return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
 
 
-def plan_columnar(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
+def plan_columnar(
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart
+) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}

@@ -152,7 +152,7 @@ class ColumnarJoinState:
         self._held: list[list[pl.DataFrame]] | None = None
 
     @property
-    def is_held(self) -> bool:
+    def is_in_frames(self) -> bool:
         """Return whether the state is in frames rather than in slots."""
         return self._held is not None
 

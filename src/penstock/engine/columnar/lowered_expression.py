@@ -44,7 +44,7 @@ def either_condition(*conditions: pl.Expr | None) -> pl.Expr | None:
     return reduce(lambda a, b: a | b, given) if given else None
 
 
-def restrict_condition(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
+def restrict_failure(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
     """Restrict a failure condition to rows where `condition` is true."""
     return None if fails is None else condition & fails
 
@@ -65,7 +65,7 @@ def bounds_of(lowered: LoweredExpression) -> Bounds:
     return lowered.bounds
 
 
-def enclosing_bounds(lowered: Sequence[LoweredExpression]) -> Bounds | None:
+def bounds_hull(lowered: Sequence[LoweredExpression]) -> Bounds | None:
     """Return the smallest bounds that contain all the given ones; None for non-integers."""
     known = [one.bounds for one in lowered if one.bounds is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None

@@ -314,5 +314,5 @@ def flag_name(block: Block) -> str:
 
 
 def stamp_name(block: Block) -> str:
-    """Return the variable with the last tick in which a block was entered."""
+    """Return the name of the variable that holds the last tick in which a block was entered."""
     return f"s_{block.name}"

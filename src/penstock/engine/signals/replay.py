@@ -115,7 +115,7 @@ class Replay:
 
     def _run_ticks(self, ticks: list[dict[int, Any]], first: int) -> None:
         for tick, values in enumerate(ticks, first):
-            self._machine.run(values, tick)
+            self._machine.run_tick(values, tick)
 
     def _together(self, event: Any) -> dict[int, Any]:
         if type(event) is tuple and len(event) == 2:  # pyright: ignore[reportUnknownArgumentType]

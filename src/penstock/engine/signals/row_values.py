@@ -21,7 +21,7 @@ from penstock.flow.operators.signals.value_rows import ValueRows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.engine.plan import Part
+    from penstock.engine.plan import CompiledPart
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph, Node
 
@@ -83,7 +83,9 @@ class SignalPart:
     left: output of the last tick in which the part ran.
     """
 
-    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, context: TickContext) -> None:
+    def __init__(
+        self, graph: FlowGraph, part: CompiledPart, machine: SignalMachine, context: TickContext
+    ) -> None:
         self.machine = machine
         self.left: Mapping[int, EmittedValues] = {}
         self.loops = Loops(machine)
@@ -117,10 +119,10 @@ class SignalPart:
             for node, value in entering
         }
         if self._durable is None:
-            self.machine.run(values, self._context.tick)
+            self.machine.run_tick(values, self._context.tick)
         else:
             ran: list[int] = []
-            self.machine.run(values, self._context.tick, ran)
+            self.machine.run_tick(values, self._context.tick, ran)
             self._durable.save(ran)
         left = self.left = self.machine.take_emitted()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
@@ -171,7 +173,9 @@ def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | Non
     return None
 
 
-def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
+def _entering(
+    graph: FlowGraph, part: CompiledPart, node: int
+) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
     """Signal sources fed by a node's rows, with each one's function from row to value."""
     operator = graph.nodes[node].operator
     if isinstance(operator, SignalOperator):
@@ -193,7 +197,7 @@ def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
     return lambda values: [(value,) for value in values]
 
 
-def signal_part_of(graph: FlowGraph, part: Part, context: TickContext, **options: Any) -> SignalPart:
+def signal_part_of(graph: FlowGraph, part: CompiledPart, context: TickContext, **options: Any) -> SignalPart:
     """Create a signal part with its machine. Signals of other parts become its sources."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]

@@ -269,7 +269,7 @@ class SignalMachine:
 
     # -- ticks ---------------------------------------------------------------------------------------
 
-    def run(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
+    def run_tick(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
         """Run one tick in which these sources fire. Raises `UserFunctionFailed` if an operator fails.
 
         ran: receives the operators of the parts that ran.

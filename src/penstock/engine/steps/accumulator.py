@@ -1,4 +1,4 @@
-"""Accumulators: state of each aggregate function in a group's list, with code to update and read it.
+"""Accumulators: where an aggregate keeps its state in a group's list, and the code to update and read it.
 
 A group is one list: [rows, last answer, fields...]. An accumulator owns consecutive fields, starting at `at`.
 """
@@ -314,7 +314,7 @@ class Extreme(Accumulator):
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
         value = self.value(to, arguments)
-        to.code.line(f"x_order_value({to.group}, {to.at}, {value}, {weight or '1'})")
+        to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {weight or '1'})")
 
     def settle(self, to: Target) -> None:
         to.code.line(f"x_settle({to.group}, {to.at}, {self.key(to)})")
@@ -324,7 +324,7 @@ class Extreme(Accumulator):
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
         with to.code.block(f"for value, copies in {fields[1]}.items():"):
-            to.code.line(f"x_order_value({to.group}, {to.at}, value, copies)")
+            to.code.line(f"x_add_ordered_value({to.group}, {to.at}, value, copies)")
 
 
 class ExtremeBy(Extreme):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row, item_sources, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import holds_any, item_of_row, user_form, write_received
+from penstock.engine.steps.user_rows import holds_any, item_source, user_form, write_received
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
@@ -70,7 +70,7 @@ class Folding(Step):
 
     def next_value(self, accumulated: str, row: Row) -> str:
         """Return the source of the next accumulated value for a row."""
-        item = item_of_row(self.writer, self.node, self.item, row)
+        item = item_source(self.writer, self.node, self.item, row)
         call = f"{self.function}({accumulated}, {item})"
         return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
 

@@ -100,13 +100,13 @@ class RightFirstStep(Step):
         if split:
             self.writer.consolidate_inputs(self.node)
             if not self.writer.is_append(self.node.inputs[0]):
-                self.apply_left(ChangeSelection.GOES)
-        self.apply_right(before)
+                self.write_left_changes(ChangeSelection.GOES)
+        self.write_right_changes(before)
         if self.stores_left:
             self.emit_crossings(before)
-        self.apply_left(ChangeSelection.COMES if split else ChangeSelection.ALL)
+        self.write_left_changes(ChangeSelection.COMES if split else ChangeSelection.ALL)
 
-    def apply_right(self, before: str) -> None:
+    def write_right_changes(self, before: str) -> None:
         """Write the right side's changes.
 
         The dict `before` receives the earlier state of each touched key or row.
@@ -117,6 +117,6 @@ class RightFirstStep(Step):
         """Write the output for earlier left rows whose match has changed."""
         raise NotImplementedError
 
-    def apply_left(self, only: ChangeSelection) -> None:
+    def write_left_changes(self, only: ChangeSelection) -> None:
         """Write the left side's changes against the current right side."""
         raise NotImplementedError

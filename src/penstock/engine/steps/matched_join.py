@@ -42,7 +42,7 @@ class MatchedJoinStep(RightFirstStep):
 
     # -- the right side ---------------------------------------------------------------------
 
-    def apply_right(self, before: str) -> None:
+    def write_right_changes(self, before: str) -> None:
         with self.writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
             row = self.writer.as_whole(row)
             if self.stores_left:
@@ -86,7 +86,7 @@ class MatchedJoinStep(RightFirstStep):
 
     # -- the left side ------------------------------------------------------------------------
 
-    def apply_left(self, only: ChangeSelection) -> None:
+    def write_left_changes(self, only: ChangeSelection) -> None:
         writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
             row = writer.as_whole(row)

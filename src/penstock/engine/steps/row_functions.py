@@ -53,7 +53,7 @@ class OpaqueStep(Step):
         self._function = writer.constant("f", function)
         self._checked = writer.constant("rows", from_user(node.schema, what=what))
 
-    def call(self, port: int, row: Row) -> str:
+    def call_source(self, port: int, row: Row) -> str:
         """Return the source of the function call on a row."""
         return f"{self._function}({user_form(self.writer, self.writer.input_schema(self.node, port), row)})"
 
@@ -65,14 +65,14 @@ class MapStep(OpaqueStep):
     """
 
     def consume(self, port: int, row: Row) -> None:
-        call = self.call(port, row)
+        call = self.call_source(port, row)
         self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
 
 
 class FlatMapStep(OpaqueStep):
     def consume(self, port: int, row: Row) -> None:
         out = self.writer.fresh("row")
-        with self.code.block(f"for {out} in {self._checked}(list({self.call(port, row)})):"):
+        with self.code.block(f"for {out} in {self._checked}(list({self.call_source(port, row)})):"):
             columns = self.writer.unpack(self.node.schema, out)
             self.emit(Row(columns, out, row.weight))
 
@@ -133,7 +133,7 @@ def _union(operator: Union, node: Node, writer: StepWriter) -> Step:
 class FilterMapStep(OpaqueStep):
     def consume(self, port: int, row: Row) -> None:
         made = self.writer.fresh("made")
-        self.code.line(f"{made} = {self.call(port, row)}")
+        self.code.line(f"{made} = {self.call_source(port, row)}")
         with self.code.block(f"if {made} is not None:"):
             self.emit(write_received(self.writer, self.node.schema, made, self._checked, row.weight))
 

@@ -76,7 +76,7 @@ class PresenceStep(RightFirstStep):
         right = Slot(f"{self.node.id}.right", transient=self.of_a_tick[1])
         return (left, right) if self.stores_left else (right,)
 
-    def apply_right(self, before: str) -> None:
+    def write_right_changes(self, before: str) -> None:
         with self.writer.each_row(self.node, 1) as row, self.key_of(1, row) as key:
             self.state("right").add_count(key, row.copies, before)
 
@@ -102,7 +102,7 @@ class PresenceStep(RightFirstStep):
             with self.code.block("else:"):
                 self.emit(Row(row.columns, row.whole, negated_weight(row.weight)))
 
-    def apply_left(self, only: ChangeSelection) -> None:
+    def write_left_changes(self, only: ChangeSelection) -> None:
         writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
             row = self.writer.as_whole(row)

@@ -163,7 +163,7 @@ class TopKStep(Step):
         group = writer.fresh("group")
         self.state("groups").get_or_add(group, key, "[[], {}, {}, {}]")
         code.line(f"{self.touched}[{key}] = {group}")
-        code.line(f"x_order_value({group}, 0, {whole}, {row.copies})")
+        code.line(f"x_add_ordered_value({group}, 0, {whole}, {row.copies})")
 
     def _keep_best(self, key: str, row: Row, source: str) -> None:
         """Write code that keeps a group's first row of the tick, and makes no tuple of most others."""

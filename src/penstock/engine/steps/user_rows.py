@@ -78,10 +78,10 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
 
 def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
     """Return the source of a row's item for a lattice: the value of `item`, with one zero and one NaN."""
-    return item_of_row(writer, node, item, row, merges=True)
+    return item_source(writer, node, item, row, merges=True)
 
 
-def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
+def item_source(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
     """Return the source of a row's item for a folding function: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EveryTick(Operator):
-    """In each tick all current rows of the input, as plain rows in order of first arrival.
+    """On each tick, all current rows of the input, as plain rows in order of first arrival.
 
     It emits rows in every tick that runs, even one without input, but starts no tick; the cost of a tick is
     proportional to all rows so far. A retracted row is no longer emitted, and no output is ever retracted.

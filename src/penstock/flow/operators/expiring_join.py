@@ -68,7 +68,7 @@ class JoinOnTime(Operator):
         return (Port("left"), Port("right"), *watermarks)
 
     def output(self, context: CheckContext) -> Columns:
-        columns = self.join.joined(context)
+        columns = self.join.pair_columns(context)
         made = context.with_state_expiry(self.join)
         context.require_as_built_by_flow(made, self, "it forgets what could still match")
         for port, time in enumerate(self.times):

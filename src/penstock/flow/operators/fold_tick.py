@@ -81,8 +81,8 @@ class FoldTick(Operator):
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)
 
-    def claimed(self) -> Iterator[str]:
-        yield from Operator.claimed(self)
+    def assumptions(self) -> Iterator[str]:
+        yield from Operator.assumptions(self)
         yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:

@@ -45,6 +45,6 @@ class Inspect(RowFunction):
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
 
-    def claimed(self) -> Iterator[str]:
+    def assumptions(self) -> Iterator[str]:
         # The rows do not depend on the function's result.
         yield from ()

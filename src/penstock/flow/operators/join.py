@@ -99,7 +99,7 @@ class Join(Operator):
         blocking = self.how.can_retract_left
         return (Port("left"), Port("right", blocking=blocking, why=why if blocking else ""))
 
-    def joined(self, context: CheckContext) -> tuple[Field, ...]:
+    def pair_columns(self, context: CheckContext) -> tuple[Field, ...]:
         """Return the columns of the pairs of the first two inputs. Raises like `output`."""
         left, right = context.inputs[:2]
         inner = self.how is How.INNER
@@ -130,7 +130,7 @@ class Join(Operator):
             )
 
     def output(self, context: CheckContext) -> Columns:
-        return self.joined(context)
+        return self.pair_columns(context)
 
     def unservable(self) -> Unservable | None:
         return None

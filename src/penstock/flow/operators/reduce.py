@@ -74,8 +74,8 @@ class Reduce(WithLifetime):
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield "function", self.function
 
-    def claimed(self) -> Iterator[str]:
-        yield from WithLifetime.claimed(self)
+    def assumptions(self) -> Iterator[str]:
+        yield from WithLifetime.assumptions(self)
         yield from self.claims.clauses_about(self.function)
 
     def describe(self) -> str:

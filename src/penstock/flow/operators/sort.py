@@ -48,7 +48,7 @@ class Sort(WithLifetime):
         return (Port("input", blocking=True, why="a further row could come before those that left"),)
 
     def output(self, context: CheckContext) -> Columns:
-        context.check_orderings(self.by)
+        context.check_order_by(self.by)
         return context.input.fields
 
     def unservable(self) -> Unservable | None:

@@ -71,7 +71,7 @@ class State(OrderedOperator):
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)
 
-    def claimed(self) -> Iterator[str]:
+    def assumptions(self) -> Iterator[str]:
         yield from lattice_claims(self.lattice)
 
     def describe(self) -> str:

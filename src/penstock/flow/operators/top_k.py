@@ -51,7 +51,7 @@ class TopK(WithLifetime):
 
     def output(self, context: CheckContext) -> Columns:
         context.require(self.count >= 1, "a count is below one")
-        context.check_orderings(self.by)
+        context.check_order_by(self.by)
         context.check_keys(self.per)
         return context.input.fields
 

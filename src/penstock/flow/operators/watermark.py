@@ -41,7 +41,7 @@ class Watermark(Operator):
     def output(self, context: CheckContext) -> Columns:
         timed = check_policy(self.clock, context)
         end = context.upstream(1)
-        reads_end = isinstance(end, EndOfInput) and end.sources == context.sources(0)
+        reads_end = isinstance(end, EndOfInput) and end.sources == context.sources_reaching(0)
         context.require(reads_end, "it does not read the end of its input")
         return (Field(VALUE, timed.type, True),)
 

@@ -1,4 +1,4 @@
-"""Delivery guarantees of sources and sinks, as data that can be shown."""
+"""Delivery guarantees of sources and sinks, described as data for display."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def check_can_compact(lock: FolderLock) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TickFolder:
+class TickDirectory:
     """Published folder of one tick, or of the merged ticks `first` to `last`.
 
     since: time of its publication, or of the last compaction.
@@ -248,22 +248,22 @@ class TickFolder:
         return bool(self.files) and _MERGED.fullmatch(self.files[0].name) is not None
 
 
-def _tick_folders(path: Path) -> list[TickFolder]:
+def _tick_folders(path: Path) -> list[TickDirectory]:
     """List the published folders at `path`, in order."""
     return [_tick_folder(path / tick_folder(tick), tick) for tick in published_ticks(path)]
 
 
-def _tick_folder(folder: Path, tick: int) -> TickFolder:
+def _tick_folder(folder: Path, tick: int) -> TickDirectory:
     files = [entry for entry in os.scandir(folder) if entry.name.endswith(".parquet")]
     found = _MERGED.fullmatch(files[0].name) if files else None
     first, last = (int(found[1]), int(found[2])) if found else (tick, tick)
     size = sum(entry.stat().st_size for entry in files)
     # A rename sets it.
     since = folder.stat().st_ctime
-    return TickFolder(tick, first, last, tuple(sorted(map(Path, files))), size, since)
+    return TickDirectory(tick, first, last, tuple(sorted(map(Path, files))), size, since)
 
 
-def due_groups(folders: Sequence[TickFolder], keep: int, now: float) -> list[list[TickFolder]]:
+def due_groups(folders: Sequence[TickDirectory], keep: int, now: float) -> list[list[TickDirectory]]:
     """Choose runs of consecutive folders to merge, each into one.
 
     A row that is rewritten gets into a folder of at least twice the size, unless rows cancel out.
@@ -291,11 +291,11 @@ def due_groups(folders: Sequence[TickFolder], keep: int, now: float) -> list[lis
 class _Group:
     """Consecutive folders, and the size of their files."""
 
-    folders: list[TickFolder]
+    folders: list[TickDirectory]
     bytes: int
 
 
-def tick_to_merge_into(group: Sequence[TickFolder], listed: Sequence[str]) -> int:
+def tick_to_merge_into(group: Sequence[TickDirectory], listed: Sequence[str]) -> int:
     """Choose the tick whose folder receives the merged rows: the latest that no reader visits first.
 
     listed: names of the folders, in the order of directory entries.
@@ -332,7 +332,7 @@ def _compact(lock: FolderLock, keep: int, *, durable: bool) -> Compacted:
     return Compacted(len(gone), len(groups), unmerged)
 
 
-def _merge(group: Sequence[TickFolder], target: Path, *, durable: bool) -> None:
+def _merge(group: Sequence[TickDirectory], target: Path, *, durable: bool) -> None:
     """Write the sum of the group's files to a new file, a part of it in memory at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq

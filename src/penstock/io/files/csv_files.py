@@ -24,7 +24,7 @@ from penstock.io.files.file_reader import Block, FileFormat, Record, open_format
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
-from penstock.io.files.text_values import Unfit, parse, shortened
+from penstock.io.files.text_values import Unfit, parser_of, shortened
 from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
@@ -236,7 +236,7 @@ def converter(
 def field_parser(source: str, declared: Field) -> FromText:
     """Build a parser from field text to internal values. Raises `BadInput` for types without a CSV form."""
     try:
-        from_text = parse(declared.type)
+        from_text = parser_of(declared.type)
     except TypeError:
         raise BadInput(
             f"source {source!r}: column {declared.name!r} is a {declared.type}, which a CSV file cannot hold",

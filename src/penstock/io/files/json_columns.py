@@ -27,7 +27,7 @@ from penstock.expr.types import (
     TimestampType,
 )
 from penstock.io.arrow import arrow_field, arrow_type
-from penstock.io.files.json_values import from_json
+from penstock.io.files.json_values import json_decoder
 from penstock.io.files.text_columns import parsed_column, typed_column
 from penstock.io.files.text_values import Unfit
 
@@ -174,7 +174,7 @@ def _(data_type: DataType, found: pa.Array) -> pa.Array:
 
 @_declared.register
 def _(data_type: BytesType, found: pa.Array) -> pa.Array:
-    return parsed_column(found, data_type, from_json(data_type))
+    return parsed_column(found, data_type, json_decoder(data_type))
 
 
 @_declared.register

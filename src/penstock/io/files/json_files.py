@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
-from penstock.io.files.json_values import from_object
+from penstock.io.files.json_values import object_decoder
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
 from penstock.io.requirements import refuse_untyped
@@ -143,13 +143,13 @@ def _count(path: Path, stop: int) -> tuple[int, int]:
 
 def row_converter(feed: Feed) -> Callable[[Any], Any]:
     """Build a converter from JSON objects to internal rows, or to the rows of a record; it raises `Unfit`."""
-    convert = from_object(feed.schema.fields, {f.name for f in feed.live_fields})
+    convert = object_decoder(feed.schema.fields, {f.name for f in feed.live_fields})
     decode = feed.decode
     if decode is not None:
         return lambda value: decode(None if value is None else convert(value))
     if feed.append:
         return convert
-    weight_of = from_object([Field(WEIGHT, INT64, nullable=True)])
+    weight_of = object_decoder([Field(WEIGHT, INT64, nullable=True)])
 
     def weighted(value: Any) -> tuple[Any, ...]:
         row = convert(value)

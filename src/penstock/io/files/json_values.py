@@ -9,7 +9,7 @@
     null                 null, or a missing field
 
 Fields that are not in the row type are ignored. A value of another type is an error and never converted.
-`from_json` restores the values written by `to_json`.
+`json_decoder` restores the values written by `json_encoder`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from penstock.io.files.text_values import (
     Unfit,
     exact_decimal,
     in_range,
-    parse,
+    parser_of,
     unfit,
     unicode_text,
 )
@@ -56,12 +56,12 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 @singledispatch
-def from_json(data_type: DataType) -> Convert:
+def json_decoder(data_type: DataType) -> Convert:
     """Build a converter from non-null parsed JSON to internal values; it raises `Unfit`."""
     raise TypeError(data_type)
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: BoolType) -> Convert:
     def boolean(value: Any) -> Any:
         if type(value) is not bool:
@@ -82,17 +82,17 @@ def _whole(bits: int) -> Convert:
     return whole
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: Int32Type) -> Convert:
     return _whole(32)
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: Int64Type) -> Convert:
     return _whole(64)
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: Float64Type) -> Convert:
     def number(value: Any) -> Any:
         if type(value) is float:
@@ -109,9 +109,9 @@ def _(data_type: Float64Type) -> Convert:
     return number
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: DecimalType) -> Convert:
-    parse_text = parse(data_type)
+    parse_text = parser_of(data_type)
 
     def decimal(value: Any) -> Any:
         kind = type(value)
@@ -124,7 +124,7 @@ def _(data_type: DecimalType) -> Convert:
     return decimal
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: StrType) -> Convert:
     def text(value: Any) -> Any:
         if type(value) is not str:
@@ -134,7 +134,7 @@ def _(data_type: StrType) -> Convert:
     return text
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: BytesType) -> Convert:
     def octets(value: Any) -> Any:
         if type(value) is not str:
@@ -147,10 +147,10 @@ def _(data_type: BytesType) -> Convert:
     return octets
 
 
-@from_json.register(DateType)
-@from_json.register(TimestampType)
+@json_decoder.register(DateType)
+@json_decoder.register(TimestampType)
 def _(data_type: DataType) -> Convert:
-    parse_text = parse(data_type)
+    parse_text = parser_of(data_type)
 
     def moment(value: Any) -> Any:
         if type(value) is not str:
@@ -160,9 +160,9 @@ def _(data_type: DataType) -> Convert:
     return moment
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: ListType) -> Convert:
-    convert = from_json(data_type.element)
+    convert = json_decoder(data_type.element)
 
     def array(value: Any) -> Any:
         if type(value) is not list:
@@ -176,12 +176,12 @@ def _(data_type: ListType) -> Convert:
     return array
 
 
-@from_json.register
+@json_decoder.register
 def _(data_type: StructType) -> Convert:
-    return from_object(data_type.fields)
+    return object_decoder(data_type.fields)
 
 
-def from_object(fields: Sequence[Field], live: AbstractSet[str] | None = None) -> Convert:
+def object_decoder(fields: Sequence[Field], live: AbstractSet[str] | None = None) -> Convert:
     """Build a converter from JSON objects to tuples. `Unfit` names the field.
 
     live: the fields to look at, or None for all; the others are None.
@@ -209,7 +209,7 @@ def from_object(fields: Sequence[Field], live: AbstractSet[str] | None = None) -
 
 def _field(declared: Field) -> Callable[[dict[str, Any], Any], Any]:
     """Build a converter for one field, given its object and the value found there."""
-    name, convert = declared.name, from_json(declared.type)
+    name, convert = declared.name, json_decoder(declared.type)
 
     def value(whole: dict[str, Any], found: Any) -> Any:
         if found is None:
@@ -263,15 +263,15 @@ def missing(declared: Field, *, is_there: bool) -> Unfit:
 # --- to JSON -------------------------------------------------------------------------------
 
 
-def to_json(data_type: DataType) -> Convert:
+def json_encoder(data_type: DataType) -> Convert:
     """Build a converter from a value or None to input for `json.dumps`."""
     convert = _converter(data_type)
     return lambda value: None if value is None else convert(value)
 
 
-def to_object(fields: Sequence[Field]) -> Convert:
+def object_encoder(fields: Sequence[Field]) -> Convert:
     """Build a converter from rows to JSON objects."""
-    parts = [(field.name, to_json(field.type)) for field in fields]
+    parts = [(field.name, json_encoder(field.type)) for field in fields]
     return lambda row: {name: convert(value) for (name, convert), value in zip(parts, row, strict=True)}
 
 
@@ -307,10 +307,10 @@ def _(data_type: BytesType) -> Convert:
 
 @_converter.register
 def _(data_type: ListType) -> Convert:
-    element = to_json(data_type.element)
+    element = json_encoder(data_type.element)
     return lambda values: [element(value) for value in values]
 
 
 @_converter.register
 def _(data_type: StructType) -> Convert:
-    return to_object(data_type.fields)
+    return object_encoder(data_type.fields)

@@ -26,7 +26,7 @@ from penstock.expr.types import (
     TimestampType,
 )
 from penstock.io.arrow import arrow_type, in_calendar
-from penstock.io.files.text_values import parse
+from penstock.io.files.text_values import parser_of
 
 _compute: Any = pc
 _INTEGER = b"0123456789-"
@@ -43,7 +43,7 @@ def typed_column(texts: pa.Array, data_type: DataType) -> pa.Array:
         column = cast_text(data_type, texts)
     except pa.ArrowException:
         column = None
-    return parsed_column(texts, data_type, parse(data_type)) if column is None else column
+    return parsed_column(texts, data_type, parser_of(data_type)) if column is None else column
 
 
 def parsed_column(texts: pa.Array, data_type: DataType, parse_text: Callable[[str], Any]) -> pa.Array:

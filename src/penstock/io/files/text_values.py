@@ -56,14 +56,15 @@ def unfit(needed: object, found: object) -> Unfit:
 
 
 @singledispatch
-def parse(data_type: DataType) -> Callable[[str], Any]:
-    """Build a parser from text to internal values; it raises `Unfit`. TypeError for types without a text
-    form.
+def parser_of(data_type: DataType) -> Callable[[str], Any]:
+    """Build a parser from text to internal values, which raises `Unfit`.
+
+    Raises TypeError for types without a text form.
     """
     raise TypeError(f"{data_type} cannot be written as text")
 
 
-@parse.register
+@parser_of.register
 def _(data_type: BoolType) -> Callable[[str], Any]:
     values = {"true": True, "false": False}
 
@@ -92,17 +93,17 @@ def in_range(value: int, bits: int) -> int:
     return value
 
 
-@parse.register
+@parser_of.register
 def _(data_type: Int32Type) -> Callable[[str], Any]:
     return lambda text: whole_number(text, 32)
 
 
-@parse.register
+@parser_of.register
 def _(data_type: Int64Type) -> Callable[[str], Any]:
     return lambda text: whole_number(text, 64)
 
 
-@parse.register
+@parser_of.register
 def _(data_type: Float64Type) -> Callable[[str], Any]:
     def number(text: str) -> float:
         if _NUMBER.fullmatch(text):
@@ -129,7 +130,7 @@ def exact_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
     return fitted or abs(fitted)
 
 
-@parse.register
+@parser_of.register
 def _(data_type: DecimalType) -> Callable[[str], Any]:
     def decimal(text: str) -> Decimal:
         if not _NUMBER.fullmatch(text) or len(text) > 1000:
@@ -153,17 +154,17 @@ def unicode_text(text: str) -> str:
     return text
 
 
-@parse.register
+@parser_of.register
 def _(data_type: StrType) -> Callable[[str], Any]:
     return unicode_text
 
 
-@parse.register
+@parser_of.register
 def _(data_type: BytesType) -> Callable[[str], Any]:
     return lambda text: unicode_text(text).encode()
 
 
-@parse.register
+@parser_of.register
 def _(data_type: DateType) -> Callable[[str], Any]:
     def day(text: str) -> date:
         if not _DATE.fullmatch(text):
@@ -176,7 +177,7 @@ def _(data_type: DateType) -> Callable[[str], Any]:
     return day
 
 
-@parse.register
+@parser_of.register
 def _(data_type: TimestampType) -> Callable[[str], Any]:
     """Parse ISO 8601 with "T" or a space; no zone means UTC; digits beyond microseconds are dropped."""
 

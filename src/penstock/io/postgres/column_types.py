@@ -24,7 +24,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.io.files.json_values import to_json
+from penstock.io.files.json_values import json_encoder
 
 _LONGEST = 63
 """Limit on the bytes of a name. PostgreSQL truncates longer ones silently, so two could become one."""
@@ -112,7 +112,7 @@ def _(data_type: DataType) -> Text:
 @copy_converter.register(ListType)
 @copy_converter.register(StructType)
 def _(data_type: DataType) -> Text:
-    plain = to_json(data_type)
+    plain = json_encoder(data_type)
     return lambda value: escape_copy_text(json.dumps(plain(value), ensure_ascii=False))
 
 

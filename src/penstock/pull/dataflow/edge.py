@@ -57,7 +57,7 @@ class EdgeObserver(Protocol):
 
     def answer(self, index: int, answer: Answer) -> None: ...
 
-    def withdraw(self, index: int) -> None:
+    def remove_last_answer(self, index: int) -> None:
         """Called when the module answers a request that the edge already answered for it."""
 
     def broken(self, rule: str, index: int) -> Exception | None:
@@ -244,7 +244,7 @@ class Edge:
     def _too_late(self, pending: _Pending, answer: Answer) -> None:
         """Ignore an answer to a request already answered by the end."""
         if isinstance(answer, Value) and self.seen_above is not None:
-            self.seen_above.withdraw(pending.index)
+            self.seen_above.remove_last_answer(pending.index)
             self._show(pending, answer)
             self._broke("P4", pending)
 

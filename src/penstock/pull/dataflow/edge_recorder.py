@@ -82,8 +82,8 @@ class _Watcher:
     def answer(self, index: int, answer: Answer) -> None:
         self._recorder.events.append(_event(self._up, index, answer))
 
-    def withdraw(self, index: int) -> None:
-        self._recorder.withdraw(self._up, index)
+    def remove_last_answer(self, index: int) -> None:
+        self._recorder.remove_last_answer(self._up, index)
 
     def broken(self, rule: str, index: int) -> Exception | None:
         return rule_breach_error(self._recorder, self._edge.upper, rule, index)

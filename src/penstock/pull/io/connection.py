@@ -130,7 +130,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def end_half(self, half: Half) -> None:
-        """End a half, and wait until everything that ends with it is closed. Raises if that failed."""
+        """End a half and wait until everything that closes with it has closed. Raises if closing fails."""
 
     @abstractmethod
     async def finish_writing(self, writer: asyncio.StreamWriter) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.errors import BadTrace
-from penstock.pull.rules.docs_rules import DOCS
+from penstock.pull.rules.docs_profile import DOCS
 from penstock.pull.rules.edge_rules import PAIR
 from penstock.pull.rules.matched_trace import Fault, Faults, Placed, TracedEdge
-from penstock.pull.rules.strict_rules import STRICT
+from penstock.pull.rules.strict_profile import STRICT
 from penstock.pull.rules.trace import Event, Trace
 from penstock.pull.rules.transformer_rules import TRANSFORMER, TransformerTrace
 

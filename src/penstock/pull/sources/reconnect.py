@@ -22,7 +22,7 @@ Wait = Callable[[int], float]
 
 
 def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], float] = random.random) -> Wait:
-    """Create waits that double from `first` to `most` seconds, each randomly shortened by up to half.
+    """Create backoff delays that double from `first` to `most` seconds, less a jitter of up to half.
 
     jitter: returns a number from 0 to below 1, random by default, so that many clients that lost the same
             peer do not reconnect at the same time.
@@ -79,7 +79,7 @@ def reconnect(
     for function in (make, wait, position):
         refuse_async("reconnect", function, fix="return at once: the source itself may wait")
     waits: Wait = back_off() if wait is None else wait if callable(wait) else _always(wait)
-    opens = _told(make, position)
+    opens = _opener(make, position)
 
     def open(module: Module) -> Read:
         return _Reconnect(module, opens, attempts, waits).read
@@ -95,7 +95,7 @@ Opens = Callable[[int, Any], Source]
 """Function from the number of values so far, and the last of them, to the source that continues."""
 
 
-def _told(make: Callable[..., Source], position: Callable[[int, Any], Any] | None) -> Opens:
+def _opener(make: Callable[..., Source], position: Callable[[int, Any], Any] | None) -> Opens:
     if position is not None:
         return lambda count, last: make(position(count, last))
     return (lambda count, _last: make(count)) if _takes_position(make) else (lambda _count, _last: make())

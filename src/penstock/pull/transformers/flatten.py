@@ -35,11 +35,11 @@ def flatten(*, width: int = 0) -> Transformer:
     """
     check_integer("flatten", "width", width, least=0)
     return Transformer.of(
-        "flatten", lambda module, edge: open_flat(module, edge, _same), batches=True, width=width
+        "flatten", lambda module, edge: open_flatten(module, edge, _same), batches=True, width=width
     )
 
 
-def open_flat(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
+def open_flatten(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
     """Open a flattening module. `inner_of` maps each of the edge's values to its contents."""
     return _Flat(module, edge, inner_of).read
 
@@ -236,5 +236,5 @@ def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     fix = "async_map(function), then flatten(); iterate(generator) is a source of an asynchronous generator"
     checked = synchronous_check("flat_map", function, fix=fix).calling(function)
     return Transformer.of(
-        "flat_map", lambda module, edge: open_flat(module, edge, checked), batches=True, width=width
+        "flat_map", lambda module, edge: open_flatten(module, edge, checked), batches=True, width=width
     )

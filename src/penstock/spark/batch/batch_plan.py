@@ -80,7 +80,7 @@ def starts_ticks(operator: Operator) -> bool:
     return any(port.delay is Delay.TICK for port in operator.ports())
 
 
-def counts_ticks(operator: Operator) -> bool:
+def exposes_tick_count(operator: Operator) -> bool:
     """Return whether the operator emits in ticks that others start, so that their number is visible."""
     return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
 
@@ -189,7 +189,7 @@ def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
         return set()
     # What is linear depends on ticks by the order of its rows alone; who reads that is in its subplan.
     cut = {n for n, o in operators.items() if o.depends_on_cut() and not o.linear}
-    counting = {n for n, o in operators.items() if counts_ticks(o)}
+    counting = {n for n, o in operators.items() if exposes_tick_count(o)}
     seeds = late | counting if counting else set[int]()
     for n in cut:
         # Rows come in several ticks from who defers them, and from who speaks in each later tick.
@@ -282,7 +282,7 @@ class _Divider:
         return all(
             n in loops
             and n not in self._order.read
-            and not counts_ticks(self._graph.nodes[n].operator)
+            and not exposes_tick_count(self._graph.nodes[n].operator)
             and (
                 self._form[n] is not BatchForm.SUBPLAN
                 or isinstance(self._graph.nodes[n].operator, BagFeedback | Feedback)

@@ -88,8 +88,8 @@ def weight_column(operator: Source, frame: DataFrame) -> Column:
 
 
 def _refused_null(operator: Source, column: str) -> Column:
-    told = f"P201 BadRow: source {operator.name!r}: column {column!r} of its DataFrame is null"
-    return f.raise_error(f.lit(told))
+    message = f"P201 BadRow: source {operator.name!r}: column {column!r} of its DataFrame is null"
+    return f.raise_error(f.lit(message))
 
 
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:

@@ -75,7 +75,7 @@ def subplan_flow(plan: BatchPlan, subplan: Subplan) -> SubplanFlow:
 
 
 def loop_flow(graph: FlowGraph, loop: Sequence[int]) -> SubplanFlow:
-    """Cut the nodes of a loop out of a flow."""
+    """Extract the nodes of a loop into a flow of their own."""
     reads = {n: graph.nodes[n].inputs for n in loop}
     outside = dict.fromkeys(i for r in reads.values() for i in r if i not in reads)
     entries = tuple(SubplanBorder(n, f"in{at}", graph.nodes[n].schema) for at, n in enumerate(outside))
@@ -148,7 +148,7 @@ def machine_for(program: Program) -> Machine:
 
 
 def run_until_idle(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Run ticks for `inputs`, deferred rows and the end of input; return the content of the sinks."""
+    """Process `inputs`, deferred rows and the end of input; return the contents of the sinks."""
     from penstock.engine.event_time import end_receivers
 
     append = machine.program.sink_append

@@ -33,7 +33,7 @@ _LONGEST_SOCKET_FOLDER = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class PackageRequirement:
     """A package that Spark or flows on it need, with supported versions: from `least` to below `below`."""
 
     name: str
@@ -43,13 +43,13 @@ class Package:
 
 
 PACKAGES = (
-    Package("pyspark", (4, 3), (4, 4), "Penstock is made for and tried with Spark 4.3"),
-    Package("pyarrow", (18,), None, "rows go between Spark and Python as Arrow batches"),
-    Package(
+    PackageRequirement("pyspark", (4, 3), (4, 4), "Penstock is made for and tried with Spark 4.3"),
+    PackageRequirement("pyarrow", (18,), None, "rows go between Spark and Python as Arrow batches"),
+    PackageRequirement(
         "pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"
     ),
-    Package("msgpack", (1, 0, 8), None, "state is written with it"),
-    Package("xxhash", (3, 4), None, "rows are divided by hashes of their keys"),
+    PackageRequirement("msgpack", (1, 0, 8), None, "state is written with it"),
+    PackageRequirement("xxhash", (3, 4), None, "rows are divided by hashes of their keys"),
 )
 
 Version = Callable[[str], str]
@@ -78,7 +78,9 @@ def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     return ok("python", text)
 
 
-def package_findings(package: Package, version_of: Version = importlib.metadata.version) -> Finding:
+def package_findings(
+    package: PackageRequirement, version_of: Version = importlib.metadata.version
+) -> Finding:
     try:
         text = version_of(package.name)
     except importlib.metadata.PackageNotFoundError:
@@ -141,11 +143,11 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     if os.path.samefile(program, sys.executable) and _same_environment(program):
         return ok(about, program)
     found = _worker(program)
-    told = f"{program} ({'PYSPARK_PYTHON' if named else 'python3 on PATH'})"
+    described = f"{program} ({'PYSPARK_PYTHON' if named else 'python3 on PATH'})"
     if found:
-        text = f"{told} {found}; sessions that you start yourself would take it"
+        text = f"{described} {found}; sessions that you start yourself would take it"
         return Finding(about, Level.BROKEN if named else Level.SLOW, text, fix)
-    return ok(about, told)
+    return ok(about, described)
 
 
 _ASK_WORKER = "import sys, pyarrow, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"

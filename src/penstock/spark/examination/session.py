@@ -178,7 +178,7 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
         if mark is not None:
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.write_text("seen")
-        told = _ask(spark, mark)
+        reports = _ask(spark, mark)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         text = f"a small Python job failed: {reason[:200]}"
@@ -189,21 +189,21 @@ def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[F
     finally:
         if mark is not None:
             mark.unlink(missing_ok=True)
-    yield from worker_findings(told)
+    yield from worker_findings(reports)
     if mark is not None:
-        blind = sorted({worker["host"] for worker in told if worker["sees"] != "yes"})
+        blind = sorted({worker["host"] for worker in reports if worker["sees"] != "yes"})
         if blind:
             text = f"{mark.parent} is not the same folder on {', '.join(blind)}"
             yield Finding(
                 "checkpoint", Level.BROKEN, text, "give a folder on a file system that all hosts mount"
             )
         else:
-            yield ok("checkpoint", f"{mark.parent} is seen by {len(told)} of {len(told)} tasks")
+            yield ok("checkpoint", f"{mark.parent} is seen by {len(reports)} of {len(reports)} tasks")
 
 
-def worker_findings(told: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
+def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
     """Yield findings about workers, from the reports of their tasks."""
-    workers = list(told)
+    workers = list(reports)
     here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "penstock": _version("penstock")}
     hosts = sorted({worker["host"] for worker in workers})
     for what, mine in here.items():

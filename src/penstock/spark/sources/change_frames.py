@@ -86,12 +86,12 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
     for part in ("before", "after"):
         _need(name, _names(held[part].dataType), schema.names, part)
 
-    def image(row: Column, weight: int, told: str) -> Column:
+    def image(row: Column, weight: int, part: str) -> Column:
         columns = [
             integers_to_timestamps(x.type, row[x.name], source.epoch).alias(x.name) for x in schema.fields
         ]
         made = f.array(f.struct(*columns, f.lit(weight).cast("long").alias(WEIGHT)))
-        missing = _bad(name, f"{told}: it is null or missing, and op ", op, " needs it")
+        missing = _bad(name, f"{part}: it is null or missing, and op ", op, " needs it")
         return f.when(row.isNull(), missing).otherwise(made)
 
     goes, comes = image(before, -1, "before"), image(after, 1, "after")

@@ -74,12 +74,12 @@ class OpenedSource:
 class Opening:
     """Parameters for opening a source on Spark.
 
-    spool:   a folder for given rows on their way to tasks.
+    spool:   folder for given rows on their way to tasks.
     positions: how far the source was read, see `penstock.io.source`.
-    resumed: the run goes on from a committed tick. read: such ticks have read this source.
-    skip:    files that are left out, as absolute paths.
-    native:  for a DataFrame, the source's node and those behind it that Spark does.
-    named:   streaming sources of this checkpoint have names.
+    resumed: whether the run resumes from a committed tick. read: whether earlier ticks have read this source.
+    skip:    files to leave out, as absolute paths.
+    native:  for a DataFrame, the source's node and those behind it that run natively on Spark.
+    named:   whether streaming sources of this checkpoint have names.
     """
 
     spark: SparkSession
@@ -202,9 +202,9 @@ def _division(reading: Files | ChangeData, opening: Opening) -> Callable[[Unread
 
 
 def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedSource:
-    """Open a source that the driver finds input of. reading: how tasks read a location.
+    """Open a source whose input the driver finds; a bounded one is read whole in the first tick.
 
-    Of a bounded source, all of it comes with the first tick.
+    reading: how tasks read a location.
     """
     if opening.operator.bounded:
         first = [] if opening.read else arrivals.take_all()
@@ -275,10 +275,10 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
             column = _never_null(column, opening.name, field.name)
         inside = None if there == wanted else null_within(field.type, column)
         if inside is not None:
-            told = (
+            message = (
                 f"P201 BadRow: source {opening.name!r}: column {field.name!r} of its DataFrame holds a null"
             )
-            column = f.when(inside, f.raise_error(f.lit(told))).otherwise(column)
+            column = f.when(inside, f.raise_error(f.lit(message))).otherwise(column)
         columns.append(column.alias(field.name))
     if not opening.append:
         given = WEIGHT in found
@@ -291,17 +291,17 @@ def _never_null(column: Any, source: str, name: str) -> Any:
     # Where Spark goes on with the rows, a null must be found before; `ticks.errors` knows this text.
     from pyspark.sql import functions as f
 
-    told = f"P201 BadRow: source {source!r}: column {name!r} of its DataFrame is null"
-    return f.when(column.isNull(), f.raise_error(f.lit(told))).otherwise(column)
+    message = f"P201 BadRow: source {source!r}: column {name!r} of its DataFrame is null"
+    return f.when(column.isNull(), f.raise_error(f.lit(message))).otherwise(column)
 
 
 def static_locations(opening: Opening, locations: list[str]) -> DataFrame:
-    """Frame of locations that are all read in the first tick."""
+    """Return a frame of locations that are all read in the first tick."""
     return frame_of_locations(opening.spark, [(opening.tag, at, n) for n, at in enumerate(locations)])
 
 
 def frame_of_locations(spark: SparkSession, locations: list[tuple[int, str, int]]) -> DataFrame:
-    """Frame of the locations that a tick reads: the source's tag, the location, its place in order."""
+    """Return a frame of the locations that a tick reads: the source's tag, the location, its place."""
     texts = [(tag, encoded_location(location), place) for tag, location, place in locations]
     return spark.createDataFrame(texts, "tag int, path string, place long")
 
@@ -336,15 +336,15 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
 
 def placeholder_row(spark: SparkSession, shape: Shape) -> DataFrame:
     """Return a row with nothing to read, which still starts a task."""
-    return _told(spark, shape, NOTHING, None)
+    return _marker_row(spark, shape, NOTHING, None)
 
 
 def end_of_sources(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
-    """A row that tells an operator, by name, that its sources have ended."""
-    return _told(spark, shape, ENDED, operator)
+    """Return a row that notifies an operator, by name, that its sources have ended."""
+    return _marker_row(spark, shape, ENDED, operator)
 
 
-def _told(spark: SparkSession, shape: Shape, tag: int, path: str | None) -> DataFrame:
+def _marker_row(spark: SparkSession, shape: Shape, tag: int, path: str | None) -> DataFrame:
     from pyspark.sql import functions as f
 
     none = f.lit(None).cast("long").alias("place")

@@ -62,7 +62,7 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
         death = _death(spark, error)
         if death is None:
             raise
-        raise _told(death, tick()) from None
+        raise _process_died(death, tick()) from None
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _tell_others(server: Any, *of: Any) -> None:
         type(server).handle_error(server, *of)
 
 
-def _told(death: Death, tick: int | None) -> SparkProcessDied:
+def _process_died(death: Death, tick: int | None) -> SparkProcessDied:
     if tick is None:
         fix = "run it again; if it dies again, give it more memory"
     else:

@@ -35,7 +35,7 @@ class Ends:
         """Sources whose end some operator waits for."""
         return frozenset().union(*self.operators.values())
 
-    def told_by(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
+    def ended_operators(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
         """Return the operators whose last source ends with `now`, if the sources in `before` have ended."""
         earlier = frozenset(before)
         after = earlier | frozenset(now)

@@ -25,7 +25,7 @@ class Lag:
     arrivals: Mapping[str, Arrivals]
     query: StreamingQuery | None = None
 
-    def of(self, names: Iterable[str], rows: Mapping[str, int]) -> dict[str, SourceProgress]:
+    def by_source(self, names: Iterable[str], rows: Mapping[str, int]) -> dict[str, SourceProgress]:
         """Return the progress of each source in `names`: its rows in this tick, and its backlog."""
         named = list(names)
         connectors = [] if self.arrivals.keys() >= set(named) else self._connectors()

@@ -151,7 +151,7 @@ class Query:
         rows = union_of([rows], self._shape)
         assert rows is not None
         ending = frozenset[str]() if found else self._ending()
-        for operator in self._ticker.ends.told_by(self._ticker.ended, ending):
+        for operator in self._ticker.ends.ended_operators(self._ticker.ended, ending):
             rows = rows.union(end_of_sources(self._spark, self._shape, operator))
         last = self._ticker.checkpoint.last
         self._tick(rows, self._batch_of(None) if last is None else last.positions, ending)
@@ -191,7 +191,7 @@ class Query:
             writer = writer.trigger(processingTime=_LOOK_EVERY)
         else:
             writer = writer.trigger(availableNow=True)
-        with self._told_once():
+        with self._without_py4j_log():
             with named_sources_enabled(self._spark, self._named):
                 query = writer.start()
             self._ticker.lag.query = query
@@ -202,8 +202,8 @@ class Query:
                 self._stop(query)
 
     @contextmanager
-    def _told_once(self) -> Iterator[None]:
-        # What a tick raises goes through Java and back: Py4J would log it on the way, and `run` raises it.
+    def _without_py4j_log(self) -> Iterator[None]:
+        # A tick's error passes through Java and back: Py4J would log it, although `run` raises it anyway.
         def is_other(record: logging.LogRecord) -> bool:
             return record.exc_info is None or not isinstance(
                 record.exc_info[1], (_Stopped, type(self._failure))

@@ -34,7 +34,7 @@ class Sent:
     size: int
     rows: int
 
-    def message(self) -> Message:
+    def reference(self) -> Message:
         """Return the reference that stands for the stored message in a job; a negative port marks it."""
         body = value_encoder()((self.path, self.offset, self.size))
         return (self.stage, self.shard, -1 - self.port, self.place, body)
@@ -44,7 +44,7 @@ class Sent:
         return Result(SENT, body)
 
 
-def sent_of(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
+def split_sent(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
     """Separate messages stored for later jobs from all other results."""
     sent: list[Sent] = []
     others: list[Result] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.spark.ticks import task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
-from penstock.spark.ticks.round_files import NOTHING, Sent, sent_of
+from penstock.spark.ticks.round_files import NOTHING, Sent, split_sent
 from penstock.spark.ticks.round_task import Leg, rounds_of
 from penstock.spark.ticks.task_outcome import Outcome, gathered
 
@@ -53,7 +53,7 @@ class Jobs(Protocol):
         """Run stored messages through the stages from `first` to `last`."""
         ...
 
-    def small_rounds(
+    def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[Result] | None:
         """Run small rounds in one task, after `before` rounds; None if that does not pay."""
@@ -75,9 +75,9 @@ class _Tick:
         self.legs += 1
         return self.order
 
-    def end(self, told: Iterable[Result]) -> None:
+    def end(self, results: Iterable[Result]) -> None:
         """Take a job's results. Raises an error that they report."""
-        sent, others = sent_of(told)
+        sent, others = split_sent(results)
         self.waiting += sent
         self.results += others
         chains = gathered(others).chains
@@ -131,11 +131,11 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
         growth.append(sent)
         loop.check(growth)
         order = tick.begin(loop.last)
-        told = jobs.small_rounds(order, back, loop, len(growth))
-        if told is None:
-            told = jobs.run_stored_messages(order, back, loop.first, loop.last)
-        growth += rounds_of(told)
-        tick.end(told)
+        results = jobs.try_small_rounds(order, back, loop, len(growth))
+        if results is None:
+            results = jobs.run_stored_messages(order, back, loop.first, loop.last)
+        growth += rounds_of(results)
+        tick.end(results)
 
 
 # --- on Spark -----------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class SparkJobs:
     ) -> list[Result]:
         return self._through(self._frame(sent), order, first, last)
 
-    def small_rounds(
+    def try_small_rounds(
         self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
     ) -> list[Result] | None:
         if sum(message.rows for message in sent) > self.few:
@@ -175,6 +175,6 @@ class SparkJobs:
     def _frame(self, sent: Sequence[Sent]) -> DataFrame:
         import pyarrow
 
-        messages = [message.message() for message in sent] or [NOTHING]
+        messages = [message.reference() for message in sent] or [NOTHING]
         arrays = [pyarrow.array([m[at] for m in messages], type=f.type) for at, f in enumerate(ARROW)]
         return self.spark.createDataFrame(pyarrow.Table.from_arrays(arrays, schema=ARROW))

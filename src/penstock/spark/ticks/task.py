@@ -48,9 +48,9 @@ Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]
 class TickOrder:
     """Everything a task needs to run its part of a tick.
 
-    due: cells that run though nothing reaches them. leg: of a tick that is several jobs.
-    times: of a tick that is several times, one after the other: a place is the number of one of these, and
-        the rows of sinks have the time as last field. Nothing of such a flow reads the order of rows.
+    due: cells that run even without input. leg: the current job of a tick that takes several.
+    times: for a tick that covers several times in succession. A place is then the index of a time, and rows
+        of sinks have the time as last field. No operator of such a flow reads the order of rows.
     """
 
     shipped: ShippedPlan

@@ -95,9 +95,9 @@ def gathered(results: Iterable[Result]) -> Outcome:
             case "cost", cost:
                 outcome.costs.append(cost)
             case "rounds", _:
-                pass  # of who counts them
+                pass  # `rounds_of` reads these
             case _:
-                raise AssertionError(f"a task told something unknown: {result.kind}")
+                raise AssertionError(f"unknown kind of result: {result.kind}")
     if errors:
         # Later stages ran on half of the rows; what they say follows from the first error.
         raise pickle.loads(min(errors)[1])

@@ -41,10 +41,10 @@ ROWS_OF_ONE_TASK = 20_000
 class Ticker:
     """Runner of ticks, one after another; each is atomic, so after an error it has no effect.
 
-    ways: "auto", or the one to take always.
+    ways: "auto", or the way in which every tick runs.
     local: whether all tasks share this machine and its working copies.
-    lag:   what looks at that which waits behind a tick.
-    metrics: what hears of Spark's batches, too. meter: of what ticks cost.
+    lag:   observer of source backlogs.
+    metrics: also records the durations of Spark's batch phases. meter: measures what ticks cost.
     """
 
     plan: Compiled
@@ -95,10 +95,9 @@ class Ticker:
     ) -> None:
         """Run the next tick on rows of the tagged union. Raises the errors of the tick.
 
-        positions, sources: what to commit of the positions of sources, see `Commit`.
-
-        ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
-        times: of a tick that is several times, see `TickOrder`.
+        positions, sources: positions of sources to commit, see `Commit`.
+        ended: sources that end with this tick; `rows` has the rows that notify operators of it.
+        times: for a tick that covers several times, see `TickOrder`.
         """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
@@ -147,7 +146,7 @@ class Ticker:
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,
-            sources=self.lag.of(names, outcome.taken),
+            sources=self.lag.by_source(names, outcome.taken),
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
             state_bytes=commit.state_bytes,

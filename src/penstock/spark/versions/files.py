@@ -124,7 +124,7 @@ def _batch(entries: list[Entry]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_FORM)
 
 
-def entries_of(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
+def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
     """Sort and consolidate changes, with weight and time last, into entries."""
     filing, encode = Filing(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
@@ -144,7 +144,11 @@ def _(
 ) -> Iterator[Result]:
     folder = Path(target.path)
     name = write_entries(
-        folder, tick, attempt, entries_of(with_one_zero(rows, output.schema), target.key), durable=durable
+        folder,
+        tick,
+        attempt,
+        consolidated_entries(with_one_zero(rows, output.schema), target.key),
+        durable=durable,
     )
     if name:
         yield Result("file", (output.name, name, ChangeFile(folder, name).count))

@@ -15,9 +15,9 @@ from penstock.flow.flow import Flow
 from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
 from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription
 from penstock.testing.conformance.graph_faults import on_cycles
-from penstock.testing.conformance.operator_site import Rows, Site
+from penstock.testing.conformance.operator_site import BuildSite, Rows
 
-BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+BUILDERS: Mapping[str, Callable[[BuildSite], Any]] = {
     **operators_rows.BUILDERS,
     **operators_pairs.BUILDERS,
     **operators_folds.BUILDERS,
@@ -99,7 +99,7 @@ class _Building:
             if edge.target == name:
                 inputs.setdefault(edge.into, []).append(self._stream(at, edge))
         node = self._graph.nodes[name]
-        made = BUILDERS[node.operator](Site(self._flow, node, inputs, name in self._on_cycles))
+        made = BUILDERS[node.operator](BuildSite(self._flow, node, inputs, name in self._on_cycles))
         if isinstance(made, Mapping):
             for port, stream in made.items():
                 self._made[name, port] = stream
@@ -126,7 +126,7 @@ class _Building:
                 raise BadCase(f"the output {name!r} has several streams, and none without a name")
             self._flow.sink(name, self._made[name, ""])
         # If all streams lead into cycles, at least one sink is needed for anything to run.
-        ends = [stream for (name, _), stream in self._made.items() if not self._graph.out_of(name)]
+        ends = [stream for (name, _), stream in self._made.items() if not self._graph.edges_out_of(name)]
         for stream in ends or [*self._made.values()][-1:]:
             stream.null()
         return self._flow

@@ -48,11 +48,11 @@ class GraphDescription:
     nodes: Mapping[str, NodeDescription]
     edges: tuple[EdgeDescription, ...]
 
-    def into(self, node: str) -> tuple[EdgeDescription, ...]:
+    def edges_into(self, node: str) -> tuple[EdgeDescription, ...]:
         """List the edges that enter a node."""
         return tuple(e for e in self.edges if e.target == node)
 
-    def out_of(self, node: str) -> tuple[EdgeDescription, ...]:
+    def edges_out_of(self, node: str) -> tuple[EdgeDescription, ...]:
         """List the edges that leave a node."""
         return tuple(e for e in self.edges if e.source == node)
 

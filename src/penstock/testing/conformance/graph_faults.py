@@ -106,9 +106,9 @@ def _lifetimes(graph: GraphDescription) -> Iterator[Found]:
 def _ports(graph: GraphDescription) -> Iterator[Found]:
     for node in graph.nodes.values():
         signature = SIGNATURES[node.operator]
-        ends = [edge.into for edge in graph.into(node.id)]
+        ends = [edge.into for edge in graph.edges_into(node.id)]
         yield from _side("input", signature.inputs, node, ends)
-        ends = [edge.out for edge in graph.out_of(node.id)]
+        ends = [edge.out for edge in graph.edges_out_of(node.id)]
         yield from _side("output", signature.outputs, node, ends)
 
 

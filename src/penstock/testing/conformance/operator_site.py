@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BuildSite:
     """Node and input streams of an operator to build.
 
     inputs: input streams per port, in order of construction.
@@ -65,7 +65,7 @@ class Site:
         return self.node.lifetime(port)
 
     @property
-    def lifetimes(self) -> Any:
+    def input_lifetimes(self) -> Any:
         """Return the lifetimes of the inputs 0 and 1."""
         return (self.node.lifetime(0), self.node.lifetime(1))
 
@@ -75,7 +75,7 @@ class Site:
 
     def shown_if_both(self, stream: Rows) -> Rows:
         """Emit the whole result in each tick if both inputs are static; otherwise per tick."""
-        return stream.every_tick() if self.lifetimes == ("static", "static") else stream
+        return stream.every_tick() if self.input_lifetimes == ("static", "static") else stream
 
 
 def rows_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +113,7 @@ _BEGIN, _END = object(), object()
 
 
 def merge_by_key(
-    site: Site,
+    site: BuildSite,
     stream: Rows,
     least: Mapping[Any, Any],
     function: Callable[[Any, Any], Any],

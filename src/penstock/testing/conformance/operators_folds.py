@@ -8,9 +8,9 @@ from typing import Any
 from penstock.lattice import Merging
 from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
 from penstock.testing.conformance.operator_site import (
+    BuildSite,
     Outputs,
     Rows,
-    Site,
     in_order,
     merge_by_key,
     pairs_to_rows,
@@ -18,30 +18,30 @@ from penstock.testing.conformance.operator_site import (
 )
 
 
-def _fold(site: Site) -> Outputs:
+def _fold(site: BuildSite) -> Outputs:
     return site.shown(_folded(site))
 
 
-def _folded(site: Site) -> Rows:
+def _folded(site: BuildSite) -> Rows:
     init, function = site.wrap_carrying_function("init"), site.wrap_carrying_function("fn")
     return in_order(site.input).fold(init, function, lifetime=site.lifetime(), returns=object)
 
 
-def _reduce(site: Site) -> Outputs:
+def _reduce(site: BuildSite) -> Outputs:
     return site.shown(_reduced(site))
 
 
-def _reduced(site: Site) -> Rows:
+def _reduced(site: BuildSite) -> Rows:
     return in_order(site.input).reduce(site.wrap_carrying_function("fn"), lifetime=site.lifetime())
 
 
-def _fold_no_replay(site: Site) -> Outputs:
+def _fold_no_replay(site: BuildSite) -> Outputs:
     """Emit the value in the first tick and in ticks with input."""
     first = site.flow.initialize().map(lambda _: (), returns=object)
     return _when(_any_row(site.input).union(first), site.shown(_folded(site)))
 
 
-def _reduce_no_replay(site: Site) -> Outputs:
+def _reduce_no_replay(site: BuildSite) -> Outputs:
     """Emit the value in ticks with input."""
     return _when(_any_row(site.input), site.shown(_reduced(site)))
 
@@ -57,7 +57,7 @@ def _when(condition: Rows, value: Rows) -> Rows:
     return both.map(lambda row: row[1], returns=object)
 
 
-def _fold_keyed(site: Site) -> Outputs:
+def _fold_keyed(site: BuildSite) -> Outputs:
     rows = in_order(pairs_to_rows(site.input))
     init, function, lifetime = (
         site.wrap_carrying_function("init"),
@@ -68,7 +68,7 @@ def _fold_keyed(site: Site) -> Outputs:
     return rows_to_pairs(site.shown(folded))
 
 
-def _reduce_keyed(site: Site) -> Outputs:
+def _reduce_keyed(site: BuildSite) -> Outputs:
     rows = in_order(pairs_to_rows(site.input))
     reduced = rows.reduce_keyed(
         "key", site.wrap_carrying_function("fn"), value="value", lifetime=site.lifetime()
@@ -76,7 +76,7 @@ def _reduce_keyed(site: Site) -> Outputs:
     return rows_to_pairs(site.shown(reduced))
 
 
-def _scan(site: Site) -> Outputs:
+def _scan(site: BuildSite) -> Outputs:
     function = site.node.arguments["fn"]
 
     def step(state: Any, row: Any) -> Any:
@@ -90,31 +90,31 @@ def _scan(site: Site) -> Outputs:
 # --- lattices ------------------------------------------------------------------------------------
 
 
-def _lattice(site: Site) -> Merging:
+def _lattice(site: BuildSite) -> Merging:
     init = site.node.arguments.get("init")
     return Merging(None if init is None else encode_carried(init()), site.wrap_carrying_function("fn"))
 
 
-def _lattice_fold(site: Site) -> Outputs:
+def _lattice_fold(site: BuildSite) -> Outputs:
     if site.on_cycle:
         return _grown(site, {(): site.wrap_carrying_function("init")()})
     return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
 
 
-def _lattice_reduce(site: Site) -> Outputs:
+def _lattice_reduce(site: BuildSite) -> Outputs:
     if site.on_cycle:
         return _grown(site, {})
     return site.shown(site.input.lattice_reduce(_lattice(site), lifetime=site.lifetime()))
 
 
-def _grown(site: Site, least: Mapping[Any, Any]) -> Rows:
+def _grown(site: BuildSite, least: Mapping[Any, Any]) -> Rows:
     """Emit the value of all rows, under one key."""
     rows = site.input.map(lambda row: ((), row), returns=object)
     values = merge_by_key(site, rows, least, site.wrap_carrying_function("fn"), site.lifetime())
     return values.map(lambda pair: pair[1], returns=object)
 
 
-def _lattice_fold_batch(site: Site) -> Outputs:
+def _lattice_fold_batch(site: BuildSite) -> Outputs:
     """Emit the value of all rows since the last signal, in the tick of a signal."""
     released = site.at("input").defer_signal(site.at("signal"))
     init, function = site.wrap_carrying_function("init"), site.wrap_carrying_function("fn")
@@ -122,27 +122,27 @@ def _lattice_fold_batch(site: Site) -> Outputs:
     return _when(_any_row(site.at("signal")), value)
 
 
-def _state(site: Site) -> Outputs:
+def _state(site: BuildSite) -> Outputs:
     return in_order(site.input).state(_lattice(site), lifetime=site.lifetime())
 
 
 # --- order ---------------------------------------------------------------------------------------
 
 
-def _sort(site: Site) -> Outputs:
+def _sort(site: BuildSite) -> Outputs:
     # Nulls first.
     return site.input.sort(lambda row: (row is not None, row), lifetime="tick")
 
 
-def _sort_by_key(site: Site) -> Outputs:
+def _sort_by_key(site: BuildSite) -> Outputs:
     return site.input.sort(site.function("fn"), lifetime="tick")
 
 
-def _unique(site: Site) -> Outputs:
+def _unique(site: BuildSite) -> Outputs:
     return in_order(site.input).unique(lifetime=site.lifetime())
 
 
-def _enumerate(site: Site) -> Outputs:
+def _enumerate(site: BuildSite) -> Outputs:
     numbered = in_order(site.input).enumerate(lifetime=site.lifetime())
     return numbered.map(lambda row: (row[0], row[1]), returns=object)
 
@@ -150,7 +150,7 @@ def _enumerate(site: Site) -> Outputs:
 # --- mutable persistence ---------------------------------------------------------------------------
 
 
-def _persist_mut(site: Site) -> Outputs:
+def _persist_mut(site: BuildSite) -> Outputs:
     """Keep rows: ("persist", row) adds one, ("delete", row) removes all its copies."""
 
     def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
@@ -160,7 +160,7 @@ def _persist_mut(site: Site) -> Outputs:
     return _kept(site, step)
 
 
-def _persist_mut_keyed(site: Site) -> Outputs:
+def _persist_mut_keyed(site: BuildSite) -> Outputs:
     """Keep rows by key: ("persist", key, row) adds one, ("delete", key) removes all of the key's rows."""
 
     def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
@@ -170,13 +170,13 @@ def _persist_mut_keyed(site: Site) -> Outputs:
     return _kept(site, step)
 
 
-def _kept(site: Site, step: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> Rows:
+def _kept(site: BuildSite, step: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> Rows:
     nothing: Any = ()
     kept = in_order(site.input).fold(nothing, step, returns=object)
     return kept.every_tick().flat_map(lambda rows: rows, returns=object)
 
 
-BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+BUILDERS: Mapping[str, Callable[[BuildSite], Any]] = {
     "fold": _fold,
     "fold_no_replay": _fold_no_replay,
     "reduce": _reduce,

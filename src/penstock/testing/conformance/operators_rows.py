@@ -6,62 +6,62 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.testing.conformance.case_values import frozen
-from penstock.testing.conformance.operator_site import Outputs, Rows, Site, in_order
+from penstock.testing.conformance.operator_site import BuildSite, Outputs, Rows, in_order
 
 
-def _source(site: Site) -> Outputs:
+def _source(site: BuildSite) -> Outputs:
     return site.flow.source(site.node.id, object)
 
 
-def _source_iter(site: Site) -> Outputs:
+def _source_iter(site: BuildSite) -> Outputs:
     items = site.node.arguments["items"]
     return site.flow.initialize().flat_map(lambda _: items, returns=object)
 
 
-def _initialize(site: Site) -> Outputs:
+def _initialize(site: BuildSite) -> Outputs:
     return site.flow.initialize().map(lambda _: (), returns=object)
 
 
-def _null(site: Site) -> Outputs:
+def _null(site: BuildSite) -> Outputs:
     return site.input.null() if site.inputs else site.flow.null(object)
 
 
-def _sink(site: Site) -> Outputs:
+def _sink(site: BuildSite) -> Outputs:
     return site.input
 
 
-def _map(site: Site) -> Outputs:
+def _map(site: BuildSite) -> Outputs:
     return site.input.map(site.function("fn"), returns=object)
 
 
-def _filter(site: Site) -> Outputs:
+def _filter(site: BuildSite) -> Outputs:
     predicate = site.node.arguments["fn"]
     return site.input.filter(lambda row: bool(predicate(row)))
 
 
-def _filter_map(site: Site) -> Outputs:
+def _filter_map(site: BuildSite) -> Outputs:
     return site.input.filter_map(site.function("fn"), returns=object)
 
 
-def _flat_map(site: Site) -> Outputs:
+def _flat_map(site: BuildSite) -> Outputs:
     function = site.node.arguments["fn"]
     return site.input.flat_map(lambda row: [frozen(item) for item in function(row)], returns=object)
 
 
-def _flatten(site: Site) -> Outputs:
+def _flatten(site: BuildSite) -> Outputs:
     return site.input.flatten()
 
 
-def _same(site: Site) -> Outputs:
+def _same(site: BuildSite) -> Outputs:
     return site.input
 
 
-def _inspect(site: Site) -> Outputs:
+def _inspect(site: BuildSite) -> Outputs:
     # The output equals the input; a function of the case would only observe it.
     return site.input.inspect(site.node.arguments.get("fn", lambda _: None))
 
 
-def _union(site: Site) -> Outputs:
+def _union(site: BuildSite) -> Outputs:
     streams = site.all_inputs()
     if not streams:
         return site.flow.null(object)
@@ -69,7 +69,7 @@ def _union(site: Site) -> Outputs:
     return first.union(*others) if others else first
 
 
-def _partition(site: Site) -> Outputs:
+def _partition(site: BuildSite) -> Outputs:
     function = site.node.arguments["fn"]
     # A function may return a port as a number; ports of edges are text.
     return site.input.partition(lambda row: _port(function(row)), site.node.arguments["ports"])
@@ -79,51 +79,51 @@ def _port(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
-def _demux_enum(site: Site) -> Outputs:
+def _demux_enum(site: BuildSite) -> Outputs:
     by_variant: Mapping[str, Rows] = site.input.demux(lambda item: item[0], site.node.arguments["ports"])
     return {port: rows.map(lambda item: item[1:], returns=object) for port, rows in by_variant.items()}
 
 
-def _unzip(site: Site) -> Outputs:
+def _unzip(site: BuildSite) -> Outputs:
     first, second = site.input.unzip()
     return {"0": first, "1": second}
 
 
-def _chain(site: Site) -> Outputs:
+def _chain(site: BuildSite) -> Outputs:
     return site.at("0").chain(site.at("1"))
 
 
-def _chain_first_n(site: Site) -> Outputs:
+def _chain_first_n(site: BuildSite) -> Outputs:
     first, *others = map(in_order, site.all_inputs())
     return first.chain_first_n(site.node.arguments["n"], *others)
 
 
-def _persist(site: Site) -> Outputs:
+def _persist(site: BuildSite) -> Outputs:
     return site.input.persist().every_tick()
 
 
-def _multiset_delta(site: Site) -> Outputs:
+def _multiset_delta(site: BuildSite) -> Outputs:
     return site.input.multiset_delta()
 
 
-def _defer_tick(site: Site) -> Outputs:
+def _defer_tick(site: BuildSite) -> Outputs:
     return site.input.defer_tick()
 
 
-def _defer_tick_lazy(site: Site) -> Outputs:
+def _defer_tick_lazy(site: BuildSite) -> Outputs:
     return site.input.defer_tick_lazy()
 
 
-def _defer_signal(site: Site) -> Outputs:
+def _defer_signal(site: BuildSite) -> Outputs:
     return site.at("input").defer_signal(site.at("signal"))
 
 
-def _next_stratum(site: Site) -> Outputs:
+def _next_stratum(site: BuildSite) -> Outputs:
     # A barrier: all of a chain's first stream precedes its second, which is empty.
     return site.input.chain(site.flow.null(object))
 
 
-BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+BUILDERS: Mapping[str, Callable[[BuildSite], Any]] = {
     "source": _source,
     "source_iter": _source_iter,
     "initialize": _initialize,

@@ -143,13 +143,13 @@ def build(case: PropagationCase) -> Flow:
     flow = Flow("case", ticks="given")
     made: dict[str, Signal[Any]] = {}
     for name in _in_order(case.nodes):
-        add(flow, made, name, case.nodes[name])
+        add_signal_node(flow, made, name, case.nodes[name])
     for name in case.outputs:
         flow.sink(name, made[name])
     return flow
 
 
-def add(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescription) -> None:
+def add_signal_node(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescription) -> None:
     """Add a node to a flow and to `made`, which holds signals by name and already contains its inputs."""
     if node.operator == "source":
         made[name] = flow.signal(name, cast("type[Any]", object))

@@ -355,7 +355,7 @@ class ArrangementWriter(IndexWriter):
 def _change(
     bucket: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
 ) -> None:
-    """Change a row's count among the rows of a key."""
+    """Adjust a row's count under its key."""
     count = there.get(row, 0) + weight
     if count:
         there[row] = count

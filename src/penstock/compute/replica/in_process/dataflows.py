@@ -129,7 +129,7 @@ class RunningDataflow(DataflowRun):
         return max(self._retry_at, *(export.retry_at for export in self.exports))
 
     @property
-    def collections(self) -> tuple[Id, ...]:
+    def used_collections(self) -> tuple[Id, ...]:
         """Collections that the dataflow reads or writes, each once."""
         written = (e.feed.id for e in self.exports if isinstance(e, CollectionWriter))
         read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))

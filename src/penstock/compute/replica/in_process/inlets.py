@@ -18,7 +18,7 @@ from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
 from penstock.compute.replica.in_process.arrangement import Arrangement, Version
 from penstock.engine.engine import Engine
-from penstock.engine.external_join_sides import JoinSide, SharedSide, join_readers, join_sides
+from penstock.engine.external_join_sides import SharedSide, SourceJoinSide, join_readers, join_sides
 from penstock.engine.program import compile_program
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -224,7 +224,7 @@ class SharedArrangements:
     """
 
     def __init__(self, flow: Flow, inlets: Iterable[Inlet]) -> None:
-        self._sides: list[tuple[JoinSide, Arrangement]] = []
+        self._sides: list[tuple[SourceJoinSide, Arrangement]] = []
         self.shared: frozenset[str] = frozenset()
         self.filled: frozenset[str] = frozenset()
         indexes = {inlet.source: inlet.index for inlet in inlets if isinstance(inlet, FromIndex)}
@@ -277,7 +277,7 @@ class SharedArrangements:
                 shared.settle()
 
 
-def _arranged(index: Arrangement, side: JoinSide) -> bool:
+def _arranged(index: Arrangement, side: SourceJoinSide) -> bool:
     """Return whether an index has the same key columns as a join side, in any order."""
     return sorted(index.key) == sorted(side.columns)
 

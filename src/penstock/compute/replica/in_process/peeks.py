@@ -67,8 +67,8 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
         self._ready: deque[_Pending] = deque()
         self._waiting: dict[Id, list[_Pending]] = {}
 
-    def forget(self) -> None:
-        super().forget()
+    def drop_all(self) -> None:
+        super().drop_all()
         self._ready.clear()
         self._waiting.clear()
 

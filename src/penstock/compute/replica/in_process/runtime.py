@@ -151,8 +151,8 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
 
     # -- work -----------------------------------------------------------------------------------
 
-    def watch(self, watcher: StoreWatcher) -> None:
-        """Start a thread that calls `noticed`, until the runtime is closed."""
+    def attach_watcher(self, watcher: StoreWatcher) -> None:
+        """Take over a watcher whose thread calls `noticed`; closing the runtime stops it."""
         self._watcher = watcher
 
     def collect(self, policy: GcPolicy) -> None:
@@ -203,7 +203,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
             self._watcher.stop()
         if self._gc is not None:
             self._gc.close()
-        self._peeks.forget()
+        self._peeks.drop_all()
         self._stash.close()
         self._store.close()
         if self._temporary is not None:

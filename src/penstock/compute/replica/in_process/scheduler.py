@@ -37,7 +37,7 @@ class DataflowScheduler:
 
     def add(self, running: RunningDataflow) -> None:
         """Add a dataflow without scheduling it yet."""
-        for id in running.collections:
+        for id in running.used_collections:
             self._readers.setdefault(id, {})[running] = None
         for index in running.indexes_read:
             self._index_readers.setdefault(index, {})[running] = None
@@ -111,7 +111,7 @@ class DataflowScheduler:
             self._dying.append(running)
             return
         running.close()
-        for id in running.collections:
+        for id in running.used_collections:
             self._readers[id].pop(running, None)
             if not self._readers[id]:
                 del self._readers[id]

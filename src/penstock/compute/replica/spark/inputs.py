@@ -159,7 +159,7 @@ class FromVersions(Import):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class TimedChanges:
     """Changes of one source at one time."""
 
     source: str
@@ -213,9 +213,9 @@ class Inputs:
 
     def read_new_changes(
         self, store: Collections, lower: int, bound: Frontier, most_times: int
-    ) -> tuple[Frontier, list[Version]]:
+    ) -> tuple[Frontier, list[TimedChanges]]:
         """Read new changes from `lower` on, in whole times; return them with their upper."""
-        found: list[Version] = []
+        found: list[TimedChanges] = []
         for one in self.imports:
             versions, bound = _read(one, one.changes(store, lower, bound), bound)
             found += versions
@@ -225,7 +225,7 @@ class Inputs:
         return bound, [version for version in found if bound.has_passed(version.time)]
 
     def rows_of_tick(
-        self, news: Iterable[Version], times: Sequence[int], append: Mapping[str, bool]
+        self, news: Iterable[TimedChanges], times: Sequence[int], append: Mapping[str, bool]
     ) -> Iterator[Given]:
         """Yield the rows given to a tick that covers these times."""
         numbers = {time: number for number, time in enumerate(times)}
@@ -236,9 +236,9 @@ class Inputs:
                 weighted_rows(version.changes, append[version.source], version.source),
             )
 
-    def record_consumed(self, news: Iterable[Version]) -> None:
+    def record_consumed(self, news: Iterable[TimedChanges]) -> None:
         """Record the versions consumed by a tick."""
-        by_source: dict[str, list[Version]] = {}
+        by_source: dict[str, list[TimedChanges]] = {}
         for version in news:
             by_source.setdefault(version.source, []).append(version)
         for source, versions in by_source.items():
@@ -250,19 +250,21 @@ class Inputs:
             )
 
 
-def group_by_time(source: str, updates: Iterable[Update]) -> list[Version]:
+def group_by_time(source: str, updates: Iterable[Update]) -> list[TimedChanges]:
     """Group updates, ordered by time, into versions."""
-    found: list[Version] = []
+    found: list[TimedChanges] = []
     changes: list[Counted] = []
     for row, time, weight in updates:
         if not found or found[-1].time != time:
             changes = []
-            found.append(Version(source, time, changes))
+            found.append(TimedChanges(source, time, changes))
         changes.append((row, weight))
     return found
 
 
-def _read(one: Import, parts: Iterable[Sequence[Update]], bound: Frontier) -> tuple[list[Version], Frontier]:
+def _read(
+    one: Import, parts: Iterable[Sequence[Update]], bound: Frontier
+) -> tuple[list[TimedChanges], Frontier]:
     updates: list[Update] = []
     for part in parts:
         updates += part

@@ -223,7 +223,7 @@ class _ScanTask:
         predicate = None if peek.predicate is None else predicate_of(peek.predicate, self.schema)
         finish = peek_finisher(_within_a_part(peek.finishing), self.schema)
         for low, high in self._ranges(number):
-            if not finish.add_candidates(filter_rows(predicate, sum_changes(files, low, high, peek.time))):
+            if not finish.add_rows(filter_rows(predicate, sum_changes(files, low, high, peek.time))):
                 break
         size = 0
         for rows in finish.rows():

@@ -102,7 +102,7 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
 
     def close(self) -> None:
         self._closed.set()
-        self._peeks.forget()
+        self._peeks.drop_all()
         self._session.cancel_all()
         for threads in (self._watching, self._advancing, self._peeking):
             threads.close()

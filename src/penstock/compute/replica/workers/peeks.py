@@ -52,7 +52,7 @@ class WorkerPeeks:
             for worker in self._asked[uuid].workers:
                 self._links[worker].send(CancelPeek(uuid))
 
-    def forget(self) -> None:
+    def drop_all(self) -> None:
         """Drop all peeks because a new connection begins."""
         self._asked.clear()
         self._stashes.clear()
@@ -77,7 +77,7 @@ class WorkerPeeks:
         match merged.answer:
             case Rows(rows):
                 finish = peek_finisher(_of_the_whole(asked.finishing), schema)
-                finish.add_candidates(rows)
+                finish.add_rows(rows)
                 return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
             case Stashed() as stashed:
                 whole = self._merged.take_stash(stashed.token)
@@ -105,7 +105,7 @@ class WorkerPeeks:
             return rows
         finish = peek_finisher(_of_the_whole(asked.finishing), asked.schema)
         for part in rows:
-            finish.add_candidates(part)
+            finish.add_rows(part)
         return finish.rows()
 
     def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:

@@ -73,7 +73,7 @@ class Worker:
             watched=True,
             choose_engine=self._share,
         )
-        self._here.watch(StoreWatcher(begin.config.collections, self._here.noticed))
+        self._here.attach_watcher(StoreWatcher(begin.config.collections, self._here.noticed))
 
     def handle_message(self, message: ToWorker) -> None:
         """Handle a message from the replica."""

@@ -197,7 +197,7 @@ class Workers(Runtime):
         self._merged.reset()
         self._speakers.clear()
         self._uppers.clear()
-        self._peeks.forget()
+        self._peeks.drop_all()
         self._answers.clear()
 
     def forget(self, id: Id) -> None:

@@ -12,9 +12,9 @@ from penstock.engine.columnar.lowered_expression import (
     Bounds,
     LoweredExpression,
     Lowering,
+    bounds_hull,
     bounds_of,
     either_condition,
-    enclosing_bounds,
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
@@ -169,9 +169,7 @@ def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpr
 
     # A null that is compared is never better.
     value = reduce(better, (a.value for a in arguments))
-    return LoweredExpression(
-        value, enclosing_bounds(arguments), either_condition(*(a.fails for a in arguments))
-    )
+    return LoweredExpression(value, bounds_hull(arguments), either_condition(*(a.fails for a in arguments)))
 
 
 def _least(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:

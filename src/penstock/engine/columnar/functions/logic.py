@@ -14,9 +14,9 @@ import polars as pl
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
+    bounds_hull,
     either_condition,
-    enclosing_bounds,
-    restrict_condition,
+    restrict_failure,
 )
 from penstock.expr.typing_rules import CallTerm
 
@@ -50,7 +50,7 @@ def _and(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
     one, other = arguments
     reached = one.value.fill_null(True)
     return LoweredExpression(
-        one.value & other.value, None, either_condition(one.fails, restrict_condition(reached, other.fails))
+        one.value & other.value, None, either_condition(one.fails, restrict_failure(reached, other.fails))
     )
 
 
@@ -58,7 +58,7 @@ def _or(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpres
     one, other = arguments
     reached = ~one.value.fill_null(False)
     return LoweredExpression(
-        one.value | other.value, None, either_condition(one.fails, restrict_condition(reached, other.fails))
+        one.value | other.value, None, either_condition(one.fails, restrict_failure(reached, other.fails))
     )
 
 
@@ -86,7 +86,7 @@ def _coalesce(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
             fails = either_condition(
                 fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails
             )
-    return LoweredExpression(pl.coalesce([a.value for a in arguments]), enclosing_bounds(arguments), fails)
+    return LoweredExpression(pl.coalesce([a.value for a in arguments]), bounds_hull(arguments), fails)
 
 
 def _when(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -96,9 +96,9 @@ def _when(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
         true = condition.value.fill_null(False)
         value = pl.when(condition.value).then(chosen.value).otherwise(value)
         fails = either_condition(
-            condition.fails, restrict_condition(true, chosen.fails), restrict_condition(~true, fails)
+            condition.fails, restrict_failure(true, chosen.fails), restrict_failure(~true, fails)
         )
-    return LoweredExpression(value, enclosing_bounds([*pairs[1::2], otherwise]), fails)
+    return LoweredExpression(value, bounds_hull([*pairs[1::2], otherwise]), fails)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -26,7 +26,7 @@ _SQUARES = (Variable("q", "0.0"), Variable("pairs", "0.0"), Variable("s", "1.0")
 _SQUARE = (
     "$g = $d * $s",
     "if not (1e-50 < $q < 1e50 and -1e25 < $g < 1e25):",
-    "    $q, $s = $fitted($q, $s, $d)",
+    "    $q, $s = $rescaled($q, $s, $d)",
     "    $g = $d * $s",
     # What the mean moves by is no part of the deviation.
     "$q += $share * $older * $g * $g",

@@ -122,40 +122,40 @@ def _scaled(value: Any, scale: int) -> int:
 # They give what floats are to take in its place, so that these go on for when the tally ends.
 
 
-def admit_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
+def add_by_count(kept: List, sums: int, x: Any, ring: List, k: int) -> Any:
     """Add a value to a ring, replacing the oldest at `k`; return its plain form, or None if missing."""
     if kept:
         leave(kept, ring[k])
     if x is None or x != x:
         return None
-    return _admitted(kept, sums, (x,), [ring[:k], ring[k + 1 :]])[0]
+    return _add_to_tally(kept, sums, (x,), [ring[:k], ring[k + 1 :]])[0]
 
 
-def admit_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) -> Any:
-    """Add a pair to a ring, like `admit_by_count` for a value."""
+def add_pair_by_count(kept: List, x: Any, y: Any, xs: List, ys: List, k: int) -> Any:
+    """Add a pair to a ring, like `add_by_count` for a value."""
     if kept:
         leave(kept, xs[k], ys[k])
     if x is None or y is None or x != x or y != y:
         return None, None
-    return _admitted(kept, 5, (x, y), [xs[:k], xs[k + 1 :]], [ys[:k], ys[k + 1 :]])
+    return _add_to_tally(kept, 5, (x, y), [xs[:k], xs[k + 1 :]], [ys[:k], ys[k + 1 :]])
 
 
-def admit_by_time(kept: List, sums: int, x: Any, old: List, k: int, new: List) -> Any:
+def add_by_time(kept: List, sums: int, x: Any, old: List, k: int, new: List) -> Any:
     """Add a value to a window of the last `k` of `old`, and `new`; return its plain form, or None."""
     if x is None or x != x:
         return None
-    return _admitted(kept, sums, (x,), [old[len(old) - k :], new])[0]
+    return _add_to_tally(kept, sums, (x,), [old[len(old) - k :], new])[0]
 
 
-def admit_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, new: List, new_y: List) -> Any:
-    """Add a pair to a window, like `admit_by_time` for a value."""
+def add_pair_by_time(kept: List, x: Any, y: Any, xs: List, ys: List, k: int, new: List, new_y: List) -> Any:
+    """Add a pair to a window, like `add_by_time` for a value."""
     if x is None or y is None or x != x or y != y:
         return None, None
     first = len(xs) - k
-    return _admitted(kept, 5, (x, y), [xs[first:], new], [ys[first:], new_y])
+    return _add_to_tally(kept, 5, (x, y), [xs[first:], new], [ys[first:], new_y])
 
 
-def _admitted(kept: List, sums: int, values: tuple[Any, ...], *columns: list[List]) -> tuple[Any, ...]:
+def _add_to_tally(kept: List, sums: int, values: tuple[Any, ...], *columns: list[List]) -> tuple[Any, ...]:
     """Add values to the tally, creating it for one that is not plain. columns: the window's other values."""
     if not kept:
         if all(map(is_plain, values)):

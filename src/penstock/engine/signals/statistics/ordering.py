@@ -52,7 +52,7 @@ def _quantile(statistic: Quantile, inputs: InputValues) -> Kernel:
         "    $i = $part = 0",
     )
     value = _BETWEEN[statistic.interpolation]
-    if inputs.floats and "$between" in value:
+    if inputs.floats and "$interpolate" in value:
         # Mostly the difference of two floats is one.
         part = "0.5" if statistic.interpolation is Interpolation.MIDPOINT else "$part"
         lines = (*lines, f"$found = $low + ($high - $low) * {part}")
@@ -61,8 +61,8 @@ def _quantile(statistic: Quantile, inputs: InputValues) -> Kernel:
 
 
 _BETWEEN = {
-    Interpolation.LINEAR: "$low if $low == $high else $between($low, $high, $part)",
-    Interpolation.MIDPOINT: "$low if $low == $high else $between($low, $high, 0.5)",
+    Interpolation.LINEAR: "$low if $low == $high else $interpolate($low, $high, $part)",
+    Interpolation.MIDPOINT: "$low if $low == $high else $interpolate($low, $high, 0.5)",
     Interpolation.LOWER: "$low",
     Interpolation.HIGHER: "$high",
     Interpolation.NEAREST: "$low if $part < 0.5 or ($part == 0.5 and $i % 2 == 0) else $high",

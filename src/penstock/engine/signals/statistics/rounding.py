@@ -53,7 +53,7 @@ def quotient(above: Any, below: Any) -> float:
         return inf if (above > 0) == (below > 0) else -inf
 
 
-def between(low: Any, high: Any, part: float) -> Any:
+def interpolate(low: Any, high: Any, part: float) -> Any:
     """Interpolate between a number and a greater one; NaN between infinities."""
     if not isinstance(low, int) and not isinstance(high, int):
         found = low + (high - low) * part
@@ -170,7 +170,7 @@ def in_two(number: Fraction) -> tuple[float, float]:
     return float(number), float(number - Fraction(float(number)))
 
 
-def fitted(q: float, s: float, d: float) -> tuple[float, float]:
+def rescaled(q: float, s: float, d: float) -> tuple[float, float]:
     """Rescale a sum of squares and its unit so that the square of `d` can be added."""
     if q != q or not (q or d):
         return q, s

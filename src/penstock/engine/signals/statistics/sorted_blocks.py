@@ -1,4 +1,4 @@
-"""Sorted list in blocks, with fast insertion, removal and counting at any size.
+"""Sorted list split into blocks: insertion, removal and rank counts stay fast as it grows.
 
 The state is three lists: `blocks`, lists of values, sorted within and among each
 other; `greatest`, the greatest value of each; and `counts`, the number of values in

@@ -157,9 +157,9 @@ def _into_gaps(
         *(f"    $b{i}[$k] = None" for i in range(inputs.count)),
     )
     admit = (
-        f"$admit_by_count($exact, {aggregate.sums}, $x, $b0, $k)"
+        f"$add_by_count($exact, {aggregate.sums}, $x, $b0, $k)"
         if inputs.count == 1
-        else "$admit_pair_by_count($exact, $x, $y, $b0, $b1, $k)"
+        else "$add_pair_by_count($exact, $x, $y, $b0, $b1, $k)"
     )
     return lines_unless_missing(aggregate, inputs, admit, (*fill, *keep, *sliding.add), leave)
 
@@ -207,9 +207,9 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: InputValues, answer:
         *sliding.add,
     )
     admit = (
-        f"$admit_by_time($exact, {aggregate.sums}, $x, $old0, $k, $b0)"
+        f"$add_by_time($exact, {aggregate.sums}, $x, $old0, $k, $b0)"
         if inputs.count == 1
-        else "$admit_pair_by_time($exact, $x, $y, $old0, $old1, $k, $b0, $b1)"
+        else "$add_pair_by_time($exact, $x, $y, $old0, $old1, $k, $b0, $b1)"
     )
     lines = (
         *reject_earlier_times(),

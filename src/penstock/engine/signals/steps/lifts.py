@@ -79,9 +79,9 @@ class LiftStep(SignalStep):
         self.lift = lift
 
     def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
-        return Outcome(self.call(writer, inputs))
+        return Outcome(self.call_source(writer, inputs))
 
-    def call(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
+    def call_source(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
         """Return the source of the function's value."""
         arguments = [
             constant_source(writer, a.value) if isinstance(a, Constant) else inputs[a]
@@ -109,7 +109,7 @@ class ZipStep(LiftStep):
                 with writer.code.block(f"if {fired}:"):
                     writer.code.line(f"{buffer}.append({value})")
         taken = tuple(f"{buffer}.pop(0)" for buffer in buffers)
-        return Outcome(self.call(writer, taken), " and ".join(buffers))
+        return Outcome(self.call_source(writer, taken), " and ".join(buffers))
 
 
 def constant_source(writer: SignalWriter, value: object) -> str:

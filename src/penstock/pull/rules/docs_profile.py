@@ -87,7 +87,7 @@ def s6_no_indication(edge: TracedEdge) -> Faults:
             yield Fault(asked, "expects no answer")
 
 
-def s7_one_stop(edge: TracedEdge) -> Faults:
+def s7_stopped_once(edge: TracedEdge) -> Faults:
     """S7. A stream is stopped once: no second abort or error."""
     for asked in edge.requests:
         stopped = _stopped_before(edge, asked.at)
@@ -113,5 +113,5 @@ DOCS = (
     s4_stop_gets_no_value,
     s5_no_value_after_the_end,
     s6_no_indication,
-    s7_one_stop,
+    s7_stopped_once,
 )
