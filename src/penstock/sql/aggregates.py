@@ -25,7 +25,7 @@ _LOWERINGS: dict[str, Lowering] = {
 def lower_aggregate(node: CatalystNode, scope: Scope) -> Aggregation:
     """Lower an `AggregateExpression`. Raises `UnsupportedQuery`."""
     function = node.child("aggregateFunction")
-    condition = node.optional_child("filter")
+    condition = node.tree("filter")
     arguments = scope.lower_all(function.children)
     if condition is not None:
         passes = scope.lower(condition)

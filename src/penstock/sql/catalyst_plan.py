@@ -44,9 +44,6 @@ class CatalystNode:
         """Return the child that a field means."""
         return self.children[self.fields[name]]
 
-    def optional_child(self, name: str) -> CatalystNode | None:
-        return None if self.fields.get(name) is None else self.child(name)
-
     def trees(self, name: str) -> tuple[CatalystNode, ...]:
         """Return the trees listed in a field."""
         return tuple(map(parse_tree, self.fields[name]))

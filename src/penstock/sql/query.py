@@ -11,7 +11,7 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.sql.planning import plan_query
-from penstock.sql.relations import Planner
+from penstock.sql.relations import Planner, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,14 +62,14 @@ def _flow_of(
     planner = Planner(flow, inputs)
     relation = planner.relation(plan)
     columns: dict[str, Column] = {}
-    for wanted, column in zip(planner.output_names(plan), relation.columns.values(), strict=True):
+    for wanted, expr_id in zip(planner.output_names(plan), output_of(plan), strict=True):
         if wanted in columns:
             raise UnsupportedQuery(
                 f"the query has two columns {wanted!r}",
                 where=[location],
                 fix="name one of them: ... AS other",
             )
-        columns[wanted] = Column(column)
+        columns[wanted] = Column(relation.columns[expr_id])
     flow.sink(name, relation.stream.select(**columns))
     return flow
 

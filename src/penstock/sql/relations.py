@@ -285,7 +285,10 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
     scope = below.scope
     named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
     aggregations = {f"aggregate {at}": lower_aggregate(part, scope) for at, part in enumerate(found)}
-    groups = below.stream.group_by(**named_keys).agg(**aggregations)
+    if found or not keys:
+        groups = below.stream.group_by(**named_keys).agg(**aggregations)
+    else:
+        groups = below.stream.select(**named_keys).distinct()
     computed = [(key, Column(name)) for key, name in zip(keys, named_keys, strict=True)]
     values = [(part, Column(name)) for part, name in zip(found, aggregations, strict=True)]
     if not keys:

@@ -1,0 +1,133 @@
+"""Queries planned by Catalyst: after every tick the answer is DuckDB's over the same rows."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+import pytest
+
+import penstock as ps
+from penstock.errors import UnsupportedQuery
+from penstock.sql.query import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Item(NamedTuple):
+    id: int
+    kind: str | None
+    price: int | None
+
+
+class Sale(NamedTuple):
+    item: int | None
+    count: int
+
+
+KINDS = ["a", "ab", "b", None]
+NUMBERS = [None, *range(9)]
+COLUMNS = {"items": "id BIGINT, kind VARCHAR, price BIGINT", "sales": "item BIGINT, count BIGINT"}
+QUERIES = {
+    "filter": "SELECT id, price * 2 AS twice FROM items WHERE kind LIKE 'a%' OR price > 5",
+    "join": "SELECT i.id, s.count FROM items i JOIN sales s ON i.id = s.item AND s.count > i.price",
+    "left": "SELECT i.id, s.count FROM items i LEFT JOIN sales s ON i.id = s.item AND s.count > 2",
+    "right": "SELECT i.kind, s.count FROM items i RIGHT JOIN sales s ON i.id = s.item",
+    "full": "SELECT i.kind, s.count FROM items i FULL JOIN sales s ON i.id = s.item",
+    "no key": "SELECT i.id, s.count FROM items i LEFT JOIN sales s ON i.price < s.count",
+    "product": "SELECT i.id, s.count FROM items i, sales s WHERE i.price < s.count",
+    "itself": "SELECT a.id, b.id AS other FROM items a JOIN items b ON a.kind = b.kind AND a.id < b.id",
+    "exists": "SELECT id FROM items WHERE EXISTS (SELECT 1 FROM sales WHERE item = id AND count > 1)",
+    "not exists": "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM sales WHERE item = id)",
+    "groups": "SELECT kind, count(*) AS n, count(price) AS known, sum(price) AS total, min(price) AS least,"
+    " avg(price) AS mean, sum(price) FILTER (WHERE id > 3) AS late FROM items GROUP BY kind",
+    "having": "SELECT kind, max(price) - min(price) AS span FROM items GROUP BY kind HAVING count(*) > 1",
+    "everything": "SELECT count(*) AS n, sum(price) AS total FROM items WHERE price > 3",
+    "distinct": "SELECT DISTINCT kind, price > 3 AS dear FROM items",
+    "count distinct": "SELECT item, count(DISTINCT count) AS n FROM sales GROUP BY item",
+    "union": "SELECT id FROM items UNION ALL SELECT count FROM sales",
+    "scalar": "SELECT id FROM items WHERE price > (SELECT avg(count) FROM sales)",
+    "limit": "SELECT id, price FROM items ORDER BY price DESC NULLS LAST, id LIMIT 3",
+    "case": "SELECT id, CASE WHEN price IS NULL THEN -1 WHEN price > 4 THEN 1 ELSE 0 END AS sign FROM items",
+}
+
+
+def changes(choice: random.Random, ticks: int) -> Iterator[dict[str, list[tuple[Any, int]]]]:
+    """Rows that come and go; in the end all are gone."""
+    there: dict[str, list[Any]] = {"items": [], "sales": []}
+    for tick in range(ticks):
+        new = {
+            "items": [
+                Item(
+                    choice.randrange(8),
+                    choice.choice(["a", "ab", "b", None]),
+                    choice.choice([None, *range(9)]),
+                )
+                for _ in range(choice.randrange(4))
+            ],
+            "sales": [
+                Sale(choice.choice([None, *range(8)]), choice.randrange(9))
+                for _ in range(choice.randrange(5))
+            ],
+        }
+        made: dict[str, list[tuple[Any, int]]] = {}
+        for name, rows in there.items():
+            rows += new[name]
+            choice.shuffle(rows)
+            gone = len(rows) if tick == ticks - 1 else choice.randrange(1 + len(rows) // 2)
+            made[name] = [(row, 1) for row in new[name]] + [(row, -1) for row in rows[:gone]]
+            del rows[:gone]
+        yield made
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_after_every_tick_the_answer_is_that_over_all_rows(spark: SparkSession, name: str) -> None:
+    flow = sql(QUERIES[name], tables={"items": Item, "sales": Sale}, spark=spark)
+    engine, answer = ps.Engine(flow), Counter[Any]()
+    there = {"items": Counter[Any](), "sales": Counter[Any]()}
+    database = duckdb.connect()
+    for tick in changes(random.Random(name), 9):
+        made = engine.tick(**{table: [ps.Change(*change) for change in rows] for table, rows in tick.items()})
+        for *row, weight in made["answer"].raw:
+            answer[tuple(row)] += weight
+        for table, columns in COLUMNS.items():
+            for row, weight in tick[table]:
+                there[table][row] += weight
+            database.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
+            rows = [list(row) for row in there[table].elements()]
+            if rows:
+                marks = ", ".join("?" * len(rows[0]))
+                database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        expected = Counter(database.execute(QUERIES[name]).fetchall())
+        assert +answer == expected, name
+
+
+def test_what_a_query_says_twice_runs_once(spark: SparkSession) -> None:
+    counted = "SELECT kind, count(*) AS n FROM items GROUP BY kind"
+    text = f"SELECT a.kind FROM ({counted}) a JOIN ({counted}) b ON a.n = b.n"
+    kinds = [node.operator.kind for node in sql(text, tables={"items": Item}, spark=spark).graph().nodes]
+    assert kinds.count("aggregate") <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("SELECT nothing FROM items", "cannot plan"),
+        ("SELEC id FROM items", "cannot plan"),
+        ("SELECT id, rank() OVER (ORDER BY price) AS r FROM items", "Window"),
+        ("SELECT soundex(kind) AS s FROM items", "SoundEx"),
+        ("SELECT stddev(price) AS s FROM items", "StddevSamp"),
+        ("SELECT id, id FROM items", "two columns 'id'"),
+        ("SELECT id FROM items WHERE price = (SELECT count FROM sales)", "scalar subquery"),
+    ],
+)
+def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, text: str, what: str) -> None:
+    with pytest.raises(UnsupportedQuery, match=what):
+        sql(text, tables={"items": Item, "sales": Sale}, spark=spark)
