@@ -88,8 +88,8 @@ def try_claims(
     """Test claims one after another like `check_claims`, yielding broken ones too."""
     graph = flow.graph()
     for node in graph.nodes:
-        site = ClaimedOperator(graph, node, (rows or {}).get(node.name), examples)
-        yield from try_operator_claims(node.operator, site)
+        claimed = ClaimedOperator(graph, node, (rows or {}).get(node.name), examples)
+        yield from try_operator_claims(node.operator, claimed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ClaimedOperator:
 
 
 @singledispatch
-def try_operator_claims(operator: Operator, site: ClaimedOperator) -> Iterator[ClaimResult]:
+def try_operator_claims(operator: Operator, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
     """Test an operator's claims, if it makes any."""
     yield from ()
 
@@ -152,7 +152,7 @@ class FoldFunction:
     function: Callable[..., Any]
     first: Callable[[], Any] | None
     inside: Callable[[list[Any]], list[Any]]
-    site: ClaimedOperator = field(repr=False)
+    claimed: ClaimedOperator = field(repr=False)
 
     def of(self, items: Items) -> Any:
         """Fold the items, and return the accumulated value in its form in rows."""
@@ -178,13 +178,13 @@ def _first(init: object, schema: Schema) -> Callable[[], Any]:
 def _try_fold(
     claims: Claims, folded: FoldFunction, item: Expr | None, keys: Keys = ()
 ) -> Iterator[ClaimResult]:
-    kinds = folded.site.pools(item, keys)
+    kinds = folded.claimed.pools(item, keys)
     yield from (_try_claim(claim, folded, kinds) for claim in claims.names())
 
 
 def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResult:
     variants, agree = _VARIANTS[claim], _AGREE[claim]
-    node, tried = folded.site.node, 0
+    node, tried = folded.claimed.node, 0
 
     def refuting(items: Items) -> tuple[Items, Items] | None:
         """Return the first pair of lists that violates the claimed relation."""
@@ -197,17 +197,17 @@ def _try_claim(claim: str, folded: FoldFunction, kinds: list[Pool]) -> ClaimResu
         return None
 
     for pool in kinds:
-        items = find_list(pool, lambda items: refuting(items) is not None, 2, 5, folded.site.examples)
+        items = find_list(pool, lambda items: refuting(items) is not None, 2, 5, folded.claimed.examples)
         if items is not None and (pair := refuting(items)) is not None:
             return ClaimResult(node.name, claim, tried, _broken(claim, folded, *pair))
     return ClaimResult(node.name, claim, tried)
 
 
 def _broken(claim: str, folded: FoldFunction, before: Items, after: Items) -> BrokenClaim:
-    node = folded.site.node
+    node = folded.claimed.node
     return BrokenClaim(
         f"{node.operator.kind} {node.name!r} claims to be {claim}, and is not",
-        where=[folded.site.step],
+        where=[folded.claimed.step],
         why=f"Of {_listed(before)} the value {Outcome.of(folded.of, before)},\n"
         f"of {_listed(after)} it {Outcome.of(folded.of, after)}.",
         fix=_FIXES[claim],
@@ -262,53 +262,55 @@ _FIXES: Mapping[str, str] = {
 
 @try_operator_claims.register(Fold)
 @try_operator_claims.register(FoldTick)
-def _fold(operator: Fold | FoldTick, site: ClaimedOperator) -> Iterator[ClaimResult]:
+def _fold(operator: Fold | FoldTick, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
     schema = operator.accumulated
     inside = from_user(schema, what="values")
-    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
+    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, claimed)
     yield from _try_fold(operator.claims, folded, operator.item if isinstance(operator, FoldTick) else None)
 
 
 @try_operator_claims.register
-def _reduce(operator: Reduce, site: ClaimedOperator) -> Iterator[ClaimResult]:
-    folded = FoldFunction(operator.function, None, from_user(site.schema, what="values"), site)
+def _reduce(operator: Reduce, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
+    folded = FoldFunction(operator.function, None, from_user(claimed.schema, what="values"), claimed)
     yield from _try_fold(operator.claims, folded, None)
 
 
 @try_operator_claims.register
-def _fold_keyed(operator: FoldKeyed, site: ClaimedOperator) -> Iterator[ClaimResult]:
-    schema = Schema(site.node.schema.fields[-1:], scalar=True)
+def _fold_keyed(operator: FoldKeyed, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
+    schema = Schema(claimed.node.schema.fields[-1:], scalar=True)
     inside = from_user(schema, what="values")
-    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, site)
+    folded = FoldFunction(operator.function, _first(operator.init, schema), inside, claimed)
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
 
 
 @try_operator_claims.register
-def _reduce_keyed(operator: ReduceKeyed, site: ClaimedOperator) -> Iterator[ClaimResult]:
-    schema = Schema(site.node.schema.fields[-1:], scalar=True)
-    folded = FoldFunction(operator.function, None, from_user(schema, what="values"), site)
+def _reduce_keyed(operator: ReduceKeyed, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
+    schema = Schema(claimed.node.schema.fields[-1:], scalar=True)
+    folded = FoldFunction(operator.function, None, from_user(schema, what="values"), claimed)
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
 
 
 # -- lattices -----------------------------------------------------------------------------------
 
 
-def _try_lattice(lattice: Lattice, item: Expr, site: ClaimedOperator) -> Iterator[ClaimResult]:
+def _try_lattice(lattice: Lattice, item: Expr, claimed: ClaimedOperator) -> Iterator[ClaimResult]:
     claim, tried = f"{lattice} is a lattice", 0
     try:
-        for pool in site.pools(item):
+        for pool in claimed.pools(item):
             found = (Outcome.of(lattice.value, one) for one in pool)
             values = [outcome.value for outcome in found if outcome.error is None]
             for law in LAWS:
-                tried += check_law(lattice, law, values, site.examples, (site.step,))
+                tried += check_law(lattice, law, values, claimed.examples, (claimed.step,))
     except BrokenClaim as broken:
-        yield ClaimResult(site.node.name, claim, tried, broken)
+        yield ClaimResult(claimed.node.name, claim, tried, broken)
     else:
-        yield ClaimResult(site.node.name, claim, tried)
+        yield ClaimResult(claimed.node.name, claim, tried)
 
 
 @try_operator_claims.register(LatticeFold)
 @try_operator_claims.register(LatticeGrowth)
 @try_operator_claims.register(State)
-def _lattice(operator: LatticeFold | LatticeGrowth | State, site: ClaimedOperator) -> Iterator[ClaimResult]:
-    yield from _try_lattice(operator.lattice, operator.item, site)
+def _lattice(
+    operator: LatticeFold | LatticeGrowth | State, claimed: ClaimedOperator
+) -> Iterator[ClaimResult]:
+    yield from _try_lattice(operator.lattice, operator.item, claimed)

@@ -47,11 +47,16 @@ class StatisticResult:
 
 
 def lines_unless_missing(
-    aggregate: Aggregate, inputs: InputValues, admit: str, present: Iterable[str], missing: Iterable[str] = ()
+    aggregate: Aggregate,
+    inputs: InputValues,
+    add_exactly: str,
+    present: Iterable[str],
+    missing: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return lines that run `present`, over `$a` (and `$b`), if no value is missing, else `missing`.
 
-    admit: source of what the floats take where they cannot take the values, or while there is a tally.
+    add_exactly: call that adds the values to the tally and returns what the floats take in their place. It
+        runs for values that are not plain, and while there is a tally.
     """
     if not may_need_tally(aggregate, inputs):
         return inputs.guarded(_of_inputs(present), missing)
@@ -59,7 +64,7 @@ def lines_unless_missing(
     return (
         f"{names} = {', '.join(f'${x}' for x in inputs.names)}",
         f"if $exact or not ({inputs.plain(aggregate)}):",
-        f"    {names} = {admit}",
+        f"    {names} = {add_exactly}",
         "if $a is not None:",
         *indented(present),
         *(("else:", *indented(missing)) if missing else ()),
@@ -156,12 +161,12 @@ def _into_gaps(
         f"    $ok = $n >= {least}",
         *(f"    $b{i}[$k] = None" for i in range(inputs.count)),
     )
-    admit = (
+    add_exactly = (
         f"$add_by_count($exact, {aggregate.sums}, $x, $b0, $k)"
         if inputs.count == 1
         else "$add_pair_by_count($exact, $x, $y, $b0, $b1, $k)"
     )
-    return lines_unless_missing(aggregate, inputs, admit, (*fill, *keep, *sliding.add), leave)
+    return lines_unless_missing(aggregate, inputs, add_exactly, (*fill, *keep, *sliding.add), leave)
 
 
 def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tuple[str, ...]:
@@ -206,7 +211,7 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: InputValues, answer:
         *(f"${b}.append(${x})" for b, x in zip(lists, inputs.names)),
         *sliding.add,
     )
-    admit = (
+    add_exactly = (
         f"$add_by_time($exact, {aggregate.sums}, $x, $old0, $k, $b0)"
         if inputs.count == 1
         else "$add_pair_by_time($exact, $x, $y, $old0, $old1, $k, $b0, $b1)"
@@ -219,7 +224,7 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: InputValues, answer:
         *(_leaving("leave", [f"${old}[-$k]" for old in olds]) if tally else ()),
         "    $k -= 1",
         "    $n -= 1",
-        *lines_unless_missing(aggregate, inputs, admit, enter),
+        *lines_unless_missing(aggregate, inputs, add_exactly, enter),
         "if not $k and $bt:",
         "    $gone = $bisect_right($bt, $limit)",
         "    if $gone:",
