@@ -220,8 +220,6 @@ def _when(parts: list[Expr]) -> Expr:
 def _arithmetic(kind: str, function: str) -> None:
     @lowers(kind)
     def _(node: CatalystNode, scope: Scope) -> Expr:
-        if _mode(node) == "TRY":
-            raise UnsupportedQuery(f"try_ arithmetic ({kind}) in the query", function=kind)
         return Call(function, scope.lower_all(node.children[:2]))
 
 
@@ -236,18 +234,8 @@ for _kind, _function in {
     _arithmetic(_kind, _function)
 
 
-def _mode(node: CatalystNode) -> str:
-    """Return how an expression treats errors: ANSI, LEGACY or TRY."""
-    given = node.fields.get("evalMode") or node.fields.get("evalContext")
-    while isinstance(given, dict) and "object" not in given:
-        given = given.get("evalMode")
-    return str(given["object"]).rstrip("$").rpartition("$")[2] if isinstance(given, dict) else str(given)
-
-
 @lowers("Cast")
 def _cast(node: CatalystNode, scope: Scope) -> Expr:
-    if _mode(node) == "TRY":
-        raise UnsupportedQuery("try_cast in the query", function="try_cast")
     return Call("cast", (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
 
 

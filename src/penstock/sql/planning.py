@@ -59,6 +59,8 @@ def plan_query(
             where=[location],
             why=str(error).partition("\n\nJVM stacktrace")[0].strip(),
         ) from None
+    if "try_" in text.lower():
+        _refuse_try(plan, location)
     listed = json.loads(plan.toJSON())
     _name_relations(listed, {attribute: names[rdd] for rdd, attribute in _relations(plan)})
     return parse_tree(listed)
@@ -74,6 +76,41 @@ def _relations(plan: Any) -> Iterator[tuple[int, int]]:
         for leaf in _items(each.collectLeaves()):
             if leaf.nodeName() == "LogicalRDD":
                 yield leaf.rdd().id(), leaf.output().apply(0).exprId().id()
+
+
+def _refuse_try(plan: Any, location: SourceLocation) -> None:
+    """Raise `UnsupportedQuery` for a function that is null where it fails, which the JSON does not tell."""
+    for each in (plan, *_items(plan.subqueriesAll())):
+        for expression in _expressions(each):
+            if _evaluation(expression) == "TRY":
+                raise UnsupportedQuery(
+                    f"the query uses {expression.toString()}, which has no incremental form yet",
+                    where=[location],
+                    why="It is null where it fails.",
+                    fix="test for what would fail, by CASE WHEN",
+                )
+
+
+def _expressions(plan: Any) -> Iterator[Any]:
+    waiting = _items(plan.expressions())
+    while waiting:
+        expression = waiting.pop()
+        yield expression
+        waiting += _items(expression.children())
+    for child in _items(plan.children()):
+        yield from _expressions(child)
+
+
+def _evaluation(expression: Any) -> str:
+    """Return how an expression treats errors; empty if it cannot fail, or always raises."""
+    from py4j.protocol import Py4JError
+
+    for mode in (lambda: expression.evalMode(), lambda: expression.evalContext().evalMode()):
+        try:
+            return str(mode().toString())
+        except Py4JError:  # it has no such method
+            continue
+    return ""
 
 
 def _items(seq: Any) -> list[Any]:
