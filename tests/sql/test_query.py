@@ -55,6 +55,7 @@ QUERIES = {
     "union": "SELECT id FROM items UNION ALL SELECT count FROM sales",
     "scalar": "SELECT id FROM items WHERE price > (SELECT avg(count) FROM sales)",
     "limit": "SELECT id, price FROM items ORDER BY price DESC NULLS LAST, id LIMIT 3",
+    "limit by another column": "SELECT id FROM items ORDER BY price DESC NULLS LAST, id, kind LIMIT 3",
     "case": "SELECT id, CASE WHEN price IS NULL THEN -1 WHEN price > 4 THEN 1 ELSE 0 END AS sign FROM items",
 }
 

@@ -197,8 +197,12 @@ def _table(node: CatalystNode, planner: Planner) -> Relation:
 
 @lowers("Project")
 def _project(node: CatalystNode, planner: Planner) -> Relation:
+    return _projection(node, planner.relation(node.children[0]), planner)
+
+
+def _projection(node: CatalystNode, below: Relation, planner: Planner) -> Relation:
     exprs = node.trees("projectList")
-    relation, scope = planner.with_subqueries(planner.relation(node.children[0]), exprs)
+    relation, scope = planner.with_subqueries(below, exprs)
     return planner.projected(relation, exprs, scope)
 
 
@@ -243,20 +247,17 @@ def _distinct(node: CatalystNode, planner: Planner) -> Relation:
 
 @lowers("GlobalLimit")
 def _limit(node: CatalystNode, planner: Planner) -> Relation:
-    count = node.tree("limitExpr")
+    count, below = node.tree("limitExpr"), node.children[0]
     assert count is not None
-    below = node.children[0]
-    while below.kind in ("LocalLimit", "Project") and below.children[0].kind in ("LocalLimit", "Sort"):
+    if below.kind == "LocalLimit":
         below = below.children[0]
-    order: list[Ordering] = []
-    relation = planner.relation(
-        node.children[0].children[0] if node.children[0].kind == "LocalLimit" else node.children[0]
-    )
-    if below.kind == "Sort":
-        sorted_rows = planner.relation(below)
-        if sorted_rows.stream is relation.stream:
-            order = list(_orderings(below, sorted_rows))
-    return Relation(relation.stream.top_k(int(count.fields["value"]), by=order), relation.columns)
+    # A projection may drop the columns that the rows are sorted by.
+    projects = below.kind == "Project" and below.children[0].kind == "Sort"
+    rows = below.children[0] if projects else below
+    relation = planner.relation(rows)
+    order = list(_orderings(rows, relation)) if rows.kind == "Sort" else []
+    first = Relation(relation.stream.top_k(int(count.fields["value"]), by=order), relation.columns)
+    return _projection(below, first, planner) if projects else first
 
 
 def _orderings(node: CatalystNode, relation: Relation) -> Iterator[Ordering]:
