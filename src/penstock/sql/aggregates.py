@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import TypeAlias
 
 from penstock.errors import UnsupportedQuery
@@ -53,14 +55,10 @@ def _count(function: CatalystNode, arguments: tuple[Expr, ...], *, distinct: boo
     )
     if constants and all(not isinstance(a, Call) or a.function != "when" for a in arguments):
         return aggregates.count()
-    if not arguments:
-        return aggregates.count()
     if len(arguments) == 1:
         return aggregates.count(arguments[0])
-    whole, *others = [Call("is_not_null", (a,)) for a in arguments]
-    for one in others:
-        whole = Call("and", (whole, one))
-    return aggregates.count(Call("when", (whole, Literal(1), Literal(None))))
+    known = reduce(and_, (a.is_not_null() for a in arguments))
+    return aggregates.count(Call("when", (known, Literal(1), Literal(None))))
 
 
 def empty_value(node: CatalystNode, result: Expr) -> Expr:

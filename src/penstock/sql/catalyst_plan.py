@@ -7,9 +7,9 @@ operator, the plan of a subquery) are lists of the same form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.types import (
@@ -27,6 +27,8 @@ from penstock.expr.types import (
     StructType,
 )
 from penstock.expr.types import Field as SchemaField
+
+T = TypeVar("T")
 
 TABLE = "table"
 """Field of a `LogicalRDD` with the name of the table that it stands for (see `penstock.sql.planning`)."""
@@ -81,6 +83,19 @@ def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
         return CatalystNode(simple_name(fields["class"]), fields, children)
 
     return node()
+
+
+def registrar(table: dict[str, T]) -> Callable[..., Callable[[T], T]]:
+    """Return the decorator that registers a lowering in a table under the kinds of its nodes."""
+
+    def lowers(*kinds: str) -> Callable[[T], T]:
+        def register(lowering: T) -> T:
+            table.update(dict.fromkeys(kinds, lowering))
+            return lowering
+
+        return register
+
+    return lowers
 
 
 # -- equality ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
 )
-from penstock.sql.catalyst_plan import CatalystNode, parse_type, same_expression
+from penstock.sql.catalyst_plan import CatalystNode, parse_type, registrar, same_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,7 @@ class Scope:
 
 Lowering: TypeAlias = Callable[[CatalystNode, Scope], Expr]
 _LOWERINGS: dict[str, Lowering] = {}
-
-
-def lowers(*kinds: str) -> Callable[[Lowering], Lowering]:
-    """Register a lowering of expressions."""
-
-    def register(lowering: Lowering) -> Lowering:
-        _LOWERINGS.update(dict.fromkeys(kinds, lowering))
-        return lowering
-
-    return register
+lowers = registrar(_LOWERINGS)
 
 
 def _plain(kind: str, function: str) -> None:
@@ -117,6 +108,15 @@ for _kind, _function in {
     "Minute": "minute",
     "Second": "second",
     "DateDiff": "days_since",
+    "Add": "add",
+    "Subtract": "subtract",
+    "Multiply": "multiply",
+    "Divide": "divide",
+    "IntegralDivide": "div",
+    "Remainder": "modulo",
+    "Abs": "abs",
+    "Length": "length",
+    "In": "is_in",
 }.items():
     _plain(_kind, _function)
 
@@ -183,65 +183,19 @@ _CONSTANTS: dict[Any, Callable[[str], Any]] = {
 # -- conditions ----------------------------------------------------------------------------
 
 
-@lowers("In")
-def _is_in(node: CatalystNode, scope: Scope) -> Expr:
-    value, *items = scope.lower_all(node.children)
-    return Call("is_in", (value, *items))
+@lowers("CaseWhen", "If")
+def _when(node: CatalystNode, scope: Scope) -> Expr:
+    # Conditions and values by turns, and perhaps a value for all other rows.
+    parts = scope.lower_all(node.children)
+    return Call("when", parts if len(parts) % 2 else (*parts, Literal(None)))
 
 
-@lowers("InSet")
-def _in_set(node: CatalystNode, scope: Scope) -> Expr:
-    raise UnsupportedQuery(
-        "the query has a list of constants that Spark keeps as a set",
-        fix="set spark.sql.optimizer.inSetConversionThreshold to a greater number",
-    )
-
-
-@lowers("CaseWhen")
-def _case(node: CatalystNode, scope: Scope) -> Expr:
-    parts = list(scope.lower_all(node.children))
-    return _when(parts)
-
-
-@lowers("If")
-def _if(node: CatalystNode, scope: Scope) -> Expr:
-    return _when(list(scope.lower_all(node.children)))
-
-
-def _when(parts: list[Expr]) -> Expr:
-    """Build a conditional from conditions and values by turns, and perhaps a value for all other rows."""
-    otherwise = [] if len(parts) % 2 else [Literal(None)]
-    return Call("when", (*parts, *otherwise))
-
-
-# -- arithmetic and casts --------------------------------------------------------------------
-
-
-def _arithmetic(kind: str, function: str) -> None:
-    @lowers(kind)
-    def _(node: CatalystNode, scope: Scope) -> Expr:
-        return Call(function, scope.lower_all(node.children[:2]))
-
-
-for _kind, _function in {
-    "Add": "add",
-    "Subtract": "subtract",
-    "Multiply": "multiply",
-    "Divide": "divide",
-    "IntegralDivide": "div",
-    "Remainder": "modulo",
-}.items():
-    _arithmetic(_kind, _function)
+# -- casts and numbers -----------------------------------------------------------------------
 
 
 @lowers("Cast")
 def _cast(node: CatalystNode, scope: Scope) -> Expr:
     return Call("cast", (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
-
-
-@lowers("Abs")
-def _abs(node: CatalystNode, scope: Scope) -> Expr:
-    return Call("abs", (scope.lower(node.children[0]),))
 
 
 @lowers("Round")
@@ -260,8 +214,3 @@ def _trim(node: CatalystNode, scope: Scope) -> Expr:
     if len(node.children) > 1:
         raise UnsupportedQuery("trim of other characters than blanks", function="trim")
     return Call("trim", scope.lower_all(node.children))
-
-
-@lowers("Length")
-def _length(node: CatalystNode, scope: Scope) -> Expr:
-    return Call("length", scope.lower_all(node.children))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
@@ -11,7 +13,15 @@ from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 from penstock.sql.aggregates import empty_value, lower_aggregate
-from penstock.sql.catalyst_plan import TABLE, Canonical, CatalystNode, parse_tree, same_expression
+from penstock.sql.catalyst_plan import (
+    TABLE,
+    Canonical,
+    CatalystNode,
+    parse_tree,
+    registrar,
+    same_expression,
+    simple_name,
+)
 from penstock.sql.expressions import Scope
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
@@ -130,16 +140,7 @@ _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
 Lowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
 _LOWERINGS: dict[str, Lowering] = {}
-
-
-def lowers(*kinds: str) -> Callable[[Lowering], Lowering]:
-    """Register a lowering of operators."""
-
-    def register(lowering: Lowering) -> Lowering:
-        _LOWERINGS.update(dict.fromkeys(kinds, lowering))
-        return lowering
-
-    return register
+lowers = registrar(_LOWERINGS)
 
 
 # -- attributes of an operator ------------------------------------------------------------------
@@ -155,7 +156,7 @@ def output_of(node: CatalystNode) -> list[int]:
         return [e.expr_id for e in node.trees("output")]
     if node.kind == "Join":
         left, right = map(output_of, node.children)
-        return left + right if joined_columns(node) else left + _exists(node)
+        return left + right if _has_right_columns(node) else left + _exists(node)
     return output_of(node.children[0])
 
 
@@ -168,15 +169,14 @@ def _attributes(node: CatalystNode) -> Iterator[CatalystNode]:
             yield from node.trees(listed)
 
 
-def joined_columns(node: CatalystNode) -> bool:
+def _has_right_columns(node: CatalystNode) -> bool:
     """Return whether a join has the columns of its right side."""
     return _join_type(node) not in ("LeftSemi", "LeftAnti", "ExistenceJoin")
 
 
 def _join_type(node: CatalystNode) -> str:
     given = node.fields["joinType"]
-    kind = given.get("object") or given["product-class"]
-    return kind.rstrip("$").rpartition(".")[2]
+    return simple_name(given.get("object") or given["product-class"])
 
 
 def _exists(node: CatalystNode) -> list[int]:
@@ -306,7 +306,7 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
 @lowers("Join")
 def _join(node: CatalystNode, planner: Planner) -> Relation:
     left, right = map(planner.relation, node.children)
-    right = _disjoint(right, left, node.children[1], planner)
+    right = _disjoint(right, left, planner)
     kind, condition = _join_type(node), node.tree("condition")
     if kind == "RightOuter":
         swapped = _joined(right, left, "LeftOuter", condition)
@@ -314,7 +314,7 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
     return _joined(left, right, kind, condition)
 
 
-def _disjoint(right: Relation, left: Relation, node: CatalystNode, planner: Planner) -> Relation:
+def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
     """Rename the columns of the right side that the left has, too."""
     taken = set(left.columns.values()) | set(left.stream.schema.names)
     if not taken & set(right.columns.values()):
@@ -339,7 +339,7 @@ _HOW = {
 
 def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode | None) -> Relation:
     columns = {**left.columns, **right.columns}
-    kept = columns if kind not in ("LeftSemi", "LeftAnti") else left.columns
+    kept = left.columns if kind in ("LeftSemi", "LeftAnti") else columns
     if kind not in _HOW:
         raise UnsupportedQuery(f"the query plans to a join of type {kind}, which has no incremental form yet")
     scope = Scope(
@@ -348,19 +348,19 @@ def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode 
     )
     parts = list(_conjuncts(condition)) if condition is not None else []
     if any(_is_key(part, left, right) for part in parts):
-        on = _all([scope.lower(part) for part in parts])
+        on = reduce(and_, map(scope.lower, parts))
         return _selected(_on(left.stream, right.stream, on, kind), kept)
     if _HOW[kind] == "inner":
         product = left.stream.cross_join(right.stream)
         plain = Scope({i: Column(name) for i, name in columns.items()})
-        passing = product.filter(_all([plain.lower(part) for part in parts])) if parts else product
+        passing = product.filter(reduce(and_, map(plain.lower, parts))) if parts else product
         return Relation(passing, kept)
     # Every row may meet every other: a key that all have.
     one, other = (
         r.stream.with_columns(**{key: Literal(1)}) for r, key in ((left, "left one"), (right, "right one"))
     )
     same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
-    on = _all([same, *(scope.lower(part) for part in parts)])
+    on = reduce(and_, map(scope.lower, parts), same)
     return _selected(_on(one, other, on, kind), kept)
 
 
@@ -393,10 +393,3 @@ def _is_key(part: CatalystNode, left: Relation, right: Relation) -> bool:
         (one <= left.columns.keys() and other <= right.columns.keys())
         or (other <= left.columns.keys() and one <= right.columns.keys())
     )
-
-
-def _all(conditions: Sequence[Expr]) -> Expr:
-    whole = conditions[0]
-    for condition in conditions[1:]:
-        whole = Call("and", (whole, condition))
-    return whole
