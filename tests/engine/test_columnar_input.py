@@ -65,6 +65,11 @@ def told(engine: ps.Engine, rows: Any) -> object:
         return str(error)
 
 
+def in_columns(changes: Changes[Any]) -> bool:
+    """Whether a tick left its output in columns."""
+    return not isinstance(changes._made, list)  # type: ignore[attr-defined]
+
+
 ODD = st.sampled_from(
     [None, True, 0, 1, -1, 2**31, 2**63, 1.5, -0.0, NAN, "a", "\ud800", b"a", NOON, NOON.replace(tzinfo=None)]
 )
@@ -99,6 +104,36 @@ def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> No
 @given(values=st.lists(ODD, max_size=3))
 def test_a_list_of_bare_values_is_taken_or_refused_as_in_rows(row: Any, values: list[Any]) -> None:
     assert told(passing(row), values) == told(passing(row, columnar="never"), values)
+
+
+@pytest.mark.parametrize("row", [bool, int, Int32, float, str, bytes, int | None])
+@examples(0.2)
+@given(values=st.lists(ODD, max_size=3))
+def test_a_list_of_bare_values_that_is_put_into_columns_is_taken_or_refused_as_in_rows(
+    row: Any, values: list[Any]
+) -> None:
+    def computing(columnar: Any) -> ps.Engine:
+        flow = ps.Flow("computing")
+        rows = flow.source("rows", row)
+        flow.sink("out", rows.select(x=col.value, y=col.value.is_null()))
+        flow.sink("counts", rows.group_by("value").agg(n=ps.count()))
+        return ps.Engine(flow, columnar=columnar, columnar_rows=1)
+
+    assert told(computing("auto"), values) == told(computing("never"), values)
+
+
+@pytest.mark.parametrize(("row", "values"), [(int, [1, 2]), (str, ["a", "b"])])
+def test_a_long_list_of_bare_values_is_computed_in_columns(row: Any, values: list[Any]) -> None:
+    flow = ps.Flow("computing")
+    flow.sink("out", flow.source("rows", row).filter(col.value > values[0]))
+    engine = ps.Engine(flow, columnar_rows=2)
+    assert in_columns(engine.tick(rows=values)["out"])
+    assert not in_columns(engine.tick(rows=values[1:])["out"])
+    assert list(engine.tick(rows=values)["out"]) == [ps.insert(values[1])]
+
+
+def test_a_long_list_that_nothing_computes_on_in_columns_stays_rows() -> None:
+    assert not in_columns(passing(int, columnar="auto", columnar_rows=1).tick(rows=[1, 2])["out"])
 
 
 @pytest.mark.parametrize("columnar", ["always", "auto", "never"])

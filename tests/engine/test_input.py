@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import pytest
 
 import penstock as ps
@@ -51,3 +54,41 @@ def test_rows_of_an_append_stream_are_plain_tuples_and_those_of_a_table_are_refu
     assert not output["counts"].is_append
     with pytest.raises(BadInput, match="come and go"):
         _ = output["counts"].rows
+
+
+class Pair(NamedTuple):
+    k: int
+    v: str
+
+
+@dataclass(frozen=True)
+class Record:
+    k: int
+    v: str
+
+
+@pytest.mark.parametrize(
+    ("row", "rows"),
+    [
+        (int, [1, 2]),
+        (Pair, [Pair(1, "a"), (2, "b")]),
+        (Record, [Record(1, "a"), Record(2, "b")]),
+    ],
+)
+@pytest.mark.parametrize("as_table", [False, True])
+def test_rows_that_are_trusted_give_what_checked_ones_give(row: Any, rows: list[Any], as_table: bool) -> None:
+    def told(**options: Any) -> list[Any]:
+        flow = ps.Flow("passing")
+        flow.sink("out", flow.table("rows", row) if as_table else flow.source("rows", row))
+        given = [*rows, ps.Change(rows[0], -1), ps.Change(rows[1], 0)] if as_table else rows
+        return list(ps.Engine(flow, **options).tick(rows=iter(given))["out"])
+
+    assert told(trusted=["rows"]) == told()
+
+
+def test_a_trusted_source_is_not_checked() -> None:
+    flow = ps.Flow("passing")
+    flow.sink("out", flow.source("rows", int))
+    assert list(ps.Engine(flow, trusted=["rows"]).tick(rows=["no"])["out"]) == [ps.insert("no")]
+    with pytest.raises(BadInput, match="no source 'row'"):
+        ps.Engine(flow, trusted=["row"])

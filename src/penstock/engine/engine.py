@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
@@ -21,11 +21,12 @@ from penstock.engine.signals.row_values import rows_of_signal
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import from_user, to_user
+from penstock.expr.row_conversion import from_trusted
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from penstock.engine.progress import Time
     from penstock.engine.slot import SlotMapping
@@ -66,6 +67,9 @@ class Engine(RunsSignals):
            expressions: "auto" if Polars is installed, "never", or "always", for tests, rows that come as such
            included. The results are the same. See docs/columnar.md.
     columnar_rows: number of rows from one source that makes a tick large; 20,000 by default.
+    trusted: sources whose rows are taken without a check, which can cost as much as a light flow. Their
+           rows must be of exactly the declared types, as Penstock gives them out; others give wrong
+           answers, or errors without a place.
     count_activations: maintain the counts in `activations`, at a small cost.
 
     The constructor raises the errors of the flow's analysis.
@@ -86,6 +90,7 @@ class Engine(RunsSignals):
         max_iterations: int | None = None,
         columnar: ColumnarName = "auto",
         columnar_rows: int | None = None,
+        trusted: Collection[str] = (),
     ) -> None:
         graph = limit_loop_rounds(flow.graph(), max_iterations)
         if shared is None:
@@ -124,9 +129,12 @@ class Engine(RunsSignals):
         self._bounded_memory = memory is not None
         self._until_settled = 0
         self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
-            name: _intake(graph.nodes[node].operator, self.program.source_append[name])
+            name: _intake(graph.nodes[node].operator, self.program.source_append[name], name in trusted)
             for name, node in graph.sources.items()
         }
+        for name in trusted:
+            if name not in self._intake:
+                raise self._unknown_source(name)
         self._signals = {
             n for n, i in graph.sources.items() if isinstance(graph.nodes[i].operator, SignalSource)
         }
@@ -231,11 +239,16 @@ class Engine(RunsSignals):
                     rows[name] = self._from_frame(name, given, in_columns=in_columns)
                     continue
                 _check_iterable(name, given)
+            elif in_columns and len(cast("list[Any]", given)) >= self._machine.least:
+                columns = self._in_columns(name, given)
+                if columns is not None:
+                    rows[name] = columns
+                    continue
             rows[name] = intake(given)
         return rows
 
     def _in_columns(self, name: str, frame: Any) -> Any:
-        """Convert a source's frame to columns; None if its rows must be validated one by one."""
+        """Convert a source's frame or list to columns; None if its rows must be validated one by one."""
         large = self._machine.large_ticks()
         return None if large is None or self._event_time.ended else large.to_columns(name, frame)
 
@@ -474,10 +487,11 @@ def _is_bounded(operator: object) -> bool:
     return isinstance(operator, Source) and operator.bounded
 
 
-def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
+def _intake(operator: object, append: bool, trusted: bool) -> Callable[[Iterable[Any]], Rows]:
     """Create the function from user input to internal rows."""
     if isinstance(operator, SignalSource):
         return rows_of_signal(operator)
     assert isinstance(operator, Source)
     what = f"source {operator.name!r}"
-    return from_user(operator.schema, what=what, change=None if append else Change)
+    make = from_trusted if trusted else partial(from_user, what=what)
+    return make(operator.schema, change=None if append else Change)

@@ -95,6 +95,7 @@ def _moment(story: Story) -> str:
 def _after(story: Story, moment: str) -> Kill:
     """Whether the run goes on with further ticks."""
     try:
+        story.catch_up()
         story.supply(2)
         story.ticked()
         story.ticked()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +66,12 @@ class Driver:
             self.jvm = int(line.split()[1])
         self.said.append(line)
         return line
+
+    def lines_so_far(self) -> list[str]:
+        """What it has said and nobody has read. Raises `Ended`."""
+        # What it said last is on its way through the pipe.
+        time.sleep(0.2)
+        return [self.line() for _ in range(self._lines.qsize())]
 
     def until(self, beginning: str) -> str:
         """Read on to a line that begins so. Raises `Ended`."""

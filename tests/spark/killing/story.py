@@ -62,6 +62,12 @@ class Story:
         self._note(line := self._running.until("tick"))
         return int(line.split()[1])
 
+    def catch_up(self) -> None:
+        """Read of the ticks that were over before now. Raises `Ended`."""
+        assert self._running is not None
+        for line in self._running.lines_so_far():
+            self._note(line)
+
     def stop(self) -> None:
         """End the driver that runs as a user would, after the tick at work."""
         if self._running is not None:

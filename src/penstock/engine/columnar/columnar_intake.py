@@ -16,6 +16,7 @@ import polars as pl
 from penstock.engine.columnar.column_types import dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns
 from penstock.engine.frames import WEIGHT_COLUMN
+from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
     DataType,
     DateType,
@@ -44,6 +45,19 @@ def columns_of_frame(
         return _columns_of(schema, append, frame, unread)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
+
+
+def columns_of_values(schema: Schema, values: list[Any]) -> Columns | None:
+    """Convert a list of bare values to one column; None unless each is plainly of the column's type."""
+    (field,) = schema.fields
+    kind = CLASSES.get(field.type)
+    if kind is None or {*map(type, values)} != {kind}:
+        return None
+    try:
+        series = pl.Series("0", values, dtype=dtype_of(field.type))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError, OverflowError):
+        return None
+    return Columns(schema, True, pl.DataFrame([series]), lambda: list(zip(values)))
 
 
 def _columns_of(
