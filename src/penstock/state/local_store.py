@@ -161,6 +161,9 @@ class WorkingCopy:
 
     def close(self) -> None:
         self._transaction.abort()
+        # A cell's code refers to its copy in a cycle. The store must not wait until that is collected: so much
+        # address space is reserved for each that a process can have a hundred.
+        del self._store, self._transaction, self._get
 
 
 class AlteredCopy(Exception):

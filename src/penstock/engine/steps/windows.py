@@ -200,11 +200,8 @@ class GridStep(WindowStep):
         self.group.add(group, row)
 
 
-class ClosedWindowStep(GridStep):
-    """Step of grid windows that are emitted when they close, merged from their slices.
-
-    Slots: groups, (key, start of slice) -> list; and the calendar. A tumbling window is one slice.
-    """
+class KeptGridStep(GridStep):
+    """Base of steps of grid windows with state. Slots: groups, (key, start) -> list; and the calendar."""
 
     def __init__(
         self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
@@ -214,6 +211,13 @@ class ClosedWindowStep(GridStep):
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
+
+
+class ClosedWindowStep(KeptGridStep):
+    """Step of grid windows that are emitted when they close, merged from their slices.
+
+    `groups` has a list per slice. A tumbling window is one slice.
+    """
 
     def fold(self, key: str, row: Row) -> None:
         writer, code = self.writer, self.code
@@ -279,22 +283,18 @@ class ClosedWindowStep(GridStep):
         self.emit_tuple(self.answer(key, start, end, group))
 
 
-class UpdatedWindowStep(GridStep):
+class UpdatedWindowStep(KeptGridStep):
     """Step of grid windows that are emitted as they change. Each row updates one slice of the tick.
 
-    Slots: groups, (key, start of window) -> list; and the calendar. `slices`: (key, start of slice) -> the
-    list of this tick's rows, and the slice's windows.
+    `groups` has a list per window. `slices`: (key, start of slice) -> the list of this tick's rows, and the
+    slice's windows.
     """
 
     def __init__(
         self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
     ) -> None:
         super().__init__(node, writer, operator, grid, group)
-        self.calendar = WindowCalendar(node, writer)
         self._slices = writer.node_variable("slices", node.id)
-
-    def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
 
     def begin(self) -> None:
         super().begin()

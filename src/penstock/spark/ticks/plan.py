@@ -5,7 +5,6 @@ The driver pickles the plan once; each worker process compiles it once and cache
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -237,8 +236,6 @@ class ShippedPlan:
             found = compiled(cloudpickle.loads(self.content))
             _unpacked.clear()
             _unpacked[self.digest] = found
-            # What the plan before leaves behind can be collected.
-            gc.unfreeze()
         return found
 
 

@@ -281,7 +281,7 @@ def _guarded(
     # Rows and state hold no cycles, and a task's memory is free again at its end.
     collects = gc.isenabled()
     gc.disable()
-    _spare_what_stays()
+    _spare_what_stays(attempt.order.shipped.digest)
     try:
         for item in run(attempt):
             yield item.message(0) if isinstance(item, Result) else item
@@ -294,13 +294,25 @@ def _guarded(
             gc.enable()
 
 
-def _spare_what_stays() -> None:
-    """Keep modules, plans and decoded state out of the collection that a worker makes after each task."""
+_plan_before = _spared_for = ""
+
+
+def _spare_what_stays(plan: str) -> None:
+    """Keep modules and a plan out of the collection that a worker makes after each task."""
+    global _plan_before, _spared_for
     from pyspark import TaskContext
 
-    # It takes 35 ms where all of them are looked at. What is here has outlived the last one.
-    if TaskContext.get() is not None:
+    if TaskContext.get() is None:
+        return
+    if plan != _plan_before:
+        # What the plan before leaves behind is collected after this task.
+        gc.unfreeze()
+        _spared_for = ""
+    elif plan != _spared_for:
+        # To look at all of them takes 35 ms. Once per plan only: what later tasks leave has to be collected.
         gc.freeze()
+        _spared_for = plan
+    _plan_before = plan
 
 
 def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[Result]:
