@@ -430,3 +430,13 @@ def test_the_files_of_a_thousand_ticks_stay_within_a_few_times_the_state(tmp_pat
         assert {key: state.slots["s"].get(key) for key in there} == there
     assert most < 4
     assert len(chain.links) < 20
+
+
+def test_a_closed_state_that_is_not_collected_yet_keeps_no_store_open(tmp_path: Path) -> None:
+    # All of their address space is more than a process has.
+    states: list[ShardState] = []
+    for shard in range(150):
+        state = ShardState(tmp_path, tmp_path / "work", shard, Chain(), SLOTS)
+        state.close()
+        states.append(state)
+    assert len(states) == 150

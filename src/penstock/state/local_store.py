@@ -161,8 +161,8 @@ class WorkingCopy:
 
     def close(self) -> None:
         self._transaction.abort()
-        # A cell's code refers to its copy in a cycle. The store must not wait until that is collected: so much
-        # address space is reserved for each that a process can have a hundred.
+        # A cell's code refers to its copy in a cycle. The store must not wait until that is collected: a
+        # process has address space for a hundred of them.
         del self._store, self._transaction, self._get
 
 
