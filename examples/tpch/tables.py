@@ -10,14 +10,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock import Change, delete, insert
 from penstock.expr.types import DATE, INT32, INT64, STR, DataType, DecimalType, Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Row: TypeAlias = tuple[Any, ...]
-Changes: TypeAlias = dict[str, list[tuple[Row, int]]]
-"""Rows and weights, by table."""
+Changes: TypeAlias = dict[str, list[Change[Row]]]
+"""What comes and goes, by table."""
 
 _MONEY = DecimalType(15, 2)
 
@@ -99,8 +100,8 @@ class Business:
         for _ in range(count):
             self._ticks += 1
             changes = self._come() if self._ticks % 2 else self._go()
-            for table in ("customer", "supplier"):
-                changes[table] = self._account(table)
+            for table, balance in (("customer", "c_acctbal"), ("supplier", "s_acctbal")):
+                changes[table] = self._account(table, balance)
             yield changes
 
     def _some_orders(self) -> list[int]:
@@ -117,26 +118,22 @@ class Business:
             order = (key, *orders[at][1:])
             self._items[key] = [(key, *item[1:]) for item in self._items[orders[at][0]]]
             orders.append(order)
-            changes["orders"].append((order, 1))
-            changes["lineitem"] += [(item, 1) for item in self._items[key]]
+            changes["orders"].append(insert(order))
+            changes["lineitem"] += map(insert, self._items[key])
         return changes
 
     def _go(self) -> Changes:
         changes: Changes = {"orders": [], "lineitem": []}
         for at in self._some_orders():
             order = self.rows["orders"].pop(at)
-            changes["orders"].append((order, -1))
-            changes["lineitem"] += [(item, -1) for item in self._items.pop(order[0])]
+            changes["orders"].append(delete(order))
+            changes["lineitem"] += map(delete, self._items.pop(order[0]))
         return changes
 
-    def _account(self, table: str) -> list[tuple[Row, int]]:
-        rows, balance = (
-            self.rows[table],
-            TABLES[table].position("s_acctbal" if table[0] == "s" else "c_acctbal"),
-        )
-        assert balance is not None
+    def _account(self, table: str, balance: str) -> list[Change[Row]]:
+        rows, column = self.rows[table], TABLES[table].names.index(balance)
         at = self.choice.randrange(len(rows))
         before = rows[at]
         amount = Decimal(self.choice.randrange(-99_999, 999_999)) / 100
-        rows[at] = (*before[:balance], amount.quantize(Decimal("0.01")), *before[balance + 1 :])
-        return [(before, -1), (rows[at], 1)]
+        rows[at] = (*before[:column], amount.quantize(Decimal("0.01")), *before[column + 1 :])
+        return [delete(before), insert(rows[at])]

@@ -94,4 +94,4 @@ def test_each_query_is_kept_up_to_date(
     business = Business({table: list(rows) for table, rows in loaded.items()}, random.Random(7))
     for changes in business.ticks(4):
         duck.change(changes)
-        take({table: [ps.Change(row, weight) for row, weight in rows] for table, rows in changes.items()})
+        take(changes)
