@@ -46,6 +46,10 @@ def test_a_chain_into_groups_runs_on_frames() -> None:
             lambda b: b.group_by("auction").agg(tips=ps.sum(col.tip)),
             "in rows: aggregate: sum(tip) needs every value of a group",
         ),
+        (
+            lambda b: b.join(b, on="auction", suffix="_b").filter(col.price > 1).top_k(1, by=col.price),
+            "in rows: join: what it finds is read row by row",
+        ),
         (lambda b: b.top_k(1, by=col.price), "in rows: top_k: it works on rows"),
         (
             lambda b: b.join(b, on=ps.left.tip == ps.right.tip, suffix="_b"),

@@ -19,6 +19,7 @@ pa = pytest.importorskip("pyarrow")
 import penstock as ps
 from penstock import col
 from penstock.engine.change import Changes
+from penstock.engine import frames
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Int32
@@ -192,6 +193,42 @@ def test_a_frame_with_other_columns_is_refused_as_rows_are(
 def test_a_frame_of_values_of_another_type_is_refused(row: Any, series: Any) -> None:
     with pytest.raises(BadRow):
         passing(row).tick(rows=series.to_frame("value"))
+
+
+@pytest.mark.parametrize(
+    ("row", "values"),
+    [
+        (int, [1, 2**63 - 1]),
+        (int, [1, 2**63]),
+        (int | None, [1, None]),
+        (int, [1, None]),
+        (Int32, [1, 2**31]),
+        (float, [1.5, NAN]),
+        (float | None, [None, -0.0]),
+        (datetime, [NOON, NOON.replace(year=1)]),
+        (datetime | None, [NOON, None]),
+        (date, [date.max, date.min]),
+        (bytes, [b"", b"a"]),
+        (str, ["ä", ""]),
+        (str, [1, 2]),
+        (list[int], [[1], [2]]),
+    ],
+)
+@pytest.mark.parametrize("table", [False, True])
+def test_a_frame_checked_by_its_columns_is_taken_or_refused_as_its_rows_are(
+    row: Any, values: list[Any], table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.DataFrame({"value": values * 50}, strict=False)
+    answers: list[Any] = []
+    for checked in (1, sys.maxsize):
+        monkeypatch.setattr(frames, "CHECKED_IN_COLUMNS", checked)
+        for given_as in (frame, frame.to_arrow()):
+            engine = passing(row, columnar="never", table=table)
+            answers.append(told(engine, given_as))
+            if "BadRow" not in answers[-1]:
+                engine.feed(rows=given_as)
+                answers.append(repr(list(engine.run_tick()["out"])))
+    assert len(set(answers)) == 1
 
 
 def test_moments_of_another_zone_come_as_utc() -> None:

@@ -11,7 +11,7 @@ from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
 from penstock.engine.event_time import EventTime
-from penstock.engine.frames import is_frame, read_whole, rows_of_frame
+from penstock.engine.frames import internal_rows_of_frame, is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
@@ -259,9 +259,11 @@ class Engine(RunsSignals):
             columns = self._in_columns(name, frame)
             if columns is not None:
                 return columns
-        schema = graph.nodes[graph.sources[name]].schema
-        change = None if self.program.source_append[name] else Change
-        return self._intake[name](rows_of_frame(frame, schema, change))
+        schema, append = graph.nodes[graph.sources[name]].schema, self.program.source_append[name]
+        rows = internal_rows_of_frame(frame, schema, append)
+        if rows is not None:
+            return rows
+        return self._intake[name](rows_of_frame(frame, schema, None if append else Change))
 
     def _output(self, made: Mapping[str, Rows]) -> TickOutput:
         outputs: TickOutput = {}

@@ -123,5 +123,13 @@ def _floats(type: Float64Type, series: pl.Series) -> list[Any]:
 
 @from_series.register(TimestampType)
 def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
-    since = series.cast(pl.Int64).to_list()
-    return [None if v is None else _EPOCH + timedelta(0, 0, v) for v in since]
+    since = series.cast(pl.Int64)
+    if since.null_count() == 0:
+        try:
+            # NumPy makes time spans of integers five times as fast as Python.
+            spans = since.to_numpy().astype("timedelta64[us]").astype(object)
+        except ImportError:
+            pass
+        else:
+            return list(map(_EPOCH.__add__, spans))
+    return [None if v is None else _EPOCH + timedelta(0, 0, v) for v in since.to_list()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.analysis import analyse
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
-from penstock.engine.columnar.columns import Columns, can_hold
+from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
 from penstock.engine.columnar.runner import PartRunner, as_rows
 from penstock.engine.generated_source import Constants, Purpose
@@ -199,7 +199,7 @@ class LargeTicks:
         schema, append = self._sources[name]
         if isinstance(given, list):
             return columns_of_values(schema, cast("list[Any]", given)) if name in self._of_values else None
-        return columns_of_frame(schema, append, given) if can_hold(schema) else None
+        return columns_of_frame(schema, append, given)
 
     def _computed_in_columns(self, graph: FlowGraph, node: int) -> bool:
         """Return whether all readers of a source compute on columns, or read it reduced."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.engine.columnar.column_types import dtype_of
-from penstock.engine.columnar.columns import WEIGHT, Columns
+from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 def columns_of_frame(
     schema: Schema, append: bool, given: Any, *, unread: AbstractSet[str] = frozenset()
 ) -> Columns | None:
-    """Convert a frame to internal columns; None unless every value is plainly valid.
+    """Convert a frame to internal columns; None unless columns can hold them and every value is plainly valid.
 
     unread: columns that may be null although their fields are not nullable, since nobody reads them.
     """
+    if not can_hold(schema):
+        return None
     try:
         frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
         return _columns_of(schema, append, frame, unread)

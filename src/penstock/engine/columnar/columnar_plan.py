@@ -8,6 +8,7 @@ aggregate or a distinct.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,28 @@ def plan_columnar(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart
 ) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes."""
+    in_rows: set[int] = set()
+    while True:
+        plan = _divided(graph, analysis, consumers, part, in_rows)
+        refused = plan.joins.keys() & _read_row_by_row(graph, plan)
+        if not refused:
+            return plan
+        in_rows |= refused
+
+
+def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
+    """Return the columnar nodes of whose rows some reach a row-wise operator one by one."""
+    found = {feed.source for feed in plan.feeds if feed.reduction is None}
+    for node_id in reversed(plan.columnar):
+        if node_id in found:
+            found.update(graph.nodes[node_id].inputs)
+    return found
+
+
+def _divided(
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, in_rows: AbstractSet[int]
+) -> ColumnarPlan:
+    """Divide a part. in_rows: joins that are row-wise although they have a columnar form."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
     joins: dict[int, JoinPlan] = {}
@@ -77,6 +100,9 @@ def plan_columnar(
             continue
         try:
             if isinstance(node.operator, Join):
+                if node_id in in_rows:
+                    # Its rows hold values of both sides, which would be made once per pair.
+                    raise NotLowered("what it finds is read row by row")
                 left, right = map(append, node.inputs)
                 joins[node_id] = plan_join(graph, node, (left, right), append(node_id))
                 streams[node_id] = empty_stream(node.schema, append(node_id))

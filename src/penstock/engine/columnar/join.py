@@ -42,7 +42,7 @@ Rows = list[tuple[Any, ...]]
 
 # Polars looks at every row that is held, where rows look up their keys: so many of the
 # former take as long as one of the latter.
-_SCANNED_PER_ROW = 64
+_SCANNED_PER_ROW = 16
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,16 @@ class JoinPlan:
     def key_types(self, port: int) -> tuple[DataType, ...]:
         return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
 
-    def pair_rows(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
+    def pair_rows(self, left: pl.DataFrame, right: pl.DataFrame, driver: int) -> pl.DataFrame:
         """Pair the rows of two sides. driver: the side that determines the order."""
         width = len(self.schemas[0].fields)
         moved = {str(at): str(width + at) for at in range(len(self.schemas[1].fields))}
         right = right.rename({**moved, **({} if self.appends[1] else {WEIGHT: "w2"})})
         on = [f"k{at}" for at in range(len(self.keys[0]))]
-        order = "left_right" if driver == 0 else "right_left"
-        pairs = left.join(right, on=on, how="inner", maintain_order=order)
+        few, many = (left.height, right.height)[:: 1 if driver == 0 else -1]
+        pairs = (
+            _pairs_of_few(left, right, on, driver) if few < many else _pairs_of_many(left, right, on, driver)
+        )
         weights = [pl.col(w) for w, append in zip((WEIGHT, "w2"), self.appends, strict=True) if not append]
         own = [pl.col(str(at)) for at in range(len(self.pairs.fields))]
         if not weights:
@@ -196,10 +198,10 @@ class ColumnarJoinState:
         assert self._held is not None
         plan = self.plan
         left = list(self._held[0])
-        pairs: list[pl.LazyFrame] = []
+        pairs: list[pl.DataFrame] = []
         if news[0] is not None:
             if self._held[1]:
-                pairs.append(plan.pair_rows(news[0].lazy(), _together(self._held[1]), 0))
+                pairs.append(plan.pair_rows(news[0], pl.concat(self._held[1]), 0))
             left.append(news[0])
         if not any(plan.appends):
             right = [*self._held[1], *([] if news[1] is None else [news[1]])]
@@ -207,11 +209,11 @@ class ColumnarJoinState:
             if most[0] * most[1] >= 2**63:
                 raise ColumnarDeclined
         if news[1] is not None and left:
-            pairs.append(plan.pair_rows(_together(left), news[1].lazy(), 1))
+            pairs.append(plan.pair_rows(pl.concat(left), news[1], 1))
         if not pairs:
             empty = empty_stream(plan.pairs, plan.append)
             return plan.output(empty)
-        frame = (pairs[0] if len(pairs) == 1 else pl.concat(pairs)).collect()
+        frame = pl.concat(pairs)
         if not plan.append:
             decline_weight_overflow(frame)
         if computed_on or plan.operator.residual is not None:
@@ -223,8 +225,12 @@ class ColumnarJoinState:
         """Add a successful tick's new rows to the state."""
         assert self._held is not None
         for held, frame in zip(self._held, news, strict=True):
-            if frame is not None:
-                held.append(frame)
+            if frame is None:
+                continue
+            held.append(frame)
+            # Sizes fall by half at least, so a row is copied few times, and what is held lies in few places.
+            while len(held) > 1 and held[-2].height < 2 * held[-1].height:
+                held[-2:] = [pl.concat(held[-2:], rechunk=True)]
 
     def move_to_slots(self) -> None:
         """Move the state from frames into slots."""
@@ -242,8 +248,20 @@ class ColumnarJoinState:
                 add(self._slot(port), key, rows, weights)
 
 
-def _together(frames: list[pl.DataFrame]) -> pl.LazyFrame:
-    return frames[0].lazy() if len(frames) == 1 else pl.concat([frame.lazy() for frame in frames])
+def _pairs_of_many(left: pl.DataFrame, right: pl.DataFrame, on: list[str], driver: int) -> pl.DataFrame:
+    order = "left_right" if driver == 0 else "right_left"
+    return left.join(right, on=on, how="inner", maintain_order=order)
+
+
+def _pairs_of_few(left: pl.DataFrame, right: pl.DataFrame, on: list[str], driver: int) -> pl.DataFrame:
+    """Pair a side of few rows, which determines the order, with one of many, looking at no more than its keys."""
+    places = ("l", "r")
+    left_keys, right_keys = (
+        side.lazy().select(on).with_row_index(place) for side, place in zip((left, right), places)
+    )
+    found = left_keys.join(right_keys, on=on, how="inner").sort(places[driver], places[1 - driver]).collect()
+    own = right.drop(on)
+    return pl.concat([left[found["l"]], own[found["r"]]], how="horizontal")
 
 
 def _add_rows(slot: SlotMapping, keys: list[Any], rows: Rows, weights: list[int] | None) -> None:
