@@ -53,7 +53,7 @@ class Contestant:
 def measure(query: str, size: int, table: Table) -> None:
     """Add a line to the table: a query at a number of events per tick."""
     generator = Generator()
-    sources = [name for name in SOURCES if name in QUERIES[query].sources]
+    sources: list[Any] = [name for name in SOURCES if name in QUERIES[query].sources]
     rows, never, auto = Contestant(query, "auto"), Contestant(query, "never"), Contestant(query, "auto")
     ticks = ticks_of(size)
     for tick in range(WARM_UP + ticks):

@@ -18,8 +18,8 @@ pa = pytest.importorskip("pyarrow")
 
 import penstock as ps
 from penstock import col
-from penstock.engine.change import Changes
 from penstock.engine import frames
+from penstock.engine.change import Changes
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Int32

@@ -67,7 +67,7 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
 
 
 def internal_rows_of_frame(frame: Any, schema: Schema, append: bool) -> Rows | None:
-    """Convert a frame to internal rows, its columns checked as columns; None if rows must be validated one by one."""
+    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one."""
     if len(frame) < CHECKED_IN_COLUMNS:
         return None
     try:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def columns_of_frame(
     schema: Schema, append: bool, given: Any, *, unread: AbstractSet[str] = frozenset()
 ) -> Columns | None:
-    """Convert a frame to internal columns; None unless columns can hold them and every value is plainly valid.
+    """Convert a frame to internal columns; None unless they can hold it and every value is valid.
 
     unread: columns that may be null although their fields are not nullable, since nobody reads them.
     """

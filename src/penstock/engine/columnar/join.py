@@ -254,7 +254,7 @@ def _pairs_of_many(left: pl.DataFrame, right: pl.DataFrame, on: list[str], drive
 
 
 def _pairs_of_few(left: pl.DataFrame, right: pl.DataFrame, on: list[str], driver: int) -> pl.DataFrame:
-    """Pair a side of few rows, which determines the order, with one of many, looking at no more than its keys."""
+    """Pair a side of few rows, which determines the order, with the keys of one of many."""
     places = ("l", "r")
     left_keys, right_keys = (
         side.lazy().select(on).with_row_index(place) for side, place in zip((left, right), places)
