@@ -50,6 +50,18 @@ if TYPE_CHECKING:
     from penstock.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
     from penstock.flow.stream import Stream, Table
     from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+    from penstock.flow.window_functions import (
+        cume_dist,
+        dense_rank,
+        first_value,
+        last_value,
+        lead,
+        nth_value,
+        ntile,
+        percent_rank,
+        rank,
+        row_number,
+    )
 
 __version__ = "0.1.0"
 
@@ -74,6 +86,9 @@ _NAMES_OF = {
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "penstock.flow.stream": "Stream Table",
     "penstock.flow.event_time_windows": "session sliding tumbling",
+    "penstock.flow.window_functions": (
+        "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
+    ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 _SUBPACKAGES = ("io", "lattice", "spark", "testing", "view")
@@ -117,19 +132,24 @@ __all__ = [
     "count",
     "count_distinct",
     "crossed",
+    "cume_dist",
     "date",
     "delete",
+    "dense_rank",
     "diff",
     "ewm",
     "explain",
     "first",
+    "first_value",
     "greatest",
     "hash",
     "insert",
     "io",
     "lag",
     "last",
+    "last_value",
     "lattice",
+    "lead",
     "least",
     "left",
     "lift",
@@ -138,7 +158,12 @@ __all__ = [
     "mean",
     "min",
     "moving_mean",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "rank",
     "right",
+    "row_number",
     "run",
     "session",
     "sliding",

@@ -46,6 +46,7 @@ from penstock.flow.operators.map import Map
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.over import ComputeOver
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
@@ -179,6 +180,21 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
+    },
+    ComputeOver: {
+        "row_number": lambda x, y: y.with_columns(x=ps.row_number().over(partition_by="a", order_by="b")),
+        "rank": lambda x, y: y.with_columns(x=ps.rank().over(order_by=col.b.desc())),
+        "dense_rank": lambda x, y: y.with_columns(x=ps.dense_rank().over(order_by="b")),
+        "percent_rank": lambda x, y: y.with_columns(x=ps.percent_rank().over(order_by="b")),
+        "cume_dist": lambda x, y: y.with_columns(x=ps.cume_dist().over(order_by="b")),
+        "ntile": lambda x, y: y.with_columns(x=ps.ntile(2).over(order_by="b")),
+        "lag": lambda x, y: y.with_columns(x=ps.lag(col.b).over(partition_by="a", order_by="b")),
+        "lead": lambda x, y: y.with_columns(x=ps.lead(col.b, 1, 0).over(order_by="b")),
+        "nth_value": lambda x, y: y.with_columns(x=ps.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))),
+        "running sum": lambda x, y: y.with_columns(x=ps.sum(col.b).over(partition_by="a", order_by="b")),
+        "of a range": lambda x, y: y.with_columns(x=ps.max(col.a).over(order_by="b", range=(-1, 0))),
+        "of rows": lambda x, y: y.with_columns(x=ps.mean(col.b).over(order_by="a", rows=(0, 1))),
+        "of everything": lambda x, y: y.with_columns(x=ps.count().over()),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.analysis.fact_propagation import find_facts
+from penstock.expr.check import check
 from penstock.expr.constructors import col, left, lit, right
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, ListType, Schema
@@ -158,6 +159,60 @@ def _top_k(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     return Grown(one.stream.top_k(draw(st.integers(1, 3)), by=by, per=per), one.size)
 
 
+def _over(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    """Window functions of one partition and order, with every kind of frame."""
+    by = draw(st.lists(orderings(one.schema), min_size=1, max_size=2))
+    per = draw(st.lists(st.sampled_from(one.schema.names), max_size=1))
+    measured = len(by) == 1 and check(by[0].expr, one.schema).type in (INT64, FLOAT64)
+    number, named = len(one.stream.flow.nodes), dict[str, Any]()
+    for at in range(draw(st.integers(1, 3))):
+        function: Any = draw(window_functions(one.schema))
+        frame: dict[str, Any] = {}
+        if function.framed:
+            frame = draw(
+                st.sampled_from(
+                    [frames("rows"), frames("range"), st.just({})]
+                    if measured
+                    else [frames("rows"), st.sampled_from([{"range": (None, 0)}, {"range": (0, None)}, {}])]
+                ).flatmap(lambda made: made)
+            )
+        named[f"over{number}_{at}"] = function.over(partition_by=per, order_by=by, **frame)
+    return Grown(one.stream.with_columns(**named), one.size)
+
+
+def frames(unit: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Frames by `rows=` or `range=`, bounded or not, also without the row itself."""
+    bound = st.none() | st.integers(-2, 2)
+    pairs = st.tuples(bound, bound).filter(lambda p: None in p or p[0] <= p[1])
+    return pairs.map(lambda pair: {unit: pair})
+
+
+@st.composite
+def window_functions(draw: st.DrawFn, schema: Schema) -> Any:
+    """A window function over columns of `schema`."""
+    some = Column(draw(st.sampled_from(schema.names)))
+    ignore_nulls = draw(st.booleans())
+    offset = draw(st.integers(-2, 2))
+    return draw(
+        st.sampled_from(
+            [
+                ps.row_number(),
+                ps.rank(),
+                ps.dense_rank(),
+                ps.percent_rank(),
+                ps.cume_dist(),
+                ps.ntile(3),
+                ps.lag(some, offset, ignore_nulls=ignore_nulls),
+                ps.lag(some, offset, some),
+                ps.first_value(some, ignore_nulls=ignore_nulls),
+                ps.last_value(some, ignore_nulls=ignore_nulls),
+                ps.nth_value(some, 2, ignore_nulls=ignore_nulls),
+            ]
+        )
+        | aggregates(schema)
+    )
+
+
 def _aggregate(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     names = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
     number = len(one.stream.flow.nodes)
@@ -301,6 +356,7 @@ WAYS: tuple[Grow, ...] = (
     _join,
     _distinct,
     _top_k,
+    _over,
     _aggregate,
     _aggregate,
     _aggregate,

@@ -191,6 +191,14 @@ class StepWriter(ABC):
             for line in body:
                 self.functions.line(line)
 
+    @contextmanager
+    def function_body(self, node: int, header: str) -> Generator[None]:
+        """Write a module-level function for a node: what is written meanwhile is its body."""
+        before, self.code = self.code, self.functions
+        with self.code.attribute_lines(node), self.code.block(header):
+            yield
+        self.code = before
+
     def slot(self, node: int, what: str) -> str:
         return f"slot_{node}_{what}"
 

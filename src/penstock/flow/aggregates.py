@@ -6,7 +6,7 @@ exact and rounded once, `first` and `last` take an order, `collect` sorts.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,6 +22,7 @@ from penstock.expr.types import (
     ListType,
     Schema,
 )
+from penstock.flow.window_functions import WindowFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation(ABC):
-    """Base of the aggregate functions.
+class Aggregation(WindowFunction):
+    """Base of the aggregate functions, which are window functions, too, with `over`.
 
     only_grows: whether further rows never decrease the result.
+    counts:     the result of no rows is 0, not null.
     """
 
+    ordered: ClassVar[bool] = False
+    framed: ClassVar[bool] = True
     only_grows: ClassVar[bool] = False
+    counts: ClassVar[bool] = False
 
     def arguments(self) -> tuple[Expr, ...]:
         """Expressions over the input columns."""
@@ -90,6 +95,7 @@ class Count(Aggregation):
     """Number of rows of the group, or of those with a non-null `expr`."""
 
     only_grows: ClassVar[bool] = True
+    counts: ClassVar[bool] = True
     expr: Expr | None = None
 
     def field(self, name: str, schema: Schema) -> Field:
@@ -152,6 +158,7 @@ class CountDistinct(_OfValues):
     __slots__ = ()
 
     only_grows: ClassVar[bool] = True
+    counts: ClassVar[bool] = True
 
     def field(self, name: str, schema: Schema) -> Field:
         check(self.expr, schema)

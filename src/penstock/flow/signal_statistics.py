@@ -11,9 +11,11 @@ value counts at the time that is current when it fires.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from penstock.errors import SourceLocation, WrongType
+from penstock.expr.tree import Expr
+from penstock.flow import window_functions
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.signal_windows import (
     SignalLike,
@@ -295,8 +297,16 @@ def ewm(signal: Signal[Any], **how: Any) -> Weighted:
     return signal.ewm(**how)
 
 
-def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]:
-    """Value `count` firings ago: `signal.lag(count)`."""
+@overload
+def lag(
+    signal: Expr, count: int = 1, default: object = None, *, ignore_nulls: bool = False
+) -> window_functions.Lag: ...
+@overload
+def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]: ...
+def lag(signal: Any, count: int = 1, default: object = None, **how: Any) -> Any:
+    """Value `count` firings ago: `signal.lag(count)`; of an expression, `count` rows before, for `over`."""
+    if isinstance(signal, Expr):
+        return window_functions.lagged(signal, count, default, **how)
     return signal.lag(count, **how)
 
 

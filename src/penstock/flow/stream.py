@@ -5,7 +5,7 @@ Modules needed only for event time are imported on use, so that other flows do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL
 from penstock.flow.column_arguments import (
@@ -37,6 +38,7 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.join import How
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.over import ComputeOver
 from penstock.flow.operators.select import Select, with_columns
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
@@ -46,6 +48,7 @@ from penstock.flow.stream_pairs import StreamPairs
 from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_time import StreamTime
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.window_functions import Over, grouped_by_partition
 
 if TYPE_CHECKING:
     from penstock.flow.event_time_windows import Windows
@@ -157,17 +160,49 @@ class Stream(
     ) -> Stream[U, B, G, O]: ...
     @overload
     def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
+    @overload
+    def with_columns(
+        self, *, name: str | Expr | None = None, **named: Expr | Over
+    ) -> Stream[Any, B, Changes, NoOrder]: ...
     def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, G, O]:
-        """Replace or add columns (see `operators.select`).
+        """Replace or add columns (see `operators.select`), by window functions, too (see `operators.over`).
 
         `into` and `name` are as in `select`.
         """
         location = SourceLocation.of_caller()
         check_no_positional("with_columns takes expressions", unnamed, "double=ps.col.price * 2", location)
         into, name = split_own_keywords(named)
+        computed = {column: over for column, over in named.items() if isinstance(over, Over)}
+        if computed:
+            return self._with_windows(computed, named, into, name, location)
         operator = with_columns(self._schema, dict(computed_columns(named, location)))
         schema = self._computed(operator.columns, into, location)
         return self._add(operator, schema, name, location)
+
+    def _with_windows(
+        self,
+        computed: Mapping[str, Over],
+        named: dict[str, Any],
+        into: Any,
+        name: Any,
+        location: SourceLocation,
+    ) -> Stream[Any, B, G, O]:
+        """Add columns of which some are window functions: one operator for all of one partition and order."""
+        stream: Any = self
+        for group in grouped_by_partition(computed.items()):
+            # A column that is replaced is read by the others.
+            added = tuple((f"{c} over" if c in self._schema.names else c, over) for c, over in group)
+            fields = (over.field(column, self._schema) for column, over in added)
+            schema = computed_schema((*stream.schema.fields, *fields))
+            stream = stream._add(ComputeOver(added), schema, None, location)
+        exprs = {c: Column(f"{c} over" if c in self._schema.names else c) for c in computed}
+        columns = dict(computed_columns({**named, **exprs}, location))
+        operator = with_columns(self._schema, columns)
+        if into is None and [(c, str(e)) for c, e in operator.columns] == [
+            (c, c) for c in stream.schema.names
+        ]:
+            return stream
+        return stream._add(operator, stream._computed(operator.columns, into, location), name, location)
 
     # -- several streams -----------------------------------------------------------------
 

@@ -5,6 +5,7 @@ a simulation of served views; `penstock.testing.conformance`, the runner of `pen
 """
 
 from penstock.testing import oracle_folds as oracle_folds  # registers folds with the oracle
+from penstock.testing import oracle_windows as oracle_windows  # registers window functions
 from penstock.testing.claims import check_claims
 from penstock.testing.lattice_laws import check_lattice
 from penstock.testing.oracle import answers

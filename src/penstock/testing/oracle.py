@@ -101,12 +101,12 @@ def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
     return lambda row: function(*row)
 
 
-def _functions(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+def functions_of(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
     functions = [function_of(expr, schema) for expr in exprs]
     return lambda row: tuple(function(row) for function in functions)
 
 
-def _copies(bag: Bag) -> Iterator[Row]:
+def copies(bag: Bag) -> Iterator[Row]:
     for row, count in bag.items():
         for _ in range(count):
             yield row
@@ -146,14 +146,14 @@ def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
 
 @answer_of_bags.register
 def _union(operator: Union, node: Node, inputs: _Inputs) -> Bag:
-    return Counter(row for _, bag in inputs for row in _copies(bag))
+    return Counter(row for _, bag in inputs for row in copies(bag))
 
 
 @answer_of_bags.register
 def _select(operator: Select, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
-    compute = _functions([expr for _, expr in operator.columns], schema)
-    return Counter(compute(row) for row in _copies(bag))
+    compute = functions_of([expr for _, expr in operator.columns], schema)
+    return Counter(compute(row) for row in copies(bag))
 
 
 @answer_of_bags.register
@@ -161,30 +161,30 @@ def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     if isinstance(operator.predicate, Expr):
         holds = function_of(operator.predicate, schema)
-        return Counter(row for row in _copies(bag) if holds(row) is True)
+        return Counter(row for row in copies(bag) if holds(row) is True)
     seen, predicate = to_user(schema), operator.predicate
-    return Counter(row for row in _copies(bag) if predicate(seen(row)))
+    return Counter(row for row in copies(bag) if predicate(seen(row)))
 
 
 @answer_of_bags.register
 def _map(operator: Map, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    return Counter(inside([operator.function(seen(row)) for row in _copies(bag)]))
+    return Counter(inside([operator.function(seen(row)) for row in copies(bag)]))
 
 
 @answer_of_bags.register
 def _flat_map(operator: FlatMap, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    return Counter(inside([item for row in _copies(bag) for item in operator.function(seen(row))]))
+    return Counter(inside([item for row in copies(bag) for item in operator.function(seen(row))]))
 
 
 @answer_of_bags.register
 def _filter_map(operator: FilterMap, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
-    made = (operator.function(seen(row)) for row in _copies(bag))
+    made = (operator.function(seen(row)) for row in copies(bag))
     return Counter(inside([row for row in made if row is not None]))
 
 
@@ -193,7 +193,7 @@ def _explode(operator: Explode, node: Node, inputs: _Inputs) -> Bag:
     [(_, bag)] = inputs
     at = operator.at
     found: Bag = Counter()
-    for row in _copies(bag):
+    for row in copies(bag):
         made: list[tuple[Any, ...]] = list(enumerate(row[at] or ()))
         if operator.outer and not made:
             made = [(None, None)]
@@ -207,7 +207,7 @@ def _partition(operator: Partition, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     by, seen = operator.by, to_user(schema)
     tag = function_of(by, schema) if isinstance(by, Expr) else lambda row: by(seen(row))
-    return Counter((*row, operator.tags.index(tag(row))) for row in _copies(bag))
+    return Counter((*row, operator.tags.index(tag(row))) for row in copies(bag))
 
 
 @answer_of_bags.register(Inspect)
@@ -218,7 +218,7 @@ def _same(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
 
 @answer_of_bags.register
 def _chain(operator: Chain, node: Node, inputs: _Inputs) -> Bag:
-    return Counter(row for _, bag in inputs for row in _copies(bag))
+    return Counter(row for _, bag in inputs for row in copies(bag))
 
 
 @answer_of_bags.register
@@ -252,19 +252,19 @@ def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
     (left_schema, left), (right_schema, right) = inputs
     fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
     pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
-    left_key = _functions(operator.left_keys, left_schema)
-    right_key = _functions(operator.right_keys, right_schema)
+    left_key = functions_of(operator.left_keys, left_schema)
+    right_key = functions_of(operator.right_keys, right_schema)
     residual = None if operator.residual is None else function_of(operator.residual, pair_schema)
 
     def partners(row: Row) -> list[Row]:
         key = left_key(row)
         if None in key:
             return []
-        equal = [other for other in _copies(right) if right_key(other) == key]
+        equal = [other for other in copies(right) if right_key(other) == key]
         return [other for other in equal if residual is None or residual((*row, *other)) is True]
 
     out: Bag = Counter()
-    for row in _copies(left):
+    for row in copies(left):
         found = partners(row)
         if operator.how is How.SEMI:
             out.update([row] if found else [])
@@ -280,15 +280,15 @@ def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
 @answer_of_bags.register
 def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
-    key = _functions([expr for _, expr in operator.keys], schema)
+    key = functions_of([expr for _, expr in operator.keys], schema)
     groups: dict[Row, list[Row]] = {}
-    for row in _copies(bag):
+    for row in copies(bag):
         groups.setdefault(key(row), []).append(row)
     out: Bag = Counter()
     for group, rows in groups.items():
         values: list[Any] = []
         for name, aggregation in operator.aggregations:
-            arguments = _functions(aggregation.arguments(), schema)
+            arguments = functions_of(aggregation.arguments(), schema)
             field = aggregation.field(name, schema)
             values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
         out[(*group, *values)] += 1
@@ -298,9 +298,9 @@ def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
 @answer_of_bags.register
 def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
-    per = _functions(operator.per, schema)
+    per = functions_of(operator.per, schema)
     groups: dict[Row, list[Row]] = {}
-    for row in _copies(bag):
+    for row in copies(bag):
         groups.setdefault(per(row), []).append(row)
     out: Bag = Counter()
     for rows in groups.values():

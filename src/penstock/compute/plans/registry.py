@@ -21,7 +21,7 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, event_time_windows, watermark_policy
+from penstock.flow import aggregates, event_time_windows, watermark_policy, window_functions
 from penstock.flow.function_claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -61,6 +61,7 @@ from penstock.flow.operators.map import Map
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.over import ComputeOver
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
@@ -140,6 +141,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "multiset_delta": MultisetDelta,
         "null": Null,
         "on_time": OnTime,
+        "over": ComputeOver,
         "partition": Partition,
         "reduce": Reduce,
         "reduce_keyed": ReduceKeyed,
@@ -224,6 +226,16 @@ _PARTS: Mapping[str, type[Any]] = {
     "lattice.set_union": lattice.SetUnion,
     "move": Move,
     "ordering": Ordering,
+    "over": window_functions.Over,
+    "over.cume_dist": window_functions.CumeDist,
+    "over.dense_rank": window_functions.DenseRank,
+    "over.frame": window_functions.Frame,
+    "over.lag": window_functions.Lag,
+    "over.nth_value": window_functions.NthValue,
+    "over.ntile": window_functions.Ntile,
+    "over.percent_rank": window_functions.PercentRank,
+    "over.rank": window_functions.Rank,
+    "over.row_number": window_functions.RowNumber,
     "window.count": value_windows.CountWindow,
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
@@ -246,6 +258,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "align": Align,
         "direction": differences.Direction,
         "emit": Emit,
+        "frame_unit": window_functions.FrameUnit,
         "holes": value_kinds.Holes,
         "how": How,
         "interpolation": ordering.Interpolation,
@@ -312,4 +325,5 @@ _HINTED: dict[str, Any] = {
     "Callable": Callable,
     "Shape": event_time_windows.Shape,
     "Span": timedelta | int | float,
+    "Offset": window_functions.Offset,
 }

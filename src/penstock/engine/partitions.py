@@ -1,0 +1,558 @@
+"""Partitions of window functions: rows in order with their answers, brought up to date by changes.
+
+A change moves a stretch of a partition's rows. Each function says which rows it may answer differently
+afterwards; these are computed again, and those whose answer has changed are told.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import itemgetter
+from typing import Any
+
+from penstock.expr.types import DataType, DateType
+from penstock.flow.window_functions import Frame, FrameUnit
+
+Row = tuple[Any, ...]
+Rows = list[Row]
+Key = Callable[[Any], Any]
+
+# Up to so many changes, functions of near rows take them one by one; more are taken as one stretch.
+_ONE_BY_ONE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of a partition after a change: those from `low` to `high` are new, in place of others.
+
+    moved:   the partition has more or fewer rows than before.
+    changed: the rows that came or went.
+    """
+
+    rows: Rows
+    low: int
+    high: int
+    moved: bool
+    changed: Rows
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+
+class Function(ABC):
+    """Window function over ordered rows. is_local: its answers depend on near rows only."""
+
+    is_local = False
+
+    @abstractmethod
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        """Return from where to where rows outside of a stretch may be answered differently."""
+
+    @abstractmethod
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        """Return the answers of rows from `start` to `stop`. before: that of the row before them."""
+
+
+@dataclass(slots=True)
+class Partitions:
+    """How the partitions of one operator are kept.
+
+    functions: the operator's. order: sort key of a row, in which rows are unique.
+
+    A partition is [rows in order, a copy each; their answers; {row: copies that it lacks}].
+    """
+
+    functions: tuple[Function, ...]
+    order: Key
+
+    def update(self, partition: list[Any], changes: Mapping[Row, int]) -> list[tuple[Row, int]]:
+        """Apply changes, row by weight; return those of the output, retractions first."""
+        rows, answers, lacking = partition
+        come: Rows = []
+        gone: Rows = []
+        for row, weight in changes.items():
+            if row in lacking:
+                weight += lacking.pop(row)
+            (come if weight > 0 else gone).extend([row] * abs(weight))
+        told: dict[Row, int] = {}
+        singly = len(come) + len(gone) <= _ONE_BY_ONE and all(f.is_local for f in self.functions)
+        if singly:
+            for row in gone:
+                self._replace(rows, answers, lacking, [], [row], told)
+            for row in come:
+                self._replace(rows, answers, lacking, [row], [], told)
+        elif come or gone:
+            self._replace(rows, answers, lacking, come, gone, told)
+        found = [change for change in told.items() if change[1]]
+        found.sort(key=itemgetter(1))
+        return found
+
+    def _replace(
+        self, rows: Rows, answers: Rows, lacking: dict[Row, int], come: Rows, gone: Rows, told: dict[Row, int]
+    ) -> None:
+        """Take some rows out of a partition and others in, and add to `told` what that changes."""
+        order = self.order
+        keys = list(map(order, [*come, *gone]))
+        low = bisect_left(rows, min(keys), key=order)
+        end = bisect_right(rows, max(keys), lo=low, key=order)
+        size, old, old_answers = len(rows), rows[low:end], answers[low:end]
+        new = _without(old, gone, order, lacking)
+        if len(come) * 8 > len(new):
+            new += come
+            new.sort(key=order)
+        else:
+            for row in come:
+                insort(new, row, key=order)
+        high = low + len(new)
+        rows[low:end] = new
+        after = Stretch(rows, low, high, len(rows) != size, [*come, *gone])
+        spans = [function.affected(after) for function in self.functions]
+        start, stop = min(low, *(s for s, _ in spans)), max(high, *(e for _, e in spans))
+        kept = (answers[start:low], answers[end : end + stop - high])
+        columns: list[list[Any]] = []
+        for at, (function, (first, last)) in enumerate(zip(self.functions, spans, strict=True)):
+            column = [a[at] for a in kept[0]] + [None] * len(new) + [a[at] for a in kept[1]]
+            first, last = min(first, low), max(last, high)
+            before = answers[first - 1][at] if first else None
+            column[first - start : last - start] = function.answers(rows, first, last, before)
+            columns.append(column)
+        made = list(zip(*columns, strict=True))
+        for row, answer in zip(old, old_answers, strict=True):
+            told[row + answer] = told.get(row + answer, 0) - 1
+        for row, answer in zip(new, made[low - start : high - start], strict=True):
+            told[row + answer] = told.get(row + answer, 0) + 1
+        around = ((start, 0), (high, high - start))
+        for (first, offset), answered in zip(around, kept, strict=True):
+            for at, was in enumerate(answered):
+                now = made[offset + at]
+                if now != was:
+                    row = rows[first + at]
+                    told[row + was] = told.get(row + was, 0) - 1
+                    told[row + now] = told.get(row + now, 0) + 1
+        answers[start : end + stop - high] = made
+
+
+def _without(rows: Rows, gone: Rows, order: Key, lacking: dict[Row, int]) -> Rows:
+    """Return rows in order without a copy of each that is gone; note those that are not there."""
+    left = list(rows)
+    if len(gone) * 8 > len(rows):
+        copies: dict[Row, int] = {}
+        for row in gone:
+            copies[row] = copies.get(row, 0) + 1
+        left = []
+        for row in rows:
+            if copies.get(row):
+                copies[row] -= 1
+            else:
+                left.append(row)
+        lacking.update((row, -count) for row, count in copies.items() if count)
+        return left
+    for row in gone:
+        at = bisect_left(left, order(row), key=order)
+        if at < len(left) and left[at] == row:
+            del left[at]
+        else:
+            lacking[row] = lacking.get(row, 0) - 1
+    return left
+
+
+# -- the place of a row -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Peers:
+    """Rows that the order holds equal. by: what is ordered by, without what tells peers apart."""
+
+    by: Key
+
+    def first(self, rows: Rows, at: int) -> int:
+        """Return the place of a row's first peer."""
+        return bisect_left(rows, self.by(rows[at]), hi=at, key=self.by)
+
+    def end(self, rows: Rows, at: int) -> int:
+        """Return the place after a row's last peer."""
+        return bisect_right(rows, self.by(rows[at]), lo=at, key=self.by)
+
+    def around(self, after: Stretch) -> tuple[int, int]:
+        """Return a stretch with the peers of the rows next to it."""
+        start = self.first(after.rows, after.low - 1) if after.low else 0
+        return start, self.end(after.rows, after.high) if after.high < after.size else after.size
+
+
+@dataclass(slots=True)
+class RowNumbers(Function):
+    """Places from 1."""
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return after.low, after.size if after.moved else after.high
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        return range(start + 1, stop + 1)
+
+
+@dataclass(slots=True)
+class Ranks(Function):
+    """Places of the first peer from 1, as part of the others if `relative`."""
+
+    peers: Peers
+    relative: bool = False
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        if after.moved:
+            return 0 if self.relative else after.low, after.size
+        return after.low, self.peers.around(after)[1]
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        others, at = len(rows) - 1, start
+        while at < stop:
+            place, end = self.peers.first(rows, at), min(self.peers.end(rows, at), stop)
+            answer: Any = (place / others if others else 0.0) if self.relative else place + 1
+            yield from [answer] * (end - at)
+            at = end
+
+
+@dataclass(slots=True)
+class DenseRanks(Function):
+    """Number of the group of peers, from 1."""
+
+    peers: Peers
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return after.low, after.size
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        by = self.peers.by
+        rank, last = (0, None) if before is None else (before, by(rows[start - 1]))
+        for at in range(start, stop):
+            key = by(rows[at])
+            if rank == 0 or key != last:
+                rank, last = rank + 1, key
+            yield rank
+
+
+@dataclass(slots=True)
+class CumulativeParts(Function):
+    """Part of the rows up to the last peer."""
+
+    peers: Peers
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return (0, after.size) if after.moved else self.peers.around(after)
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        at = start
+        while at < stop:
+            end = self.peers.end(rows, at)
+            yield from [end / len(rows)] * (min(end, stop) - at)
+            at = end
+
+
+@dataclass(slots=True)
+class Tiles(Function):
+    """Numbers of parts of equal size, the first ones larger by one."""
+
+    parts: int
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return (0, after.size) if after.moved else (after.low, after.high)
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        size, larger = divmod(len(rows), self.parts)
+        border = larger * (size + 1)
+        for at in range(start, stop):
+            yield at // (size + 1) + 1 if at < border else (at - border) // size + larger + 1
+
+
+# -- values of other rows ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Lagged(Function):
+    """Values some rows before, or after.
+
+    value: of a row. default: for a row without another.
+    """
+
+    value: Key
+    default: Key
+    offset: int
+    ignore_nulls: bool
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return not self.ignore_nulls
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        if self.ignore_nulls:
+            return (after.low, after.size) if self.offset > 0 else (0, after.high)
+        if self.offset > 0:
+            return after.low, min(after.size, after.high + self.offset)
+        return max(0, after.low + self.offset), after.high
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        value, default = self.value, self.default
+        for at in range(start, stop):
+            if self.ignore_nulls and self.offset:
+                other = self._skipping(rows, at)
+            else:
+                other = at - self.offset
+            yield value(rows[other]) if 0 <= other < len(rows) else default(rows[at])
+
+    def _skipping(self, rows: Rows, at: int) -> int:
+        """Return the place of the value that is meant among those that are not null; -1 if there is none."""
+        step, left = (-1, self.offset) if self.offset > 0 else (1, -self.offset)
+        at += step
+        while 0 <= at < len(rows):
+            if self.value(rows[at]) is not None:
+                left -= 1
+                if not left:
+                    return at
+            at += step
+        return -1
+
+
+# -- frames -------------------------------------------------------------------------------------------
+
+
+class Bounds(ABC):
+    """Bounds of the frames of rows."""
+
+    is_local = False
+
+    @abstractmethod
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        """Return from where to where rows have a frame that is not what it was."""
+
+    @abstractmethod
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the frames of rows, from the first place to the one after the last."""
+
+
+@dataclass(slots=True)
+class RowBounds(Bounds):
+    """Bounds by the number of rows; None is no bound."""
+
+    start: int | None
+    end: int | None
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.start is not None and self.end is not None
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        first = 0 if self.end is None else after.low - self.end
+        last = after.size if self.start is None else after.high - self.start
+        return max(0, min(first, after.size)), max(0, min(last, after.size))
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        size = len(rows)
+        for at in range(start, stop):
+            first = 0 if self.start is None else min(size, max(0, at + self.start))
+            last = size if self.end is None else min(size, max(0, at + self.end + 1))
+            yield first, max(first, last)
+
+
+@dataclass(slots=True)
+class PeerBounds(Bounds):
+    """Bounds at the row's peers, or none."""
+
+    peers: Peers
+    from_peers: bool
+    to_peers: bool
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        start, stop = self.peers.around(after)
+        return start if self.to_peers else 0, stop if self.from_peers else after.size
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        at = start
+        while at < stop:
+            end = self.peers.end(rows, at)
+            first = self.peers.first(rows, at) if self.from_peers else 0
+            yield from [(first, end if self.to_peers else len(rows))] * (min(end, stop) - at)
+            at = end
+
+
+@dataclass(slots=True)
+class RangeBounds(Bounds):
+    """Bounds by the distance of the value that is ordered by; None is no bound.
+
+    value: what is ordered by, of a row. key: makes values comparable. descending: the order is.
+    """
+
+    peers: Peers
+    start: Any
+    end: Any
+    value: Key
+    key: Key
+    descending: bool
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.start is not None and self.end is not None
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        start, stop = self.peers.around(after)
+        values = [self.value(row) for row in after.changed]
+        if any(value is None for value in values):
+            return 0, after.size
+        low, high = self._known(after.rows)
+        least, most = (min, max) if not self.descending else (max, min)
+        first, last = least(values, key=self.key), most(values, key=self.key)
+        if self.end is None:
+            start = 0
+        else:
+            start = min(start, self._place(after.rows, low, high, self._shifted(first, self.end, back=True)))
+        if self.start is None:
+            stop = after.size
+        else:
+            to = self._shifted(last, self.start, back=True)
+            stop = max(stop, self._place(after.rows, low, high, to, after=True))
+        return start, stop
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        at, (low, high) = start, self._known(rows)
+        while at < stop:
+            end, value = self.peers.end(rows, at), self.value(rows[at])
+            if value is None:
+                first, last = self.peers.first(rows, at), end
+            else:
+                first = self._place(rows, low, high, self._shifted(value, self.start))
+                last = self._place(rows, low, high, self._shifted(value, self.end), after=True)
+            first = 0 if self.start is None else first
+            last = len(rows) if self.end is None else last
+            yield from [(first, max(first, last))] * (min(end, stop) - at)
+            at = end
+
+    def _known(self, rows: Rows) -> tuple[int, int]:
+        """Return from where to where rows have a value; nulls are at one end."""
+        if not rows or self.value(rows[0]) is not None:
+            return 0, bisect_left(rows, True, key=lambda row: self.value(row) is None)
+        return bisect_left(rows, True, key=lambda row: self.value(row) is not None), len(rows)
+
+    def _shifted(self, value: Any, offset: Any, *, back: bool = False) -> Any:
+        """Return a value at an offset along the order; None without an offset or beyond what there is."""
+        if offset is None:
+            return None
+        try:
+            return value - offset if self.descending != back else value + offset
+        except OverflowError:
+            return value
+
+    def _place(self, rows: Rows, low: int, high: int, value: Any, *, after: bool = False) -> int:
+        """Return the place of the first row with at least a value in the order, or with more."""
+        if value is None:
+            return low
+        key = self.key(value)
+        if self.descending:
+            beyond = (
+                (lambda row: self.key(self.value(row)) < key)
+                if after
+                else (lambda row: self.key(self.value(row)) <= key)
+            )
+            return bisect_left(rows, True, lo=low, hi=high, key=beyond)
+        search = bisect_right if after else bisect_left
+        return search(rows, key, lo=low, hi=high, key=lambda row: self.key(self.value(row)))
+
+
+def bounds_of(
+    frame: Frame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
+) -> Bounds:
+    """Build the bounds of a frame. value: what a range is of, of type `of` and comparable by `key`."""
+    start: Any = frame.start
+    end: Any = frame.end
+    if frame.unit is FrameUnit.ROWS:
+        return RowBounds(start, end)
+    if not frame.measures_values:
+        return PeerBounds(peers, start is not None, end is not None)
+    if isinstance(of, DateType):
+        start, end = (timedelta(days=b) if isinstance(b, int) else b for b in (start, end))
+    return RangeBounds(peers, start, end, value, key or _same, descending)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(slots=True)
+class NthValues(Function):
+    """Values of the n-th rows of frames, from the end where `n` is negative."""
+
+    bounds: Bounds
+    value: Key
+    n: int
+    ignore_nulls: bool
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.bounds.is_local
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return self.bounds.affected(after)
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        value, n = self.value, self.n
+        for first, last in self.bounds.of(rows, start, stop):
+            if self.ignore_nulls:
+                yield self._skipping(rows, first, last)
+                continue
+            at = first + n - 1 if n > 0 else last + n
+            yield value(rows[at]) if first <= at < last else None
+
+    def _skipping(self, rows: Rows, first: int, last: int) -> Any:
+        left = abs(self.n)
+        for at in range(first, last) if self.n > 0 else range(last - 1, first - 1, -1):
+            found = self.value(rows[at])
+            if found is not None:
+                left -= 1
+                if not left:
+                    return found
+        return None
+
+
+@dataclass(slots=True)
+class Aggregates(Function):
+    """Aggregates of frames, which move with the row: rows that leave are taken out, unless none does.
+
+    empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
+    nothing: the answer to no rows.
+    """
+
+    bounds: Bounds
+    empty: Callable[[], list[Any]]
+    add: Callable[[list[Any], Row, int], None]
+    result: Callable[[list[Any]], Any]
+    nothing: Any
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.bounds.is_local
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return self.bounds.affected(after)
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        add, group = self.add, self.empty()
+        first = last = 0
+        answer, known = None, False
+        for low, high in self.bounds.of(rows, start, stop):
+            if low >= last:
+                if first != last:
+                    group = self.empty()
+                first = last = low
+                known = False
+            known = known and low == first and high == last
+            for at in range(last, high):
+                add(group, rows[at], 1)
+            for at in range(first, low):
+                add(group, rows[at], -1)
+            first, last = low, max(high, low)
+            if not known:
+                answer = self.result(group) if high > low else self.nothing
+                known = True
+            yield answer

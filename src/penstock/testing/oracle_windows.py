@@ -1,0 +1,187 @@
+"""Oracle for window functions, computed for each row from its whole partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.aggregates import Aggregation
+from penstock.flow.operators.over import ComputeOver
+from penstock.flow.window_functions import (
+    CumeDist,
+    DenseRank,
+    FrameUnit,
+    Lag,
+    NthValue,
+    Ntile,
+    Over,
+    PercentRank,
+    Rank,
+    RowNumber,
+    WindowFunction,
+)
+from penstock.testing.oracle import Bag, Row, answer_of_bags, copies, function_of, functions_of
+from penstock.testing.oracle_aggregates import answer_of, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+    from penstock.graph.node import Node
+
+
+class Partition:
+    """Rows of a partition in order, and what each is ordered by."""
+
+    def __init__(self, rows: list[Row], over: Over, schema: Schema) -> None:
+        self.schema = schema
+        self.rows = sorted(rows, key=rank)
+        self._values = [function_of(ordering.expr, schema) for ordering in over.by]
+        # Sorts are stable, so sort by the least significant column first.
+        for value, ordering in reversed(list(zip(self._values, over.by, strict=True))):
+            self.rows.sort(key=lambda row, value=value: rank(value(row)), reverse=ordering.descending)
+        self.descending = bool(over.by) and over.by[0].descending
+
+    def by(self, at: int) -> list[Any]:
+        """Return what a row is ordered by, comparable for equality."""
+        return [rank(value(self.rows[at])) for value in self._values]
+
+    def distance(self, at: int, other: int) -> Any:
+        """Return how far another row's value is along the order; None if either has none."""
+        one, two = (self._values[0](self.rows[place]) for place in (at, other))
+        if one is None or two is None:
+            return None
+        return one - two if self.descending else two - one
+
+    def peers(self, at: int) -> list[int]:
+        return [other for other in range(len(self.rows)) if self.by(other) == self.by(at)]
+
+
+@answer_of_bags.register(ComputeOver)
+def _over(operator: ComputeOver, node: Node, inputs: Sequence[tuple[Schema, Bag]]) -> Bag:
+    [(schema, bag)] = inputs
+    per = functions_of(operator.per, schema)
+    groups: dict[Row, list[Row]] = {}
+    for row in copies(bag):
+        groups.setdefault(per(row), []).append(row)
+    out: Bag = Counter()
+    for rows in groups.values():
+        partition = Partition(rows, operator.functions[0][1], schema)
+        for at, row in enumerate(partition.rows):
+            answers = (_answer(over.function, over, partition, at) for _, over in operator.functions)
+            out[(*row, *answers)] += 1
+    return out
+
+
+@singledispatch
+def _answer(function: WindowFunction, over: Over, partition: Partition, at: int) -> Any:
+    raise NotImplementedError(f"the oracle does not know {function}")
+
+
+@_answer.register
+def _row_number(function: RowNumber, over: Over, partition: Partition, at: int) -> Any:
+    return at + 1
+
+
+@_answer.register
+def _rank(function: Rank, over: Over, partition: Partition, at: int) -> Any:
+    return partition.peers(at)[0] + 1
+
+
+@_answer.register
+def _percent_rank(function: PercentRank, over: Over, partition: Partition, at: int) -> Any:
+    others = len(partition.rows) - 1
+    return partition.peers(at)[0] / others if others else 0.0
+
+
+@_answer.register
+def _dense_rank(function: DenseRank, over: Over, partition: Partition, at: int) -> Any:
+    different: list[Any] = []
+    for other in range(at + 1):
+        if partition.by(other) not in different:
+            different.append(partition.by(other))
+    return len(different)
+
+
+@_answer.register
+def _cume_dist(function: CumeDist, over: Over, partition: Partition, at: int) -> Any:
+    return (partition.peers(at)[-1] + 1) / len(partition.rows)
+
+
+@_answer.register
+def _ntile(function: Ntile, over: Over, partition: Partition, at: int) -> Any:
+    size, larger = divmod(len(partition.rows), function.parts)
+    parts = [part + 1 for part in range(function.parts) for _ in range(size + (part < larger))]
+    return parts[at]
+
+
+@_answer.register
+def _lag(function: Lag, over: Over, partition: Partition, at: int) -> Any:
+    value = function_of(function.expr, partition.schema)
+    before = list(range(at - 1, -1, -1)) if function.offset > 0 else list(range(at + 1, len(partition.rows)))
+    if not function.offset:
+        return value(partition.rows[at])
+    if function.ignore_nulls:
+        before = [other for other in before if value(partition.rows[other]) is not None]
+    if abs(function.offset) <= len(before):
+        return value(partition.rows[before[abs(function.offset) - 1]])
+    return (
+        None
+        if function.default is None
+        else function_of(function.default, partition.schema)(partition.rows[at])
+    )
+
+
+def _frame(over: Over, partition: Partition, at: int) -> list[Row]:
+    """Return the rows of a row's frame, in order."""
+    frame = over.frame
+    assert frame is not None
+    return [
+        row
+        for other, row in enumerate(partition.rows)
+        if (frame.start is None or _beyond(frame.start, over, partition, at, other) >= 0)
+        and (frame.end is None or _beyond(frame.end, over, partition, at, other) <= 0)
+    ]
+
+
+def _beyond(bound: Any, over: Over, partition: Partition, at: int, other: int) -> int:
+    """Return the sign of a row's place against a bound of another row's frame."""
+    assert over.frame is not None
+    if over.frame.unit is FrameUnit.ROWS:
+        return _sign(other - at - bound)
+    distance = partition.distance(at, other) if bound or over.frame.measures_values else None
+    if distance is None:
+        return 0 if other in partition.peers(at) else _sign(other - at)
+    if isinstance(distance, timedelta):
+        bound = bound if isinstance(bound, timedelta) else timedelta(days=bound)
+    if distance != distance:  # NaN is greatest, and at no distance from itself
+        return 0 if other in partition.peers(at) else _sign(other - at)
+    return _sign(distance - bound)
+
+
+def _sign(number: Any) -> int:
+    zero = timedelta(0) if isinstance(number, timedelta) else 0
+    return (number > zero) - (number < zero)
+
+
+@_answer.register
+def _nth_value(function: NthValue, over: Over, partition: Partition, at: int) -> Any:
+    value = function_of(function.expr, partition.schema)
+    found = [value(row) for row in _frame(over, partition, at)]
+    if function.ignore_nulls:
+        found = [each for each in found if each is not None]
+    if function.n < 0:
+        found.reverse()
+    return found[abs(function.n) - 1] if abs(function.n) <= len(found) else None
+
+
+@_answer.register
+def _aggregate(function: Aggregation, over: Over, partition: Partition, at: int) -> Any:
+    rows = _frame(over, partition, at)
+    if not rows:
+        return 0 if function.counts else None
+    arguments = functions_of(function.arguments(), partition.schema)
+    result = function.field("", partition.schema).type
+    return answer_of(function, result, [arguments(row) for row in rows])
