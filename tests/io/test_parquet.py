@@ -50,6 +50,7 @@ def write_column(folder: Path, array: pa.Array, name: str = "v") -> None:
             datetime,
             MOMENT,
         ),
+        (pa.array([-1]).cast(pa.timestamp("ns")), datetime, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
         (pa.array([None]), int | None, None),
         (pa.array([[1, None]], pa.large_list(pa.int16())), list[int | None], (1, None)),
         (pa.array([[1.5, 2.5]], pa.list_(pa.float32(), 2)), list[float], (1.5, 2.5)),
@@ -62,6 +63,13 @@ def test_other_writings_of_the_same_value_are_read(
 ) -> None:
     write_column(tmp_path, array)
     assert read(ParquetFiles(tmp_path), feed(one(annotation))) == [(value,)]
+
+
+def test_times_of_96_bits_are_read_beyond_the_range_of_nanoseconds(tmp_path: Path) -> None:
+    moments = [datetime(year, 12, 31, 23, 59, 59, 999_999, UTC) for year in (1, 1969, 2001, 9999)]
+    table = pa.table({"v": pa.array(moments, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert read(ParquetFiles(tmp_path), feed(one(datetime))) == [(moment,) for moment in moments]
 
 
 @pytest.mark.parametrize(

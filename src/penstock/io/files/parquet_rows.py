@@ -44,7 +44,9 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
     """Yield the records of row groups of a Parquet file. Implements `FileFormat.blocks`."""
     feed = file_format.feed
     try:
-        file = pq.ParquetFile(path)
+        # By default INT96, as Spark and Impala write it, is read as nanoseconds, in which years before 1677
+        # and after 2262 silently become others.
+        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     except pa.ArrowException as error:
         raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
     with file:
@@ -251,10 +253,20 @@ def _(data_type: DecimalType, array: pa.Array) -> list[Any]:
 
 @values_of.register
 def _(data_type: TimestampType, array: pa.Array) -> list[Any]:
-    unit = array.type.unit
-    # No zone means UTC. Nanoseconds are truncated, as everywhere; seconds beyond the calendar are refused.
-    array = array.cast(pa.timestamp(unit, tz="UTC"))
-    return list(column_to_values(array.cast(arrow_type(data_type), safe=unit != "ns"), data_type))
+    # No zone means UTC. Seconds beyond the calendar are refused.
+    if array.type.unit == "ns":
+        array = _whole_microseconds(array)
+    array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
+    return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
+
+
+def _whole_microseconds(array: pa.Array) -> pa.Array:
+    """Drop fractions of a microsecond, before 1970 too, where Arrow's own cast would round up."""
+    nanoseconds = array.view(pa.int64())
+    microseconds = pc.call_function("divide", [nanoseconds, 1000])
+    too_late = pc.call_function("greater", [pc.call_function("multiply", [microseconds, 1000]), nanoseconds])
+    floor = pc.call_function("subtract", [microseconds, too_late.cast(pa.int64())])
+    return floor.view(pa.timestamp("us"))
 
 
 @values_of.register
