@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import BadInput, UnreadableSource
+from penstock.errors import BadInput, InputChanged, UnreadableSource
 from penstock.io import JsonFiles, open_source
 from tests.io.feeds import Point, batches, feed, read, write
 
@@ -99,3 +99,14 @@ def test_a_batch_that_fails_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"row 2 of .*a"):
         read(JsonFiles(tmp_path), to)
     assert to.taken == {}
+
+
+def test_a_file_that_shrank_after_a_part_of_it_was_read_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a", row(1) * 3)
+    to = feed(Point)
+    reader = open_source(JsonFiles(tmp_path), to)
+    reader.read(2)
+    reader.close()
+    write(tmp_path / "a", row(7))
+    with pytest.raises(InputChanged, match=r"2 of its rows were read, and it has 1;"):
+        read(JsonFiles(tmp_path), to)

@@ -228,8 +228,16 @@ class FilesReader(Reader):
         self._rows_taken = self._file.rows
         self._blocks = self._format.blocks(Path(self._file.path))
         records = chain.from_iterable(records_of(block, self._feed) for block in self._blocks)
-        self._open = islice(records, self._rows_taken, None)
+        self._open = self._unread(records)
         return True
+
+    def _unread(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Skip the records that earlier ticks have read. Raises `InputChanged` if there are fewer of them."""
+        file = self._file
+        there = sum(1 for _ in islice(records, file.rows))
+        if there < file.rows:
+            raise self._files.shrunk(file, there)
+        yield from records
 
     def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
         """Move up to `room` records of the open file to the batch. Returns the count, and whether the file

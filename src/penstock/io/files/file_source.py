@@ -219,6 +219,16 @@ class UnreadFiles:
         """Compare this file from now on with what it is now that it was read."""
         self._read[file.name] = file.path, file.size, file.modified
 
+    def shrunk(self, file: UnreadFile, rows: int) -> InputChanged:
+        """Build the error for a file that has fewer rows than earlier ticks have read of it."""
+        return InputChanged(
+            f"source {self.listing.source!r}: {printable(file.path)} changed after a part of it was read",
+            why=f"{file.rows:,} of its rows were read, and it has {rows:,}; what it has now would be lost.",
+            fix="bring what is new as a file of its own; remove this one, or put it back",
+            source=self.listing.source,
+            file=file.path,
+        )
+
     def _folder_changed(self) -> tuple[int, ...] | None:
         """Return what changes with a folder; None if a later change may not show, or if it is no folder."""
         try:
