@@ -173,6 +173,22 @@ def test_of_two_attempts_of_a_tick_the_committed_one_counts(tmp_path: Path) -> N
             chain = state.finish(100 * tick, "x")
 
 
+def test_an_attempt_that_comes_a_tick_too_late_changes_no_copy(tmp_path: Path) -> None:
+    def change(chain: Chain, tick: int) -> Chain:
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
+            state.slots["s"][1] = f"tick {tick}"
+            return state.finish(tick, "good")
+
+    first = change(Chain(), 1)
+    late = ShardState(tmp_path, tmp_path / "w", 0, first, {"s": Form()})
+    late.slots["s"][1] = "never"
+    third = change(change(first, 2), 3)
+    late.finish(2, "bad")
+    late.close()
+    with ShardState(tmp_path, tmp_path / "w", 0, third, {"s": Form()}) as state:
+        assert state.slots["s"].get(1) == "tick 3"
+
+
 def test_a_tick_reads_no_file_that_the_same_host_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
