@@ -115,6 +115,14 @@ def test_output_of_another_run_is_not_mixed_with(tmp_path: Path) -> None:
         writer(tmp_path, 0, spool=tmp_path / "spool")
 
 
+def test_output_of_a_run_that_began_since_is_not_mixed_with(tmp_path: Path) -> None:
+    one, other = writer(tmp_path), writer(tmp_path)
+    one.prepare(1, ONE)
+    one.publish(1)
+    with pytest.raises(BadInput, match="already holds tick 1"):
+        other.prepare(1, ONE)
+
+
 def test_columns_of_the_changelog_itself_are_refused(tmp_path: Path) -> None:
     from typing import NamedTuple
 

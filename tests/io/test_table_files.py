@@ -134,6 +134,13 @@ def test_output_of_another_run_is_not_mixed_with(tmp_path: Path) -> None:
         writer(TableFiles(tmp_path))
 
 
+def test_output_of_a_run_that_began_since_is_not_mixed_with(tmp_path: Path) -> None:
+    one, other = writer(TableFiles(tmp_path)), writer(TableFiles(tmp_path))
+    run_tick(one, 1, [(1, "a", 1)])
+    with pytest.raises(BadInput, match="already holds tick 1"):
+        other.prepare(1, [(2, "a", 1)])
+
+
 @pytest.mark.parametrize("committed", [2, 3])
 def test_after_a_crash_the_version_of_the_commit_is_the_current_one(tmp_path: Path, committed: int) -> None:
     out, spool = TableFiles(tmp_path / "out", buckets=2), tmp_path / "spool"

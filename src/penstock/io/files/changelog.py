@@ -213,6 +213,9 @@ class ChangelogWriter(PartsWriter):
             )
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
+        if Path(self._path, tick_folder(tick)).is_dir():
+            # Another run has begun to write there since. Its tick would be taken for this one, which is lost.
+            refuse_later_ticks(self._request.name, self._path, tick, tick - 1)
         assemble(self._path, tick, names, durable=self._request.durable)
         self._prepared = tick
 

@@ -302,10 +302,8 @@ class TableWriter(PartsWriter):
 
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
-        current = path / CURRENT
         refuse_mid_run_start(self._request.name, path, tick, newest(path) is not None)
-        if current.is_symlink():
-            refuse_later_ticks(self._request.name, path, published_tick(current), tick)
+        self._refuse_ticks_after(tick)
         recover(path, tick, durable=self._request.durable)
         create(self._request.name, self._target, self._request.schema)
 
@@ -325,7 +323,13 @@ class TableWriter(PartsWriter):
         )
         self.assemble(tick, [name for name, _ in staged])
 
+    def _refuse_ticks_after(self, tick: int) -> None:
+        current = Path(self._target.path, CURRENT)
+        if current.is_symlink():
+            refuse_later_ticks(self._request.name, self._target.path, published_tick(current), tick)
+
     def assemble(self, tick: int, names: Iterable[str]) -> None:
+        self._refuse_ticks_after(tick - 1)  # another run may have begun to write there since
         assemble(self._target.path, tick, names, durable=self._request.durable)
 
     def publish(self, tick: int) -> None:
