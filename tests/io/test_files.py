@@ -64,6 +64,31 @@ def test_files_that_were_taken_are_not_read_again_even_if_others_come_between(tm
     assert read(JsonFiles(tmp_path), to) == []
 
 
+@pytest.mark.parametrize("again", ["in", "in/*", "./in/*", "{}/in/*", "in/a"])
+@pytest.mark.parametrize("first", ["in", "in/*", "./in/*", "{}/in/*", "in/a"])
+def test_files_are_known_again_by_another_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, again: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "a", row(1) + row(2))
+    to = feed(Point)
+    reader = open_source(JsonFiles(first.format(tmp_path)), to)
+    reader.read(1)
+    reader.close()
+    assert read(JsonFiles(again.format(tmp_path)), to) == [(2, None)]
+    assert read(JsonFiles(first.format(tmp_path)), to) == []
+
+
+def test_a_file_of_the_same_name_elsewhere_is_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    to = feed(Point)
+    for folder in ("one", "other"):
+        write(tmp_path / folder / "a", row(1))
+        assert read(JsonFiles(f"{folder}/*"), to) == [(1, None)]
+
+
 def test_files_per_tick_takes_whole_files(tmp_path: Path) -> None:
     for name in "abcde":
         write(tmp_path / name, row(1) * ord(name))

@@ -249,7 +249,7 @@ class UnreadFiles:
             ) from error
 
     def _unread(self, name: str, path: str, stat: os.stat_result) -> list[UnreadFile]:
-        position = self.taken.get(name)
+        name, position = self._position(name, path)
         rows = 0
         if position is not None:
             rows, size, modified, _ = position
@@ -259,6 +259,22 @@ class UnreadFiles:
                 self._read[name] = path, size, modified
                 return []
         return [UnreadFile(name, path, rows, stat.st_size, stat.st_mtime_ns)]
+
+    def _position(self, name: str, path: str) -> tuple[str, tuple[int, int, int, str] | None]:
+        """Find the position of a file, and the name that it has there.
+
+        An earlier run may have been given the same files as a folder or by another pattern.
+        """
+        position = self.taken.get(name)
+        if position is not None:
+            return name, position
+        absolute = os.path.abspath(path)
+        relative = os.path.relpath(absolute)
+        for other in (os.path.basename(path), absolute, relative, os.path.join(os.curdir, relative)):
+            position = None if other == name else self.taken.get(other)
+            if position is not None and position[3] == absolute:
+                return other, position
+        return name, None
 
     def _check(self) -> None:
         if time.monotonic() < self._checked_when + _CHECKED_EVERY:
