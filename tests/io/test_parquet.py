@@ -163,6 +163,17 @@ def test_a_damaged_page_is_told_with_the_rows_before_it(tmp_path: Path) -> None:
         read(ParquetFiles(tmp_path), feed(Point))
 
 
+def test_a_changed_bit_is_told_where_pages_have_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"v": range(100)})
+    pq.write_table(table, path, write_page_checksum=True, use_dictionary=False, compression="none")
+    content = path.read_bytes()
+    at = content.index((50).to_bytes(8, "little"))
+    path.write_bytes(content[:at] + b"\x33" + content[at + 1 :])
+    with pytest.raises(UnreadableSource, match="CRC"):
+        read(ParquetFiles(tmp_path), feed(one(int)))
+
+
 def test_a_reader_goes_on_within_a_file_of_several_batches(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": range(20_000)}), tmp_path / "a.parquet", row_group_size=3000)
     to = feed(Point)

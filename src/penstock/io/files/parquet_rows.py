@@ -46,7 +46,7 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
     try:
         # By default INT96, as Spark and Impala write it, is read as nanoseconds, in which years before 1677
         # and after 2262 silently become others.
-        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except pa.ArrowException as error:
         raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
     with file:
