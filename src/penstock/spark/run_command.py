@@ -110,6 +110,11 @@ def run(
     """
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
+    _check_choice("mode", mode, "stream", "batch")
+    _check_choice("way", way, "auto", "one task", "stages")
+    _check_choice("loops", loops, None, "one shard", "rounds")
+    _check_whole("shards", 1 if shards is None else shards)
+    _check_whole("keep_ticks", keep_ticks)
     if mode == "batch":
         if checkpoint is not None or follow:
             raise BadInput(
@@ -144,6 +149,19 @@ def run(
         return RunResult(
             ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal, held_back=held_back
         )
+
+
+def _check_choice(option: str, given: object, *choices: str | None) -> None:
+    """Raise `BadInput` for a misspelled choice, which would otherwise count as another one."""
+    if given not in choices:
+        raise BadInput(
+            f"{option} is {given!r}", fix=f"give one of {', '.join(map(repr, choices))}", option=option
+        )
+
+
+def _check_whole(option: str, given: object) -> None:
+    if not isinstance(given, int):
+        raise BadInput(f"{option} is {given!r}", fix="give a whole number", option=option)
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
