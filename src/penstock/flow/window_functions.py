@@ -63,10 +63,9 @@ class Frame:
     @property
     def may_be_empty(self) -> bool:
         """Return whether a row may lie outside its own frame."""
-        zero = timedelta(0) if isinstance(self.start or self.end, timedelta) else 0
         start: Any = self.start
         end: Any = self.end
-        return (start is not None and start > zero) or (end is not None and end < zero)
+        return (start is not None and start > type(start)()) or (end is not None and end < type(end)())
 
 
 class WindowFunction(ABC):
@@ -209,7 +208,7 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
 
 def _is_after(start: Any, end: Any) -> bool:
     if isinstance(start, timedelta) or isinstance(end, timedelta):
-        start, end = start or timedelta(0), end or timedelta(0)
+        start, end = (timedelta(days=b) if isinstance(b, int) else b for b in (start, end))
     return start > end
 
 
