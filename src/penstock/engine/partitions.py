@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -144,7 +145,7 @@ def _without(rows: Rows, gone: Rows, order: Key, lacking: dict[Row, int]) -> Row
         copies: dict[Row, int] = {}
         for row in gone:
             copies[row] = copies.get(row, 0) + 1
-        left = []
+        left.clear()
         for row in rows:
             if copies.get(row):
                 copies[row] -= 1
@@ -450,14 +451,13 @@ class RangeBounds(Bounds):
             return low
         key = self.key(value)
         if self.descending:
-            beyond = (
-                (lambda row: self.key(self.value(row)) < key)
-                if after
-                else (lambda row: self.key(self.value(row)) <= key)
-            )
-            return bisect_left(rows, True, lo=low, hi=high, key=beyond)
+            return bisect_left(rows, True, lo=low, hi=high, key=partial(self._is_beyond, key, after))
         search = bisect_right if after else bisect_left
         return search(rows, key, lo=low, hi=high, key=lambda row: self.key(self.value(row)))
+
+    def _is_beyond(self, key: Any, after: bool, row: Row) -> bool:
+        own = self.key(self.value(row))
+        return own < key if after else own <= key
 
 
 def bounds_of(

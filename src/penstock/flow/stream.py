@@ -164,7 +164,7 @@ class Stream(
     def with_columns(
         self, *, name: str | Expr | None = None, **named: Expr | Over
     ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, G, O]:
+    def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
         """Replace or add columns (see `operators.select`), by window functions, too (see `operators.over`).
 
         `into` and `name` are as in `select`.

@@ -214,3 +214,11 @@ def _trim(node: CatalystNode, scope: Scope) -> Expr:
     if len(node.children) > 1:
         raise UnsupportedQuery("trim of other characters than blanks", function="trim")
     return Call("trim", scope.lower_all(node.children))
+
+
+def zero_of(type: DataType) -> Expr | None:
+    """Return a constant of a type, any one; None for types without constants."""
+    if isinstance(type, DecimalType):
+        return constant("0", type)
+    text = {BOOL: "false", STR: "", DATE: "1970-01-01", TIMESTAMP: "1970-01-01 00:00:00", BYTES: ""}
+    return constant(text.get(type, "0"), type) if type in _CONSTANTS else None

@@ -10,6 +10,8 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
+from penstock.sql import joins as joins  # registers joins
+from penstock.sql import windows as windows  # registers window functions
 from penstock.sql.planning import plan_query
 from penstock.sql.relations import Planner, output_of
 

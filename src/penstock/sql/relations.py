@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import and_
 from typing import Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
-from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
+from penstock.expr.tree import Column, Expr, Literal, Ordering
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
+from penstock.flow.window_functions import row_number
 from penstock.sql.aggregates import empty_value, lower_aggregate
 from penstock.sql.catalyst_plan import (
     TABLE,
@@ -152,11 +151,15 @@ def output_of(node: CatalystNode) -> list[int]:
     """Return the ids of an operator's attributes, in order."""
     if node.kind in _OUTPUTS:
         return [e.expr_id for e in node.trees(_OUTPUTS[node.kind])]
+    if node.kind in ("Window", "Generate"):
+        added = node.trees("windowExpressions" if node.kind == "Window" else "generatorOutput")
+        return output_of(node.children[0]) + [e.expr_id for e in added]
     if "output" in node.fields:
         return [e.expr_id for e in node.trees("output")]
     if node.kind == "Join":
         left, right = map(output_of, node.children)
-        return left + right if _has_right_columns(node) else left + _exists(node)
+        exists = exists_column(node)
+        return left + right if _has_right_columns(node) else left + ([exists.expr_id] if exists else [])
     return output_of(node.children[0])
 
 
@@ -164,25 +167,26 @@ def _attributes(node: CatalystNode) -> Iterator[CatalystNode]:
     """Yield all expressions with a name below an operator."""
     for child in node.children:
         yield from _attributes(child)
-    for listed in (*_OUTPUTS.values(), "output"):
+    for listed in (*_OUTPUTS.values(), "output", "windowExpressions", "generatorOutput"):
         if listed in node.fields:
             yield from node.trees(listed)
 
 
 def _has_right_columns(node: CatalystNode) -> bool:
     """Return whether a join has the columns of its right side."""
-    return _join_type(node) not in ("LeftSemi", "LeftAnti", "ExistenceJoin")
+    return join_type(node) not in ("LeftSemi", "LeftAnti", "ExistenceJoin")
 
 
-def _join_type(node: CatalystNode) -> str:
+def join_type(node: CatalystNode) -> str:
     given = node.fields["joinType"]
     return simple_name(given.get("object") or given["product-class"])
 
 
-def _exists(node: CatalystNode) -> list[int]:
-    if _join_type(node) != "ExistenceJoin":
-        return []
-    return [parse_tree(node.fields["joinType"]["exists"]).expr_id]
+def exists_column(node: CatalystNode) -> CatalystNode | None:
+    """Return the attribute of an existence join that says whether a row has a match."""
+    if join_type(node) != "ExistenceJoin":
+        return None
+    return parse_tree(node.fields["joinType"]["exists"])
 
 
 # -- rows by row ------------------------------------------------------------------------------
@@ -242,26 +246,86 @@ def _distinct(node: CatalystNode, planner: Planner) -> Relation:
     return Relation(below.stream.distinct(), below.columns)
 
 
+@lowers("Expand")
+def _expand(node: CatalystNode, planner: Planner) -> Relation:
+    below, output = planner.relation(node.children[0]), node.trees("output")
+    columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in output}
+    branches = [
+        below.stream.select(
+            **{
+                name: below.scope.lower(parse_tree(e))
+                for name, e in zip(columns.values(), exprs, strict=True)
+            }
+        )
+        for exprs in node.fields["projections"]
+    ]
+    return Relation(branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0], columns)
+
+
+@lowers("Generate")
+def _generate(node: CatalystNode, planner: Planner) -> Relation:
+    generator = node.tree("generator")
+    assert generator is not None
+    below, made = planner.relation(node.children[0]), node.trees("generatorOutput")
+    columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in made}
+    if generator.kind not in ("Explode", "PosExplode"):
+        raise UnsupportedQuery(
+            f"the query generates rows by {generator.kind}, which has no incremental form yet",
+            operator="Generate",
+        )
+    *position, element = columns.values()
+    listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
+    rows = listed.explode(
+        element, position=position[0] if position else None, outer=bool(node.fields["outer"])
+    )
+    return Relation(rows, {**below.columns, **columns})
+
+
+@lowers("OneRowRelation")
+def _nothing(node: CatalystNode, planner: Planner) -> Relation:
+    return Relation(planner.one_row(), {})
+
+
 # -- limits --------------------------------------------------------------------------------------
 
 
-@lowers("GlobalLimit")
+@lowers("GlobalLimit", "Offset")
 def _limit(node: CatalystNode, planner: Planner) -> Relation:
-    count, below = node.tree("limitExpr"), node.children[0]
-    assert count is not None
-    if below.kind == "LocalLimit":
+    below, limit, offset = node, None, 0
+    while below.kind in ("GlobalLimit", "LocalLimit", "Offset"):
+        if below.kind == "GlobalLimit":
+            limit = _number(below, "limitExpr")
+        elif below.kind == "Offset":
+            offset = _number(below, "offsetExpr")
         below = below.children[0]
     # A projection may drop the columns that the rows are sorted by.
     projects = below.kind == "Project" and below.children[0].kind == "Sort"
     rows = below.children[0] if projects else below
     relation = planner.relation(rows)
-    order = list(_orderings(rows, relation)) if rows.kind == "Sort" else []
-    first = Relation(relation.stream.top_k(int(count.fields["value"]), by=order), relation.columns)
+    order = list(orderings(rows, "order", relation)) if rows.kind == "Sort" else []
+    stream = relation.stream
+    if limit is not None:
+        stream = stream.top_k(offset + limit, by=order)
+    if offset:
+        place = planner.fresh("place")
+        # The order may be none: then the whole row is, in which place means as much.
+        by = order or [Ordering(Column(name)) for name in stream.schema.names]
+        number: Any = row_number().over(order_by=by)
+        numbered = stream.with_columns(**{place: number})
+        stream = numbered.filter(Column(place) > offset).select(*stream.schema.names)
+    first = Relation(stream, relation.columns)
     return _projection(below, first, planner) if projects else first
 
 
-def _orderings(node: CatalystNode, relation: Relation) -> Iterator[Ordering]:
-    for order in node.trees("order"):
+def _number(node: CatalystNode, name: str) -> int:
+    expr = node.tree(name)
+    assert expr is not None
+    return int(expr.fields["value"])
+
+
+def orderings(node: CatalystNode, name: str, relation: Relation) -> Iterator[Ordering]:
+    """Yield the orderings listed in a field of an operator."""
+    for order in node.trees(name):
         descending = order.setting("direction") == "Descending"
         expr = relation.scope.lower(order.child("child"))
         nulls_first = order.setting("nullOrdering") == "NullsFirst"
@@ -298,98 +362,3 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
         values = [(part, empty_value(part, column)) for part, column in values]
     after = Relation(groups, {})
     return planner.projected(after, results, Scope({}, (*values, *computed)))
-
-
-# -- joins -------------------------------------------------------------------------------------------
-
-
-@lowers("Join")
-def _join(node: CatalystNode, planner: Planner) -> Relation:
-    left, right = map(planner.relation, node.children)
-    right = _disjoint(right, left, planner)
-    kind, condition = _join_type(node), node.tree("condition")
-    if kind == "RightOuter":
-        swapped = _joined(right, left, "LeftOuter", condition)
-        return Relation(swapped.stream, {**left.columns, **right.columns})
-    return _joined(left, right, kind, condition)
-
-
-def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
-    """Rename the columns of the right side that the left has, too."""
-    taken = set(left.columns.values()) | set(left.stream.schema.names)
-    if not taken & set(right.columns.values()):
-        return right
-    renamed: dict[int, str] = {}
-    for expr_id, name in right.columns.items():
-        mine = planner.names.get(expr_id)
-        renamed[expr_id] = mine if mine is not None and mine not in taken else planner.fresh(name)
-    columns = {renamed[expr_id]: Column(name) for expr_id, name in right.columns.items()}
-    return Relation(right.stream.select(**columns), renamed)
-
-
-_HOW = {
-    "Inner": "inner",
-    "Cross": "inner",
-    "LeftOuter": "left",
-    "FullOuter": "full",
-    "LeftSemi": "semi",
-    "LeftAnti": "anti",
-}
-
-
-def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode | None) -> Relation:
-    columns = {**left.columns, **right.columns}
-    kept = left.columns if kind in ("LeftSemi", "LeftAnti") else columns
-    if kind not in _HOW:
-        raise UnsupportedQuery(f"the query plans to a join of type {kind}, which has no incremental form yet")
-    scope = Scope(
-        {i: Column(name, "left") for i, name in left.columns.items()}
-        | {i: Column(name, "right") for i, name in right.columns.items()}
-    )
-    parts = list(_conjuncts(condition)) if condition is not None else []
-    if any(_is_key(part, left, right) for part in parts):
-        on = reduce(and_, map(scope.lower, parts))
-        return _selected(_on(left.stream, right.stream, on, kind), kept)
-    if _HOW[kind] == "inner":
-        product = left.stream.cross_join(right.stream)
-        plain = Scope({i: Column(name) for i, name in columns.items()})
-        passing = product.filter(reduce(and_, map(plain.lower, parts))) if parts else product
-        return Relation(passing, kept)
-    # Every row may meet every other: a key that all have.
-    one, other = (
-        r.stream.with_columns(**{key: Literal(1)}) for r, key in ((left, "left one"), (right, "right one"))
-    )
-    same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
-    on = reduce(and_, map(scope.lower, parts), same)
-    return _selected(_on(one, other, on, kind), kept)
-
-
-def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
-    how: Any = _HOW[kind]
-    return left.join(right, on=on, how=how)
-
-
-def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
-    if tuple(columns.values()) != stream.schema.names:
-        stream = stream.select(*columns.values())
-    return Relation(stream, columns)
-
-
-def _conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
-    if condition.kind == "And":
-        for child in condition.children:
-            yield from _conjuncts(child)
-    else:
-        yield condition
-
-
-def _is_key(part: CatalystNode, left: Relation, right: Relation) -> bool:
-    """Return whether a condition is an equality between the two sides."""
-    if part.kind != "EqualTo":
-        return False
-    sides = [{n.expr_id for n in child.walk() if n.kind == "AttributeReference"} for child in part.children]
-    one, other = sides
-    return bool(one and other) and (
-        (one <= left.columns.keys() and other <= right.columns.keys())
-        or (other <= left.columns.keys() and one <= right.columns.keys())
-    )

@@ -1,0 +1,157 @@
+"""Lowering of Catalyst's joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.check import check
+from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.sql.catalyst_plan import CatalystNode, same_expression
+from penstock.sql.expressions import Scope, zero_of
+from penstock.sql.relations import AnyStream, Planner, Relation, exists_column, join_type, lowers
+
+
+@lowers("Join")
+def _join(node: CatalystNode, planner: Planner) -> Relation:
+    left, right = map(planner.relation, node.children)
+    right = _disjoint(right, left, planner)
+    kind, condition = join_type(node), node.tree("condition")
+    if kind == "RightOuter":
+        swapped = _joined(right, left, "LeftOuter", condition)
+        return Relation(swapped.stream, {**left.columns, **right.columns})
+    exists = exists_column(node)
+    if exists is not None:
+        name = planner.name(exists.expr_id, exists.fields["name"])
+        found, missed = (_joined(left, right, each, condition) for each in ("LeftSemi", "LeftAnti"))
+        stream = found.stream.with_columns(**{name: Literal(True)})
+        either = stream.union(missed.stream.with_columns(**{name: Literal(False)}))
+        return Relation(either, {**left.columns, exists.expr_id: name})
+    return _joined(left, right, kind, condition)
+
+
+def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
+    """Rename the columns of the right side that the left has, too."""
+    taken = set(left.columns.values()) | set(left.stream.schema.names)
+    if not taken & set(right.columns.values()):
+        return right
+    renamed: dict[int, str] = {}
+    for expr_id, name in right.columns.items():
+        mine = planner.names.get(expr_id)
+        renamed[expr_id] = mine if mine is not None and mine not in taken else planner.fresh(name)
+    columns = {renamed[expr_id]: Column(name) for expr_id, name in right.columns.items()}
+    return Relation(right.stream.select(**columns), renamed)
+
+
+_HOW = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left",
+    "FullOuter": "full",
+    "LeftSemi": "semi",
+    "LeftAnti": "anti",
+}
+
+
+def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode | None) -> Relation:
+    columns = {**left.columns, **right.columns}
+    kept = left.columns if kind in ("LeftSemi", "LeftAnti") else columns
+    if kind not in _HOW:
+        raise UnsupportedQuery(f"the query plans to a join of type {kind}, which has no incremental form yet")
+    parts = list(_conjuncts(condition)) if condition is not None else []
+    if kind == "LeftAnti" and len(parts) == 1 and (equal := _not_in(parts[0])) is not None:
+        return _joined_not_in(left, right, equal)
+    keys = [_key(part, left, right) for part in parts]
+    scope = Scope(
+        {i: Column(name, "left") for i, name in left.columns.items()}
+        | {i: Column(name, "right") for i, name in right.columns.items()}
+    )
+    if any(key is not None for key in keys):
+        tests = (scope.lower(part) if key is None else key for part, key in zip(parts, keys, strict=True))
+        return _selected(_on(left.stream, right.stream, reduce(and_, tests), kind), kept)
+    if _HOW[kind] == "inner":
+        product = left.stream.cross_join(right.stream)
+        plain = Scope({i: Column(name) for i, name in columns.items()})
+        passing = product.filter(reduce(and_, map(plain.lower, parts))) if parts else product
+        return Relation(passing, kept)
+    # Every row may meet every other: a key that all have.
+    one, other = (
+        r.stream.with_columns(**{key: Literal(1)}) for r, key in ((left, "left one"), (right, "right one"))
+    )
+    same = Call("eq", (Column("left one", "left"), Column("right one", "right")))
+    on = reduce(and_, map(scope.lower, parts), same)
+    return _selected(_on(one, other, on, kind), kept)
+
+
+def _not_in(condition: CatalystNode) -> CatalystNode | None:
+    """Return the equality of a NOT IN, which is also true where it is null."""
+    if condition.kind != "Or":
+        return None
+    equal, unknown = condition.children
+    if equal.kind != "EqualTo" or unknown.kind != "IsNull":
+        return None
+    return equal if same_expression(unknown.children[0], equal) else None
+
+
+def _joined_not_in(left: Relation, right: Relation, equal: CatalystNode) -> Relation:
+    """Keep the rows whose value is not among those of the right, where null is among all but none."""
+    one, other = equal.children
+    if attributes_of(one) - left.columns.keys():
+        one, other = other, one
+    mine, theirs = left.scope.lower(one), right.scope.lower(other)
+    known = Relation(left.stream.filter(mine.is_not_null()), left.columns)
+    unknown = Relation(left.stream.filter(mine.is_null()), left.columns)
+    nulls = Relation(right.stream.filter(theirs.is_null()), right.columns)
+    apart = _joined(_joined(known, right, "LeftAnti", equal), nulls, "LeftAnti", None)
+    return Relation(apart.stream.union(_joined(unknown, right, "LeftAnti", None).stream), left.columns)
+
+
+def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
+    how: Any = _HOW[kind]
+    return left.join(right, on=on, how=how)
+
+
+def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
+    if tuple(columns.values()) != stream.schema.names:
+        stream = stream.select(*columns.values())
+    return Relation(stream, columns)
+
+
+def _conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from _conjuncts(child)
+    else:
+        yield condition
+
+
+def _key(part: CatalystNode, left: Relation, right: Relation) -> Expr | None:
+    """Return a condition as equalities between the two sides; None if it is no such condition."""
+    if part.kind not in ("EqualTo", "EqualNullSafe"):
+        return None
+    one, other = part.children
+    if attributes_of(one) <= right.columns.keys() and attributes_of(other) <= left.columns.keys():
+        one, other = other, one
+    mine, theirs = attributes_of(one), attributes_of(other)
+    if not mine or not theirs or not mine <= left.columns.keys() or not theirs <= right.columns.keys():
+        return None
+    sides = [
+        Scope({i: Column(name, side) for i, name in relation.columns.items()}).lower(expr)
+        for side, relation, expr in (("left", left, one), ("right", right, other))
+    ]
+    if part.kind == "EqualTo":
+        return Call("eq", tuple(sides))
+    # Null equals null: whether it is null is a key, and so is the value, with another one for null.
+    zero = zero_of(check(left.scope.lower(one), left.stream.schema).type)
+    if zero is None:
+        return None
+    nulls = Call("eq", (sides[0].is_null(), sides[1].is_null()))
+    return nulls & Call("eq", tuple(Call("coalesce", (side, zero)) for side in sides))
+
+
+def attributes_of(expr: CatalystNode) -> set[int]:
+    """Return the ids of the attributes in an expression."""
+    return {node.expr_id for node in expr.walk() if node.kind == "AttributeReference"}

@@ -1,0 +1,129 @@
+"""Lowering of Catalyst's window functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from penstock.errors import UnsupportedQuery
+from penstock.expr.tree import Expr
+from penstock.flow import window_functions
+from penstock.flow.window_functions import Frame, FrameUnit, Over, WindowFunction
+from penstock.sql.aggregates import lower_aggregate
+from penstock.sql.catalyst_plan import CatalystNode, registrar
+from penstock.sql.expressions import Scope
+from penstock.sql.relations import Planner, Relation, lowers, orderings
+
+Lowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
+_LOWERINGS: dict[str, Lowering] = {
+    "RowNumber": lambda node, scope: window_functions.RowNumber(),
+    "Rank": lambda node, scope: window_functions.Rank(),
+    "DenseRank": lambda node, scope: window_functions.DenseRank(),
+    "PercentRank": lambda node, scope: window_functions.PercentRank(),
+    "CumeDist": lambda node, scope: window_functions.CumeDist(),
+    "NTile": lambda node, scope: window_functions.ntile(_constant(node, 0)),
+}
+of_kind = registrar(_LOWERINGS)
+
+
+@lowers("Window")
+def _window(node: CatalystNode, planner: Planner) -> Relation:
+    below = planner.relation(node.children[0])
+    per = below.scope.lower_all(node.trees("partitionSpec"))
+    by = tuple(orderings(node, "orderSpec", below))
+    columns = dict(below.columns)
+    added: dict[str, Any] = {}
+    for alias in node.trees("windowExpressions"):
+        columns[alias.expr_id] = name = planner.name(alias.expr_id, alias.fields["name"])
+        added[name] = _over(alias.child("child"), below.scope, per, by)
+    return Relation(below.stream.with_columns(**added), columns)
+
+
+@lowers("WindowGroupLimit")
+def _group_limit(node: CatalystNode, planner: Planner) -> Relation:
+    below, function = planner.relation(node.children[0]), node.tree("rankLikeFunction")
+    assert function is not None
+    if function.kind != "RowNumber":
+        return below  # peers of the last row come, too, so there is no number of rows
+    per = below.scope.lower_all(node.trees("partitionSpec"))
+    by = list(orderings(node, "orderSpec", below))
+    return Relation(below.stream.top_k(node.fields["limit"], by=by, per=per), below.columns)
+
+
+def _over(node: CatalystNode, scope: Scope, per: tuple[Expr, ...], by: Any) -> Over:
+    function, definition = node.child("windowFunction"), node.child("windowSpec")
+    if function.kind == "AggregateExpression" and function.child("aggregateFunction").kind in (
+        "First",
+        "Last",
+    ):
+        made = _end_value(function.child("aggregateFunction"), scope)
+    elif function.kind == "AggregateExpression":
+        made = lower_aggregate(function, scope)
+    elif function.kind in _LOWERINGS:
+        made = _LOWERINGS[function.kind](function, scope)
+    else:
+        raise UnsupportedQuery(
+            f"the query uses {function.kind} over rows, which has no incremental form yet",
+            function=function.kind,
+        )
+    frame = _frame(definition.children[-1]) if made.framed else None
+    return Over(made, per, by, frame)
+
+
+def _end_value(node: CatalystNode, scope: Scope) -> WindowFunction:
+    make = window_functions.first_value if node.kind == "First" else window_functions.last_value
+    return make(scope.lower(node.child("child")), ignore_nulls=bool(node.fields["ignoreNulls"]))
+
+
+@of_kind("Lag", "Lead")
+def _lag(node: CatalystNode, scope: Scope) -> WindowFunction:
+    value, default, offset = scope.lower(node.child("input")), node.child("default"), _constant(node, 1)
+    other = None if default.kind == "Literal" and default.fields["value"] is None else scope.lower(default)
+    # Lag's offset is as the query has it; that of lead counts forward.
+    offset = offset if node.kind == "Lag" else -offset
+    return window_functions.Lag(value, offset, other, bool(node.fields["ignoreNulls"]))
+
+
+@of_kind("NthValue")
+def _nth_value(node: CatalystNode, scope: Scope) -> WindowFunction:
+    value, ignores = scope.lower(node.child("input")), bool(node.fields["ignoreNulls"])
+    return window_functions.nth_value(value, _constant(node, 1), ignore_nulls=ignores)
+
+
+def _constant(node: CatalystNode, at: int) -> int:
+    child = node.children[at]
+    sign = 1
+    while child.kind == "UnaryMinus":
+        sign, child = -sign, child.children[0]
+    if child.kind != "Literal":
+        raise UnsupportedQuery(f"the offset of {node.kind} is no constant", function=node.kind)
+    return sign * int(child.fields["value"])
+
+
+def _frame(node: CatalystNode) -> Frame:
+    unit = FrameUnit.ROWS if node.setting("frameType") == "RowFrame" else FrameUnit.RANGE
+    lower, upper = (_bound(node.child(name)) for name in ("lower", "upper"))
+    return Frame(unit, lower, upper)
+
+
+def _bound(node: CatalystNode) -> Any:
+    sign: Any = 1
+    while node.kind == "UnaryMinus":
+        sign, node = -sign, node.children[0]
+    if node.kind in ("UnboundedPreceding", "UnboundedFollowing"):
+        return None
+    if node.kind == "CurrentRow":
+        return 0
+    text, type_ = node.fields.get("value"), node.fields.get("dataType")
+    if node.kind == "Literal" and text is not None and isinstance(type_, str):
+        if type_ in ("integer", "long", "short", "byte"):
+            return sign * int(text)
+        if type_ in ("double", "float"):
+            return sign * float(text)
+        if type_.startswith("decimal"):
+            return sign * Decimal(text)
+        if (type_.startswith("interval") and "day" in type_) or "second" in type_ or "hour" in type_:
+            return sign * timedelta(microseconds=int(text))
+    raise UnsupportedQuery(f"a frame has a bound of type {type_}", fix="give days or seconds")
