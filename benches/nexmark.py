@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
     arguments = parser.parse_args()
     for query in arguments.queries:
-        table = Table("CPU s per 1M events", "query, events per tick", "rows", "tables, never", "auto", "ratio")
+        table = Table("CPU s per 1M events", "events per tick", "rows", "tables, never", "auto", "ratio")
         for size in arguments.sizes:
             measure(query, size, table)
         table.show()

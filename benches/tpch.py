@@ -21,7 +21,7 @@ import penstock as ps
 from benches.measure import Table
 from benches.measure.processes import processor_seconds
 from examples.tpch.tables import TABLES, Business, generate, queries, read
-from penstock.sql.query import sql
+from penstock.queries.query import sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable

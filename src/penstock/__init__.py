@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         rank,
         row_number,
     )
+    from penstock.queries.query import from_dataframe, sql
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ _NAMES_OF = {
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "penstock.flow.stream": "Stream Table",
     "penstock.flow.event_time_windows": "session sliding tumbling",
+    "penstock.queries.query": "from_dataframe sql",
     "penstock.flow.window_functions": (
         "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
     ),
@@ -141,6 +143,7 @@ __all__ = [
     "explain",
     "first",
     "first_value",
+    "from_dataframe",
     "greatest",
     "hash",
     "insert",
@@ -168,6 +171,7 @@ __all__ = [
     "session",
     "sliding",
     "spark",
+    "sql",
     "sum",
     "timer",
     "timestamp",

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from examples.tpch.tables import TABLES, Business, Changes, generate, queries, read
-from penstock.sql.query import sql
+from penstock.queries.query import sql
 
 if TYPE_CHECKING:
     from pathlib import Path

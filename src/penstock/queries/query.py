@@ -1,4 +1,4 @@
-"""Queries as flows: `penstock.sql`."""
+"""Queries and DataFrames as flows: `ps.sql`, `ps.from_dataframe`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
-from penstock.sql import joins as joins  # registers joins
-from penstock.sql import windows as windows  # registers window functions
-from penstock.sql.planning import plan_query
-from penstock.sql.relations import Planner, output_of
+from penstock.queries import joins as joins  # registers joins
+from penstock.queries import windows as windows  # registers window functions
+from penstock.queries.catalyst_plan import parse_schema
+from penstock.queries.planning import plan_frame, plan_query
+from penstock.queries.relations import Planner, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.sql.catalyst_plan import CatalystNode
+    from penstock.queries.catalyst_plan import CatalystNode
 
 
 def sql(
@@ -49,18 +51,45 @@ def sql(
 
         spark = session()
     plan = plan_query(text, schemas, spark, location)
+    return _flow_of(plan, schemas, frozenset(sources or ()), name, location)
+
+
+def from_dataframe(
+    frame: DataFrame,
+    *,
+    tables: Mapping[str, DataFrame] | None = None,
+    sources: Mapping[str, DataFrame] | None = None,
+    name: str = "answer",
+) -> Flow:
+    """Plan a DataFrame of PySpark as a flow, whose answer is kept up to date by the changes of its inputs.
+
+    tables:  the DataFrames that it was made from whose rows may be taken back, by a name for each: as they
+             were read, before anything is computed.
+    sources: those whose rows are only added.
+    name:    of the flow's one sink.
+
+    What is read is not kept: a flow's rows come when it runs. Raises `UnsupportedQuery` for a DataFrame of
+    Spark Connect, for a streaming one, and for what has no incremental form.
+    """
+    location = SourceLocation.of_caller()
+    given = {**(tables or {}), **(sources or {})}
+    plan = plan_frame(frame, given, location)
+    schemas = {table: parse_schema(each.schema.jsonValue()) for table, each in given.items()}
+    return _flow_of(plan, schemas, frozenset(sources or ()), name, location)
+
+
+def _flow_of(
+    plan: CatalystNode,
+    schemas: Mapping[str, Schema],
+    append: AbstractSet[str],
+    name: str,
+    location: SourceLocation,
+) -> Flow:
     flow = Flow(name)
-    append = frozenset(sources or ())
     inputs = {
         table: flow.add_source(Source(table, schema, False, table in append), location)
         for table, schema in schemas.items()
     }
-    return _flow_of(plan, flow, inputs, name, location)
-
-
-def _flow_of(
-    plan: CatalystNode, flow: Flow, inputs: dict[str, Any], name: str, location: SourceLocation
-) -> Flow:
     planner = Planner(flow, inputs)
     relation = planner.relation(plan)
     columns: dict[str, Column] = {}

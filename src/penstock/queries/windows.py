@@ -11,10 +11,10 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Expr
 from penstock.flow import window_functions
 from penstock.flow.window_functions import Frame, FrameUnit, Over, WindowFunction
-from penstock.sql.aggregates import lower_aggregate
-from penstock.sql.catalyst_plan import CatalystNode, registrar
-from penstock.sql.expressions import Scope
-from penstock.sql.relations import Planner, Relation, lowers, orderings
+from penstock.queries.aggregates import lower_aggregate
+from penstock.queries.catalyst_plan import CatalystNode, registrar
+from penstock.queries.expressions import Scope
+from penstock.queries.relations import Planner, Relation, lowers, orderings
 
 Lowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
 _LOWERINGS: dict[str, Lowering] = {

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 import penstock as ps
+from penstock import sql
 from penstock.errors import UnsupportedQuery
-from penstock.sql.query import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +59,8 @@ QUERIES = {
     "ranks": "SELECT id, kind, rank() OVER w AS r, dense_rank() OVER w AS d, percent_rank() OVER w AS p,"
     " cume_dist() OVER w AS c FROM items WINDOW w AS (PARTITION BY kind ORDER BY price DESC NULLS LAST)",
     "places": "SELECT id, kind, price, row_number() OVER w AS n, ntile(2) OVER w AS t, lag(price) OVER w"
-    " AS a, lead(price, 2, 0) OVER w AS b, nth_value(id, 2) OVER w AS v FROM items WINDOW w AS (PARTITION BY kind"
-    " ORDER BY id, price NULLS FIRST)",
+    " AS a, lead(price, 2, 0) OVER w AS b, nth_value(id, 2) OVER w AS v FROM items WINDOW w AS"
+    " (PARTITION BY kind ORDER BY id, price NULLS FIRST)",
     "running": "SELECT item, count, sum(count) OVER w AS s, min(count) OVER w AS l, count(*) OVER w AS n,"
     " last_value(count) OVER w AS z FROM sales WINDOW w AS (PARTITION BY item ORDER BY count)",
     "frames": "SELECT item, count, sum(item) OVER (ORDER BY count, item NULLS FIRST ROWS BETWEEN 2 PRECEDING"
@@ -78,6 +78,7 @@ QUERIES = {
     "null is null": "SELECT i.id, s.count FROM items i JOIN sales s ON i.price IS NOT DISTINCT FROM s.item",
     "not in": "SELECT id FROM items WHERE price NOT IN (SELECT item FROM sales)",
     "correlated": "SELECT id FROM items WHERE price = (SELECT max(count) FROM sales WHERE item = id)",
+    "values": "SELECT v.x, i.id FROM items i JOIN (VALUES (1, 'a'), (2, NULL)) AS v(x, y) ON v.x = i.id",
     "case": "SELECT id, CASE WHEN price IS NULL THEN -1 WHEN price > 4 THEN 1 ELSE 0 END AS sign FROM items",
 }
 

@@ -8,20 +8,23 @@ from typing import Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Column, Expr, Literal, Ordering
+from penstock.expr.types import DataType
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 from penstock.flow.window_functions import row_number
-from penstock.sql.aggregates import empty_value, lower_aggregate
-from penstock.sql.catalyst_plan import (
+from penstock.queries.aggregates import empty_value, lower_aggregate
+from penstock.queries.catalyst_plan import (
+    ROWS,
     TABLE,
     Canonical,
     CatalystNode,
     parse_tree,
+    parse_type,
     registrar,
     same_expression,
     simple_name,
 )
-from penstock.sql.expressions import Scope
+from penstock.queries.expressions import Scope, typed_constant
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
 
@@ -130,11 +133,27 @@ class Planner:
             )
         return self.relation(plan)
 
+    def constant_rows(
+        self, names: Sequence[str], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
+    ) -> AnyStream:
+        """A stream of rows that the query holds itself, which are there from the first tick on."""
+        if len(rows) > _MOST_CONSTANT_ROWS:
+            raise UnsupportedQuery(f"the query holds {len(rows):,} rows itself", fix="give them as a table")
+        made: list[AnyStream] = []
+        for row in rows or [(None,) * len(names)]:
+            values = zip(names, types, row, strict=True)
+            made.append(self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values}))
+        first, *others = made
+        if not rows:
+            return first.filter(Literal(False))
+        return first.union(*others) if others else first
+
     def one_row(self) -> AnyStream:
         """A stream of one row, which is there from the first tick on, with one column."""
         return self.flow.initialize().select(one=Literal(1))
 
 
+_MOST_CONSTANT_ROWS = 1_000
 _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
 Lowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
@@ -192,11 +211,15 @@ def exists_column(node: CatalystNode) -> CatalystNode | None:
 # -- rows by row ------------------------------------------------------------------------------
 
 
-@lowers("LogicalRDD")
+@lowers("LogicalRDD", "LogicalRelation", "HiveTableRelation", "LocalRelation")
 def _table(node: CatalystNode, planner: Planner) -> Relation:
     attributes = node.trees("output")
-    stream = planner.inputs[node.fields[TABLE]]
-    return Relation(stream, {a.expr_id: a.fields["name"] for a in attributes})
+    if TABLE in node.fields:
+        stream = planner.inputs[node.fields[TABLE]]
+        return Relation(stream, {a.expr_id: a.fields["name"] for a in attributes})
+    columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in attributes}
+    types = [parse_type(a.fields["dataType"]) for a in attributes]
+    return Relation(planner.constant_rows(tuple(columns.values()), types, node.fields[ROWS]), columns)
 
 
 @lowers("Project")
@@ -335,6 +358,16 @@ def orderings(node: CatalystNode, name: str, relation: Relation) -> Iterator[Ord
         yield Ordering(expr, descending)
 
 
+def _is_first(node: CatalystNode) -> bool:
+    """Return whether an aggregate is the value of any one row, as in `dropDuplicates`."""
+    function = node.child("aggregateFunction")
+    return (
+        function.kind in ("First", "AnyValue")
+        and not function.fields["ignoreNulls"]
+        and not node.fields.get("filter")
+    )
+
+
 # -- groups ----------------------------------------------------------------------------------------
 
 
@@ -349,6 +382,12 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
                 found.append(part)
     scope = below.scope
     named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
+    if keys and found and all(map(_is_first, found)):
+        # Of all columns the same row: the least one.
+        per = tuple(named_keys.values())
+        first = Relation(below.stream.top_k(1, by=[], per=per), below.columns)
+        of_row = [(part, scope.lower(part.child("aggregateFunction").children[0])) for part in found]
+        return planner.projected(first, results, Scope(scope.columns, tuple(of_row)))
     aggregations = {f"aggregate {at}": lower_aggregate(part, scope) for at, part in enumerate(found)}
     if found or not keys:
         groups = below.stream.group_by(**named_keys).agg(**aggregations)

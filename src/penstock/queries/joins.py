@@ -10,9 +10,9 @@ from typing import Any
 from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.sql.catalyst_plan import CatalystNode, same_expression
-from penstock.sql.expressions import Scope, zero_of
-from penstock.sql.relations import AnyStream, Planner, Relation, exists_column, join_type, lowers
+from penstock.queries.catalyst_plan import CatalystNode, same_expression
+from penstock.queries.expressions import Scope, zero_of
+from penstock.queries.relations import AnyStream, Planner, Relation, exists_column, join_type, lowers
 
 
 @lowers("Join")

@@ -11,8 +11,8 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Call, Expr, Literal
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
-from penstock.sql.catalyst_plan import CatalystNode
-from penstock.sql.expressions import Scope
+from penstock.queries.catalyst_plan import CatalystNode
+from penstock.queries.expressions import Scope
 
 Lowering: TypeAlias = Callable[[tuple[Expr, ...]], Aggregation]
 
@@ -21,6 +21,10 @@ _LOWERINGS: dict[str, Lowering] = {
     "Average": lambda arguments: aggregates.mean(arguments[0]),
     "Min": lambda arguments: aggregates.min(arguments[0]),
     "Max": lambda arguments: aggregates.max(arguments[0]),
+    # Which row is the first, Spark leaves open, too.
+    "First": lambda arguments: aggregates.min(arguments[0]),
+    "Last": lambda arguments: aggregates.max(arguments[0]),
+    "AnyValue": lambda arguments: aggregates.min(arguments[0]),
 }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from penstock.errors import UnsupportedQuery
+from penstock.expr.row_classes import computed_schema
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -24,14 +25,18 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     ListType,
+    Schema,
     StructType,
 )
 from penstock.expr.types import Field as SchemaField
 
 T = TypeVar("T")
 
-TABLE = "table"
-"""Field of a `LogicalRDD` with the name of the table that it stands for (see `penstock.sql.planning`)."""
+TABLE = "input table"
+"""Field of a relation with the name of the table that it is (see `penstock.queries.planning`)."""
+
+ROWS = "constant rows"
+"""Field of a `LocalRelation` with its internal rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class Canonical:
 
     def of(self, node: CatalystNode) -> Any:
         """Return the form of a tree: nested tuples."""
-        if node.kind == "LogicalRDD":
+        if TABLE in node.fields:
             return node.fields[TABLE], tuple(self._id(a.expr_id) for a in node.trees("output"))
         children = tuple(map(self.of, node.children))
         own = tuple(
@@ -183,3 +188,9 @@ def parse_type(given: Any) -> DataType:
         f"values of Spark's type {given if isinstance(given, str) else given.get('type')}",
         fix="cast them in the query, to bigint, double, decimal or string",
     )
+
+
+def parse_schema(given: Mapping[str, Any]) -> Schema:
+    """Convert the schema of a DataFrame, in its JSON form. Raises `UnsupportedQuery` like `parse_type`."""
+    fields = (SchemaField(f["name"], parse_type(f["type"]), f["nullable"]) for f in given["fields"])
+    return computed_schema(tuple(fields))

@@ -23,7 +23,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
 )
-from penstock.sql.catalyst_plan import CatalystNode, parse_type, registrar, same_expression
+from penstock.queries.catalyst_plan import CatalystNode, parse_type, registrar, same_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +214,13 @@ def _trim(node: CatalystNode, scope: Scope) -> Expr:
     if len(node.children) > 1:
         raise UnsupportedQuery("trim of other characters than blanks", function="trim")
     return Call("trim", scope.lower_all(node.children))
+
+
+def typed_constant(value: object, type: DataType) -> Expr:
+    """Return an internal value as a constant of a type."""
+    if value is None or isinstance(type, DecimalType):
+        return Call("cast", (Literal(value),), (type,))
+    return Literal(value, type)
 
 
 def zero_of(type: DataType) -> Expr | None:
