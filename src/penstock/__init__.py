@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import io, lattice, spark
+    from penstock import functions, io, lattice, spark
     from penstock.analysis import explain
     from penstock.engine.change import Change, delete, insert
     from penstock.engine.engine import Engine
@@ -93,7 +93,7 @@ _NAMES_OF = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
-_SUBPACKAGES = ("io", "lattice", "spark", "testing", "view")
+_SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")
 
 
 def __getattr__(name: str) -> Any:
@@ -144,6 +144,7 @@ __all__ = [
     "first",
     "first_value",
     "from_dataframe",
+    "functions",
     "greatest",
     "hash",
     "insert",

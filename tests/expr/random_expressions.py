@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.expr.annotations import Int32
 from penstock.expr.constructors import lit
+from penstock.expr.function_bases import FixedFunction
+from penstock.expr.functions import CATALOGUE
 from penstock.expr.row_classes import from_user, schema_of
-from penstock.expr.tree import Column, Expr
-from penstock.expr.types import DecimalType
+from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.types import BYTES, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType
 
 MIN64, MAX64 = -(2**63), 2**63 - 1
 MIN32, MAX32 = -(2**31), 2**31 - 1
@@ -202,6 +204,14 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
 }
 KINDS = tuple(_LEAVES)
 _NUMBERS = ("int32", "int64", "float", "decimal")
+_KIND_OF = {
+    INT32: "int32", INT64: "int64", FLOAT64: "float", STR: "str", BYTES: "bytes", DATE: "date",
+    TIMESTAMP: "timestamp",
+}  # fmt: skip
+_FIXED: dict[str, list[FixedFunction]] = {}
+for _function in CATALOGUE.values():
+    if isinstance(_function, FixedFunction):
+        _FIXED.setdefault(_KIND_OF[_function.result], []).append(_function)
 _SMALL = st.integers(-5, 5)
 
 
@@ -241,9 +251,20 @@ class _Drawing:
             lambda: ps.coalesce(value(), value()),
             lambda: ps.coalesce(value(), None, value()),
         ]
+        if kind in _FIXED:
+            ways.append(lambda: self._fixed(self.pick(*_FIXED[kind]), d))
         if kind != "bytes":
             ways.append(lambda: self.pick(ps.least, ps.greatest)(value(), value(), value()))
         return ways
+
+    def _fixed(self, function: FixedFunction, d: int) -> Expr:
+        """A call of a function of fixed types. Its counts and places are small."""
+        small = function.result not in (DATE, INT64)
+        arguments = (
+            self.draw(_SMALL.map(lit)) if type == INT32 and small else self.of(_KIND_OF[type], d)
+            for type in function.takes
+        )
+        return Call(function.name, tuple(arguments))
 
     def _bool(self, d: int) -> list[Any]:
         kind = self.pick(*KINDS)

@@ -27,6 +27,7 @@ from penstock.expr.compile_python import (
     value_source,
 )
 from penstock.expr.constructors import lit
+from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Call, Column, Expr
@@ -36,6 +37,7 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
+    INT32,
     INT64,
     STR,
     TIMESTAMP,
@@ -482,6 +484,9 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
 
 def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
     """Constants and columns in every position, some that no type allows too."""
+    fixed = CATALOGUE[function]
+    if isinstance(fixed, FixedFunction):
+        return itertools.product(*(_LEAVES[INT64 if type == INT32 else type] for type in fixed.takes))
     match function:
         case "when":
             pairs = (itertools.product(values, repeat=2) for values in _LEAVES.values())

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.expr.typing_rules import CallTerm, Function, Term
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature, Term
+from penstock.expr.widening import is_integer, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,44 @@ class StrictFunction(Function):
     fallible: bool | Callable[[CallTerm], bool] = False
     keeps_nan: bool = False
     last_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFunction(StrictFunction):
+    """Strict function of fixed types, whose name and meaning are Spark's; `ps.functions` has it.
+
+    takes: the argument types; int32 parameters accept integers of any width, float64 ones any number.
+    meaning: for its documentation.
+    """
+
+    takes: tuple[DataType, ...] = ()
+    result: DataType = STR
+    meaning: str = ""
+
+
+def fixed(
+    name: str,
+    meaning: str,
+    takes: tuple[DataType, ...],
+    result: DataType,
+    source: str,
+    *,
+    fallible: bool = False,
+) -> FixedFunction:
+    """Build a function of fixed types. source: of the value, with the operands as {0}, {1} ..."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        for argument, want in zip(arguments, takes, strict=True):
+            fits = argument.type in (want, NULL)
+            fits = fits or (want in (INT32, INT64) and is_integer(argument.type))
+            if not fits and not (want == FLOAT64 and is_number(argument.type)):
+                raise Mismatch(f"{name} needs {want}, got {argument.type}", fix=f"cast it: .cast({want})")
+        return Signature(takes, result)
+
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        return source.format(*operands)
+
+    return FixedFunction(name, rule, python, fallible, takes=takes, result=result, meaning=meaning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from penstock.expr.types import TimestampType as _TimestampType
 if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
 
-Offset: TypeAlias = "int | float | Decimal | timedelta"
+Offset: TypeAlias = int | float | Decimal | timedelta
 
 
 class FrameUnit(Enum):

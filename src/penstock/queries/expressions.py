@@ -117,6 +117,43 @@ for _kind, _function in {
     "Abs": "abs",
     "Length": "length",
     "In": "is_in",
+    "StringTrimLeft": "ltrim",
+    "StringTrimRight": "rtrim",
+    "StringLPad": "lpad",
+    "StringRPad": "rpad",
+    "InitCap": "initcap",
+    "Reverse": "reverse",
+    "StringRepeat": "repeat",
+    "StringTranslate": "translate",
+    "SubstringIndex": "substring_index",
+    "StringInstr": "instr",
+    "StringLocate": "locate",
+    "Ascii": "ascii",
+    "Levenshtein": "levenshtein",
+    "Md5": "md5",
+    "Sha1": "sha1",
+    "Crc32": "crc32",
+    "OctetLength": "octet_length",
+    "BitLength": "bit_length",
+    "Sqrt": "sqrt",
+    "Signum": "signum",
+    "ToDegrees": "degrees",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "BitwiseNot": "bitwise_not",
+    "BitwiseCount": "bit_count",
+    "Pmod": "pmod",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "DateAdd": "date_add",
+    "DateSub": "date_sub",
+    "AddMonths": "add_months",
+    "LastDay": "last_day",
+    "MakeDate": "make_date",
+    "UnixDate": "unix_date",
+    "DateFromUnixDate": "date_from_unix_date",
+    "UnixSeconds": "unix_seconds",
 }.items():
     _plain(_kind, _function)
 
@@ -211,9 +248,8 @@ def _round(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("StringTrim")
 def _trim(node: CatalystNode, scope: Scope) -> Expr:
-    if len(node.children) > 1:
-        raise UnsupportedQuery("trim of other characters than blanks", function="trim")
-    return Call("trim", scope.lower_all(node.children))
+    arguments = scope.lower_all(node.children)
+    return Call("btrim" if len(arguments) > 1 else "trim", arguments)
 
 
 def typed_constant(value: object, type: DataType) -> Expr:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 
+from penstock.expr.function_bases import FixedFunction
+from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import MAX_DIGITS
 from penstock.expr.types import DataType
 
@@ -67,6 +69,11 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(1, None, "coalesce concat hash is_in"),
         **_of(2, None, "greatest least"),
         **_of(3, None, "when", step=2),
+        **{
+            name: CallSignature(len(function.takes), len(function.takes))
+            for name, function in CATALOGUE.items()
+            if isinstance(function, FixedFunction)
+        },
         "cast": CallSignature(1, 1, options=(_is_type,)),
         "field": CallSignature(1, 1, options=(_is_text,)),
         "round": CallSignature(1, 1, options=(_is_digits,)),

@@ -325,5 +325,4 @@ _HINTED: dict[str, Any] = {
     "Callable": Callable,
     "Shape": event_time_windows.Shape,
     "Span": timedelta | int | float,
-    "Offset": window_functions.Offset,
 }

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from penstock.expr.code_runtime import raise_overflow
+from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_half_up, round_to_scale
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
-from penstock.expr.types import FLOAT64, INT64, AnyType, DataType, DecimalType, ListType, StructType
+from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, ListType, StructType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
 
@@ -211,7 +211,35 @@ def greatest_float(*values: float | None) -> float | None:
     return max((v for v in values if v is not None), default=None, key=_float_order)
 
 
+# -- of floats -----------------------------------------------------------------------------
+
+
+def square_root(value: float) -> float:
+    return math.sqrt(value) if value >= 0 else NAN
+
+
+def positive_remainder(value: int, by: int) -> int:
+    """Return the remainder of a division, as many times increased by the divisor as makes it positive."""
+    if not by:
+        raise_zero_division()
+    rest = _remainder(value, by)
+    return rest if rest >= 0 else _remainder(rest + by, by)
+
+
+def _remainder(value: int, by: int) -> int:
+    """Return the remainder of a division that is cut towards zero."""
+    rest = abs(value) % abs(by)
+    return rest if value >= 0 else -rest
+
+
+def sign(value: float) -> float:
+    return value if value != value or not value else math.copysign(1.0, value)
+
+
 NAMES: dict[str, Any] = {
+    "x_sign": sign,
+    "x_pmod": positive_remainder,
+    "x_sqrt": square_root,
     "x_round_float": round_float,
     "x_round_int": round_int,
     "x_round_decimal": round_decimal,
@@ -233,4 +261,15 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
     LazyFunction("least", _extreme_rule("least"), _extreme("least", "<=")),
     LazyFunction("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
+    fixed("sqrt", "The square root; NaN of a negative number.", (FLOAT64,), FLOAT64, "x_sqrt({0})"),
+    fixed("signum", "-1.0, 0.0 or 1.0 by the sign of the number.", (FLOAT64,), FLOAT64, "x_sign({0})"),
+    fixed("degrees", "An angle in radians, in degrees.", (FLOAT64,), FLOAT64, "({0} * 57.29577951308232)"),
+    fixed("bitwise_and", "Bits that both have.", (INT64, INT64), INT64, "({0} & {1})"),
+    fixed("bitwise_or", "Bits that either has.", (INT64, INT64), INT64, "({0} | {1})"),
+    fixed("bitwise_xor", "Bits that one has.", (INT64, INT64), INT64, "({0} ^ {1})"),
+    fixed("bitwise_not", "Bits that it has not.", (INT64,), INT64, "(~{0})"),
+    fixed(
+        "bit_count", "Number of bits that are 1.", (INT64,), INT32, "({0} & 0xFFFFFFFFFFFFFFFF).bit_count()"
+    ),
+    fixed("pmod", "The positive remainder.", (INT64, INT64), INT64, "x_pmod({0}, {1})", fallible=True),
 )

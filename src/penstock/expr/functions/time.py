@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.durations import format_duration
-from penstock.expr.function_bases import Emitter, StrictFunction
+from penstock.expr.function_bases import Emitter, StrictFunction, fixed
 from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
@@ -180,7 +182,53 @@ def _time_field(name: str, source: str) -> StrictFunction:
     return StrictFunction(name, _field_rule(name, TIMESTAMP), _template(source))
 
 
+# -- months and days -------------------------------------------------------------------------
+
+
+def add_days(day: date, count: int) -> date:
+    return shift(day, timedelta(days=count)) if abs(count) < 10_000_000 else _out_of_range(day, count, "days")
+
+
+def add_months(day: date, count: int) -> date:
+    """Return the day some months later, the last of the month where that has not as many days."""
+    months = day.year * 12 + day.month - 1 + count
+    if not 12 <= months < 120_000:
+        _out_of_range(day, count, "months")
+    year, month = divmod(months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def _out_of_range(day: date, count: int, unit: str) -> Any:
+    raise_overflow(f"{day} + {count} {unit}", "date")
+
+
+def last_day(day: date) -> date:
+    return day.replace(day=monthrange(day.year, day.month)[1])
+
+
+def make_date(year: int, month: int, day: int) -> date:
+    """Return a day of the calendar. Raises `EvaluationError` if there is none."""
+    try:
+        return date(year, month, day)
+    except (ValueError, OverflowError) as error:
+        raise EvaluationError(f"there is no day {year}-{month}-{day}") from error
+
+
+def date_from_unix(days: int) -> date:
+    return add_days(EPOCH.date(), days)
+
+
+def unix_seconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(seconds=1)
+
+
 NAMES: dict[str, Any] = {
+    "x_add_days": add_days,
+    "x_add_months": add_months,
+    "x_date_from_unix": date_from_unix,
+    "x_last_day": last_day,
+    "x_make_date": make_date,
+    "x_unix_seconds": unix_seconds,
     "x_shift": shift,
     "x_tumble": tumble,
     "x_truncate_week": truncate_week,
@@ -207,4 +255,35 @@ FUNCTIONS: tuple[Function, ...] = (
     _time_field("minute", "{0}.minute"),
     _time_field("second", "{0}.second"),
     _time_field("microsecond", "{0}.microsecond"),
+    fixed("date_add", "The day some days later.", (DATE, INT32), DATE, "x_add_days({0}, {1})", fallible=True),
+    fixed(
+        "date_sub", "The day some days before.", (DATE, INT32), DATE, "x_add_days({0}, -{1})", fallible=True
+    ),
+    fixed(
+        "add_months",
+        "The day some months later, or the last of the month.",
+        (DATE, INT32),
+        DATE,
+        "x_add_months({0}, {1})",
+        fallible=True,
+    ),
+    fixed("last_day", "The last day of the month.", (DATE,), DATE, "x_last_day({0})"),
+    fixed(
+        "make_date",
+        "The day of a year, month and day.",
+        (INT32, INT32, INT32),
+        DATE,
+        "x_make_date({0}, {1}, {2})",
+        fallible=True,
+    ),
+    fixed("unix_date", "Days since 1970.", (DATE,), INT32, "({0}.toordinal() - 719163)"),
+    fixed(
+        "date_from_unix_date",
+        "The day that many days after 1970.",
+        (INT32,),
+        DATE,
+        "x_date_from_unix({0})",
+        fallible=True,
+    ),
+    fixed("unix_seconds", "Seconds since 1970, cut down.", (TIMESTAMP,), INT64, "x_unix_seconds({0})"),
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from penstock.expr.function_bases import FixedFunction
+from penstock.expr.functions import CATALOGUE
 from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
 from penstock.spark.lowering.types import spark_type
@@ -124,4 +127,14 @@ VALUES: dict[str, Lowering] = {
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
     "element": _plain(lambda a, at: a[at]),
     "cast": _cast,
+    "btrim": _plain(lambda a, b: F.btrim(a, b)),
+    "bitwise_and": _plain(lambda a, b: a.bitwiseAND(b)),
+    "bitwise_or": _plain(lambda a, b: a.bitwiseOR(b)),
+    "bitwise_xor": _plain(lambda a, b: a.bitwiseXOR(b)),
+    "bitwise_not": _plain(F.bitwise_not),
+    **{
+        name: _plain(partial(F.call_function, name))
+        for name, function in CATALOGUE.items()
+        if isinstance(function, FixedFunction) and not name.startswith(("btrim", "bitwise"))
+    },
 }
