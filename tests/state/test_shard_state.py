@@ -6,6 +6,7 @@ import copy
 import random
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -143,6 +144,24 @@ def test_two_holders_of_a_copy_each_keep_their_version(tmp_path: Path) -> None:
         assert state.slots["s"].get(1) == "new"
     assert early.slots["s"].get(1) == "old"
     early.close()
+
+
+def test_an_attempt_that_ends_two_ticks_late_takes_nothing_back(tmp_path: Path) -> None:
+    def opened(chain: Chain) -> ShardState:
+        return ShardState(tmp_path, tmp_path / "work", 0, chain, SLOTS)
+
+    def tick(chain: Chain, number: int) -> Chain:
+        with opened(chain) as state:
+            state.slots["1.counts"][1] = {number: "a"}
+            return state.finish(number, "a")
+
+    first = tick(Chain(), 1)
+    with opened(first) as late:
+        late.slots["1.counts"][1] = {2: "late"}
+        third = tick(tick(first, 2), 3)
+        late.finish(2, "late")
+    with opened(third) as state:
+        assert state.slots["1.counts"][1] == {3: "a"}
 
 
 def test_of_two_attempts_of_a_tick_the_committed_one_counts(tmp_path: Path) -> None:
@@ -451,8 +470,29 @@ def test_the_files_of_a_thousand_ticks_stay_within_a_few_times_the_state(tmp_pat
 def test_a_closed_state_that_is_not_collected_yet_keeps_no_store_open(tmp_path: Path) -> None:
     # All of their address space is more than a process has.
     states: list[ShardState] = []
-    for shard in range(150):
+    for shard in range(600):
         state = ShardState(tmp_path, tmp_path / "work", shard, Chain(), SLOTS)
         state.close()
         states.append(state)
-    assert len(states) == 150
+    assert len(states) == 600
+
+
+def test_a_process_has_hundreds_of_states_open(tmp_path: Path) -> None:
+    # A loop that one task runs on all shards keeps all of their states open.
+    with ExitStack() as closing:
+        for shard in range(200):
+            closing.enter_context(ShardState(tmp_path, tmp_path / "work", shard, Chain(), SLOTS))
+
+
+def test_closing_after_a_failed_advance_hides_no_error(tmp_path: Path) -> None:
+    with ShardState(tmp_path, tmp_path / "work", 0, Chain(), SLOTS) as state:
+        state.slots["1.counts"][1] = {1: "a"}
+        chain = state.finish(1, "a")
+    shutil.rmtree(tmp_path / "work")
+    (tmp_path / chain.links[0].file.name).unlink()
+    with (
+        pytest.raises(CheckpointDamaged),
+        ShardState(tmp_path, tmp_path / "work", 0, Chain(), SLOTS) as state,
+    ):
+        state.advance(chain)
+    state.close()

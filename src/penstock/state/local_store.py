@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 _lmdb: Any = lmdb
-_LARGEST = 1 << 40
-"""Address space reserved per store, in bytes. The file is only as large as its content."""
+_LARGEST = 1 << 38
+"""Address space reserved per store, in bytes. The file is only as large as its content.
+
+A process has 128 TB, and a loop keeps all of its shards open at once.
+"""
 _READERS = 512
 _OPEN_STORES = 64
 """Number of stores that a process keeps open between ticks."""
@@ -160,10 +163,13 @@ class WorkingCopy:
             self.rebuild()
 
     def close(self) -> None:
-        self._transaction.abort()
-        # A cell's code refers to its copy in a cycle. The store must not wait until that is collected: a
-        # process has address space for a hundred of them.
-        del self._store, self._transaction, self._get
+        """Release the store. May be called again, and after an `advance` that failed."""
+        transaction = self.__dict__.pop("_transaction", None)
+        if transaction is not None:
+            transaction.abort()
+        # A cell's code refers to its copy in a cycle. The store must not wait until that is collected.
+        self.__dict__.pop("_store", None)
+        self.__dict__.pop("_get", None)
 
 
 class AlteredCopy(Exception):
@@ -287,6 +293,9 @@ class _Store:
                     transaction.put(key, value)
                 else:
                     transaction.delete(key)
+        # Here, and not by the callers: a task of an earlier tick stops after this.
+        transaction.drop(self.undo, delete=False)
+        self._note(transaction, before, None, undo=False)
         return before
 
     def _apply(self, transaction: Any, changes: Iterable[Entry]) -> list[tuple[bytes, bytes]]:
