@@ -1,8 +1,8 @@
 """Archives shipped by `spark-submit`: modules in a zip, compiled packages in a tar file.
 
-Python cannot import compiled modules (msgpack, xxhash, pyarrow) from a zip. These packages are therefore
-shipped as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker. They require a
-Python of the same minor version on the same platform.
+Python cannot import compiled modules (lmdb, msgpack, xxhash, pyarrow) from a zip. These packages are
+therefore shipped as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker. They
+require a Python of the same minor version on the same platform.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import ModuleType
 from penstock.errors import BadInput
 from penstock.spark.ticks.by_value import root_of, users_modules
 
-NEEDED = ("msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
+NEEDED = ("lmdb", "msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
 """Packages needed by drivers and workers. PySpark requires pandas before it exchanges Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)

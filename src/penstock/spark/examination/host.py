@@ -48,6 +48,7 @@ PACKAGES = (
     PackageRequirement(
         "pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"
     ),
+    PackageRequirement("lmdb", (1, 6), None, "working copies of state are kept with it"),
     PackageRequirement("msgpack", (1, 0, 8), None, "state is written with it"),
     PackageRequirement("xxhash", (3, 4), None, "rows are divided by hashes of their keys"),
 )
@@ -150,7 +151,7 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     return ok(about, described)
 
 
-_ASK_WORKER = "import sys, pyarrow, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"
+_ASK_WORKER = "import sys, pyarrow, lmdb, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"
 
 
 def _same_environment(program: str) -> bool:
