@@ -428,6 +428,23 @@ def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
         }
 
 
+@pytest.mark.parametrize("divides", ["value", "fields"])
+def test_nothing_stays_of_a_value_in_pieces_that_another_replaces(tmp_path: Path, divides: Any) -> None:
+    def value(step: int) -> Any:
+        # Keys of even steps leave every other piece empty.
+        made = {n * step: step for n in range(600)}
+        return made if divides == "value" else ["x", made]
+
+    chain = Chain()
+    for tick, step in enumerate([1, 16], 1):
+        form = {"s": Form(None if divides == "value" else list, divides)}
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, form) as state:
+            state.slots["s"]["k"] = value(step)
+            chain = state.finish(tick, "x")
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, form) as state:
+            assert as_stored(state.slots["s"]["k"]) == as_stored(value(step))
+
+
 def test_one_more_row_of_a_hot_key_writes_little(tmp_path: Path) -> None:
     forms = {"1.dict": Form(None, "value")}
     with ShardState(tmp_path, tmp_path / "w", 0, Chain(), forms) as state:

@@ -224,6 +224,9 @@ class Slot(LazySlot):
             return value
         if is_small(found):
             return found.whole()
+        if found is not value:
+            # Not opened from its chunks: one that it leaves empty may be stored of the value it replaces.
+            pieces.update({piece_key(key, field, n): None for n in piece_numbers(found.header())})
         for number, data in found.changes(self._encode):
             pieces[piece_key(key, field, number)] = data
         return ChunkedPlaceholder(found.header())
