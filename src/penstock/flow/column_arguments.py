@@ -13,6 +13,7 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
 from penstock.flow.aggregates import Aggregation
+from penstock.flow.window_functions import Over
 
 ANY_VALUE: Schema = schema_of(object)
 """Schema of a function's results, whose type is not known before it runs."""
@@ -44,6 +45,8 @@ def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[t
 def _expression_instead(name: str, value: object) -> str:
     if isinstance(value, str):
         return f"{name}=ps.col.{value} for a column, {name}=ps.lit({value!r}) for the text"
+    if isinstance(value, Over):
+        return f"with_columns({name}=...), which adds it to the rows"
     if isinstance(value, Aggregation):
         return f"group_by(...).agg({name}=...)"
     if callable(value):
@@ -152,6 +155,8 @@ def render_argument(value: object) -> str:
         return f"the expression {value}"
     if isinstance(value, Aggregation):
         return f"the aggregate {value}"
+    if isinstance(value, Over):
+        return f"the window function {value}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if callable(value):

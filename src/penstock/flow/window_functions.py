@@ -203,7 +203,11 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
                 fix="give numbers for numbers, days for dates, timedelta for timestamps",
             )
     if len(bounds) == 2 and _is_after(*bounds):
-        raise WrongType(f"a frame ends before it starts: {frame}", where=where)
+        raise WrongType(
+            f"a frame ends before it starts: {frame}",
+            where=where,
+            fix="give the earlier bound first: (-2, 0)",
+        )
 
 
 def _is_after(start: Any, end: Any) -> bool:

@@ -251,10 +251,8 @@ class _Store:
     def put(self, changes: Iterable[Entry], chain: Chain, version: Version) -> None:
         """Write a tick's changes, as `WorkingCopy.put` specifies."""
         with self._environment.begin(self.entry, write=True) as transaction:
-            # Not undone for nothing: what a late attempt of an earlier tick finds may be committed later.
-            if self._version_without_uncommitted(transaction, chain) != chain.version:
+            if self._undone(transaction, chain) != chain.version:
                 return
-            self._undone(transaction, chain)
             transaction.drop(self.undo, delete=False)
             before = self._apply(transaction, changes)
             # To lead back from a copy that was empty, it is emptied.
@@ -275,15 +273,10 @@ class _Store:
             transaction.drop(self.undo, delete=False)
             self._note(transaction, chain.version, None, undo=False)
 
-    def _version_without_uncommitted(self, transaction: Any, chain: Chain) -> Version | None:
-        """Return the version, or the one before if `chain` does not contain it and `undo` leads back."""
-        at, before, undo = self._version(transaction)
-        return before if undo and at not in chain.versions else at
-
     def _undone(self, transaction: Any, chain: Chain) -> Version | None:
         """Undo an uncommitted last version if `chain` does not contain it; return the resulting version."""
-        at, before, _ = self._version(transaction)
-        if self._version_without_uncommitted(transaction, chain) == at:
+        at, before, undo = self._version(transaction)
+        if not undo or at in chain.versions:
             return at
         if before is None:
             transaction.drop(self.entry, delete=False)

@@ -162,7 +162,7 @@ def _beyond(bound: Any, over: Over, partition: Partition, at: int, other: int) -
 
 
 def _sign(number: Any) -> int:
-    zero = timedelta(0) if isinstance(number, timedelta) else 0
+    zero = type(number)()
     return (number > zero) - (number < zero)
 
 

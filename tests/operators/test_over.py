@@ -1,0 +1,184 @@
+"""Window functions: whose answers change when rows come and go, peers, frames, nulls and copies."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import penstock as ps
+from penstock import col
+from penstock.testing import check_ticks
+
+if TYPE_CHECKING:
+    from penstock.testing import Backend
+
+
+class Sale(NamedTuple):
+    shop: str
+    day: int
+    price: int | None
+
+
+class Reading(NamedTuple):
+    at: datetime
+
+
+def over_sales(backend: Backend, table: str, **functions: Any) -> None:
+    def flow(flow: ps.Flow) -> None:
+        sales = flow.table("sales", Sale)
+        flow.sink("out", sales.with_columns(**functions).select("shop", "day", *functions))
+
+    check_ticks(backend, flow, table)
+
+
+def test_a_row_in_between_moves_those_behind_it_and_no_others(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales             | out
+        1    | x 1 5; x 3 5      | + x 1 1; + x 3 2
+        2    | x 2 5; y 1 5      | - x 3 2; + x 2 2; + x 3 3; + y 1 1
+        3    | - x 1 5           | - x 1 1; - x 2 2; - x 3 3; + x 2 1; + x 3 2
+    """,
+        n=ps.row_number().over(partition_by="shop", order_by="day"),
+    )
+
+
+def test_ranks_of_peers(backend: Backend) -> None:
+    by_price: dict[str, Any] = {"order_by": col.price.desc()}
+    over_sales(
+        backend,
+        """
+        tick | sales                      | out
+        1    | x 1 9; x 2 7; x 3 7; x 4 5 | + x 1 1 1; + x 2 2 2; + x 3 2 2; + x 4 4 3
+        2    | - x 2 7                    | - x 2 2 2; - x 4 4 3; + x 4 3 3
+        3    | x 5 null                   | + x 5 4 4
+    """,
+        rank=ps.rank().over(**by_price),
+        dense=ps.dense_rank().over(**by_price),
+    )
+
+
+def test_a_running_sum_goes_to_the_last_peer(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales        | out
+        1    | x 1 1; x 2 2 | + x 1 1; + x 2 3
+        2    | x 1 4        | - x 1 1; - x 2 3; +2 x 1 5; + x 2 7
+        3    | - x 1 1      | -2 x 1 5; - x 2 7; + x 1 4; + x 2 6
+    """,
+        sum=ps.sum(col.price).over(partition_by="shop", order_by="day"),
+    )
+
+
+def test_a_frame_of_rows_reaches_no_further(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales                      | out
+        1    | x 1 1; x 2 2; x 3 4; x 4 8 | + x 1 1; + x 2 3; + x 3 6; + x 4 12
+        2    | - x 2 2                    | - x 2 3; - x 3 6; + x 3 5
+        3    | x 9 null                   | + x 9 8
+    """,
+        sum=ps.sum(col.price).over(order_by="day", rows=(-1, 0)),
+    )
+
+
+def test_a_frame_of_values_measures_them(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales               | out
+        1    | x 1 1; x 2 2; x 9 4 | + x 1 2; + x 2 2; + x 9 1
+        2    | x 3 0               | - x 2 2; + x 2 3; + x 3 2
+    """,
+        n=ps.count().over(order_by="day", range=(-1, 1)),
+    )
+
+
+def test_a_frame_without_rows_counts_zero_and_sums_to_null(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales        | out
+        1    | x 1 1        | + x 1 0 null
+        2    | x 2 5        | - x 1 0 null; + x 1 1 5; + x 2 0 null
+    """,
+        n=ps.count().over(order_by="day", rows=(1, 2)),
+        sum=ps.sum(col.price).over(order_by="day", rows=(1, 2)),
+    )
+
+
+def test_values_of_other_rows(backend: Backend) -> None:
+    by_day: dict[str, Any] = {"order_by": "day"}
+    over_sales(
+        backend,
+        """
+        tick | sales                  | out
+        1    | x 1 1; x 2 null; x 3 3 | + x 1 null null 1; + x 2 1 3 1; + x 3 1 -1 1
+        2    | - x 1 1                | - x 1 null null 1; - x 2 1 3 1; - x 3 1 -1 1; + x 2 null 3 null; \
++ x 3 null -1 null
+    """,
+        before=ps.lag(col.price, ignore_nulls=True).over(**by_day),
+        after=ps.lead(col.price, 1, -1).over(**by_day),
+        first=ps.first_value(col.price).over(**by_day),
+    )
+
+
+def test_copies_are_rows_of_their_own(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales    | out
+        1    | +2 x 1 5 | + x 1 1; + x 1 2
+        2    | - x 1 5  | - x 1 2
+    """,
+        n=ps.row_number().over(order_by="day"),
+    )
+
+
+def test_a_row_that_goes_before_it_comes_is_not_there(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales    | out
+        1    | - x 1 5  |
+        2    | x 2 1    | + x 2 1
+        3    | x 1 5    |
+        4    | x 1 5    | - x 2 1; + x 1 1; + x 2 2
+    """,
+        n=ps.row_number().over(order_by="day"),
+    )
+
+
+def test_columns_are_computed_of_the_row_as_it_was() -> None:
+    flow = ps.Flow("replacing")
+    sales = flow.table("sales", Sale)
+    flow.sink("out", sales.with_columns(price=ps.count().over(), more=col.price + 1))
+    (change,) = ps.Engine(flow).tick(sales=[Sale("x", 1, 5)])["out"]
+    assert change.row == ("x", 1, 1, 6)
+
+
+def test_one_operator_computes_all_of_one_partition_and_order() -> None:
+    flow = ps.Flow("shared")
+    sales = flow.table("sales", Sale)
+    made = sales.with_columns(
+        n=ps.row_number().over(partition_by="shop", order_by="day"),
+        all=ps.count().over(),
+        before=ps.lag(col.price).over(partition_by="shop", order_by="day"),
+    )
+    flow.sink("out", made)
+    assert [node.operator.kind for node in flow.graph().nodes].count("over") == 2
+    assert made.schema.names == ("shop", "day", "price", "n", "all", "before")
+
+
+def test_a_range_of_time_is_a_timedelta() -> None:
+    flow = ps.Flow("readings")
+    hour = timedelta(hours=1)
+    near = ps.count().over(order_by="at", range=(-hour, hour))
+    flow.sink("out", flow.table("readings", Reading).with_columns(near=near))
+    noon = datetime(2001, 9, 11, 12, tzinfo=UTC)
+    rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
+    changes = ps.Engine(flow).tick(readings=rows)["out"]
+    assert [near for _, near in sorted(change.row for change in changes)] == [2, 3, 2]
