@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
 import penstock as ps
 from penstock import col
 from penstock.testing import check_ticks
@@ -171,6 +173,22 @@ def test_one_operator_computes_all_of_one_partition_and_order() -> None:
     flow.sink("out", made)
     assert [node.operator.kind for node in flow.graph().nodes].count("over") == 2
     assert made.schema.names == ("shop", "day", "price", "n", "all", "before")
+
+
+@pytest.mark.parametrize(
+    ("function", "reach"),
+    [
+        (ps.lag(col.price).over(order_by="day"), "the rows near it"),
+        (ps.sum(col.price).over(order_by="day", range=(-3, 0)), "the rows near it"),
+        (ps.row_number().over(order_by="day"), "the rows behind it"),
+        (ps.sum(col.price).over(order_by="day"), "its partition"),
+        (ps.ntile(4).over(order_by="day"), "its partition"),
+    ],
+)
+def test_explain_says_what_a_change_costs(function: Any, reach: str) -> None:
+    flow = ps.Flow("costs")
+    flow.sink("out", flow.table("sales", Sale).with_columns(x=function))
+    assert f"; a change costs {reach}" in " ".join(str(ps.explain(flow)).split())
 
 
 def test_a_range_of_time_is_a_timedelta() -> None:

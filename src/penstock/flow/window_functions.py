@@ -43,6 +43,14 @@ class FrameUnit(Enum):
     RANGE = "range"
 
 
+class Reach(Enum):
+    """Rows of a partition that are looked at again when one changes, from few to all."""
+
+    NEAR = "the rows near it"
+    BEHIND = "the rows behind it"
+    PARTITION = "its partition"
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Rows around each row that a function reads. A bound is an offset, negative before; None is no bound."""
@@ -115,6 +123,12 @@ class WindowFunction(ABC):
                 frame = Frame(FrameUnit.ROWS if range is None else FrameUnit.RANGE, *_bounds(given, location))
         per = tuple(_expression(each) for each in _several(partition_by))
         return Over(self, per, by, frame)
+
+    def reach(self, frame: Frame | None) -> Reach:
+        """Return what a change of a row costs."""
+        bounded = frame is not None and frame.start is not None and frame.end is not None
+        near = bounded and (frame is None or frame.unit is FrameUnit.ROWS or frame.measures_values)
+        return Reach.NEAR if near else Reach.PARTITION
 
     @abstractmethod
     def field(self, name: str, schema: Schema) -> Field:
@@ -224,9 +238,13 @@ class _Ranking(WindowFunction):
     """Base of the functions of a row's place in its partition."""
 
     of: ClassVar[DataType] = INT32
+    shifts: ClassVar[Reach] = Reach.PARTITION
 
     def arguments(self) -> tuple[Expr, ...]:
         return ()
+
+    def reach(self, frame: Frame | None) -> Reach:
+        return self.shifts
 
     def field(self, name: str, schema: Schema) -> Field:
         return Field(name, self.of)
@@ -243,18 +261,21 @@ class RowNumber(_Ranking):
     """Place of the row in its partition, from 1."""
 
     __slots__ = ()
+    shifts: ClassVar[Reach] = Reach.BEHIND
 
 
 class Rank(_Ranking):
     """One more than the number of rows before the row's peers."""
 
     __slots__ = ()
+    shifts: ClassVar[Reach] = Reach.BEHIND
 
 
 class DenseRank(_Ranking):
     """Number of different values that are ordered by, up to the row's."""
 
     __slots__ = ()
+    shifts: ClassVar[Reach] = Reach.BEHIND
 
 
 class PercentRank(_Ranking):
@@ -295,6 +316,11 @@ class Lag(WindowFunction):
 
     def arguments(self) -> tuple[Expr, ...]:
         return (self.expr,) if self.default is None else (self.expr, self.default)
+
+    def reach(self, frame: Frame | None) -> Reach:
+        if not self.ignore_nulls:
+            return Reach.NEAR
+        return Reach.BEHIND if self.offset > 0 else Reach.PARTITION
 
     def field(self, name: str, schema: Schema) -> Field:
         typed = check(self.expr, schema)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.window_functions import Over
+from penstock.flow.window_functions import Over, Reach
 from penstock.graph.node import Operator, identity_lineage
 from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
 
@@ -97,4 +97,7 @@ class ComputeOver(Operator):
     def describe(self) -> str:
         per = f" per {', '.join(map(str, self.per))}" if self.per else ""
         by = f" by {', '.join(map(str, self.by))}" if self.by else ""
-        return ", ".join(f"{name}={over}" for name, over in self.functions) + per + by
+        reaches = {over.function.reach(over.frame) for _, over in self.functions}
+        (farthest,) = [reach for reach in Reach if reach in reaches][-1:]
+        named = ", ".join(f"{name}={over}" for name, over in self.functions)
+        return f"{named}{per}{by}; a change costs {farthest.value}"
