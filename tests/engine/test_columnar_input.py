@@ -18,7 +18,6 @@ pa = pytest.importorskip("pyarrow")
 
 import penstock as ps
 from penstock import col
-from penstock.engine import frames
 from penstock.engine.change import Changes
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
@@ -221,7 +220,7 @@ def test_a_frame_checked_by_its_columns_is_taken_or_refused_as_its_rows_are(
     frame = pl.DataFrame({"value": values * 50}, strict=False)
     answers: list[Any] = []
     for checked in (1, sys.maxsize):
-        monkeypatch.setattr(frames, "CHECKED_IN_COLUMNS", checked)
+        monkeypatch.setattr(columnar_option, "CHECKED_IN_COLUMNS", checked)
         for given_as in (frame, frame.to_arrow()):
             engine = passing(row, columnar="never", table=table)
             answers.append(told(engine, given_as))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from penstock.analysis.column_liveness import live_columns, live_graph
 from penstock.engine.change import Change, Changes
-from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
+from penstock.engine.columnar.columnar_option import ColumnarName, internal_rows_of_frame, parse_columnar
 from penstock.engine.event_time import EventTime
-from penstock.engine.frames import internal_rows_of_frame, is_frame, read_whole, rows_of_frame
+from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds

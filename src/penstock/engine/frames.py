@@ -18,10 +18,6 @@ WEIGHT_COLUMN = "weight"
 """Name of a frame's weight column: how many copies of each row are inserted or deleted."""
 
 
-CHECKED_IN_COLUMNS = 64
-"""Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""
-
-
 class ColumnarRows(Protocol):
     """Internal rows in columns (`penstock.engine.columnar`)."""
 
@@ -64,18 +60,6 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     if weights is None or change is None:
         return rows
     return [change(row, weight) for row, weight in zip(rows, weights, strict=True)]
-
-
-def internal_rows_of_frame(frame: Any, schema: Schema, append: bool) -> Rows | None:
-    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one."""
-    if len(frame) < CHECKED_IN_COLUMNS:
-        return None
-    try:
-        from penstock.engine.columnar.columnar_intake import columns_of_frame
-    except ImportError:
-        return None
-    columns = columns_of_frame(schema, append, frame)
-    return None if columns is None else columns.rows()
 
 
 def read_whole(given: Any) -> Any:

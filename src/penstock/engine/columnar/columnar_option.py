@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.program import Program
+    from penstock.expr.types import Schema
     from penstock.graph.node import FlowGraph
 
 
@@ -30,6 +31,10 @@ COLUMNAR_ROWS = 20_000
 
 NEVER = sys.maxsize
 """Threshold that no tick reaches: no tick counts as large."""
+
+
+CHECKED_IN_COLUMNS = 64
+"""Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,18 @@ def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Col
     if name == "always":
         return Columnar(rows or 1, always=True, lazily=lazily)
     return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
+
+
+def internal_rows_of_frame(frame: Any, schema: Schema, append: bool) -> list[tuple[Any, ...]] | None:
+    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one."""
+    if len(frame) < CHECKED_IN_COLUMNS:
+        return None
+    try:
+        from penstock.engine.columnar.columnar_intake import columns_of_frame
+    except ImportError:
+        return None
+    columns = columns_of_frame(schema, append, frame)
+    return None if columns is None else columns.rows()
 
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine import partitions
+from penstock.engine import partition_frames, partitions
 from penstock.engine.row_codegen import Row, item_sources, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.group_code import ROWS, Group
@@ -179,7 +179,7 @@ class OverStep(Step):
     def _(self, function: NthValue, frame: Frame | None, suffix: str) -> str:
         assert frame is not None
         value = self._value(f"value_{suffix}", function.expr)
-        made = self._of(partitions.NthValues)
+        made = self._of(partition_frames.NthValues)
         return f"{made}({self._bounds(frame)}, {value}, {function.n}, {function.ignore_nulls})"
 
     @_function.register(Aggregation)
@@ -199,7 +199,7 @@ class OverStep(Step):
             group.settle("group")
             (source,) = group.aggregate_sources("group")
             writer.code.line(f"return {source} if group[{ROWS}] > 0 else {0 if function.counts else None}")
-        made, nothing = self._of(partitions.Aggregates), 0 if function.counts else None
+        made, nothing = self._of(partition_frames.Aggregates), 0 if function.counts else None
         return f"{made}({self._bounds(frame)}, {empty}, {add}, {result}, {nothing})"
 
     def _bounds(self, frame: Frame) -> str:
@@ -217,6 +217,6 @@ class OverStep(Step):
             for name, given in (("frame", frame), ("key", key), ("type", of))
         ]
         return (
-            f"{self._of(partitions.bounds_of)}({names[0]}, {self._peers()}, {value}, {names[1]},"
+            f"{self._of(partition_frames.bounds_of)}({names[0]}, {self._peers()}, {value}, {names[1]},"
             f" of={names[2]}, descending={descending})"
         )
