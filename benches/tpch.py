@@ -21,7 +21,6 @@ import penstock as ps
 from benches.measure import Table
 from benches.measure.processes import processor_seconds
 from examples.tpch.tables import TABLES, Business, generate, queries, read
-from penstock.queries.query import sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ def incremental(
     spark: SparkSession, text: str, loaded: dict[str, list[Any]], ticks: int
 ) -> tuple[float, float]:
     """Processor seconds of the load, and of a tick."""
-    engine = ps.Engine(sql(text, tables=TABLES, spark=spark))
+    engine = ps.Engine(ps.sql(text, tables=TABLES, spark=spark))
     sources = engine.program.graph.sources.keys()
 
     def tick(given: dict[str, list[Any]]) -> float:

@@ -48,7 +48,6 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "limit": lambda o, s: o.orderBy(F.col("price").desc(), "id").limit(5),
     "subtract": lambda o, s: o.select("shop").subtract(s.select("shop")),
     "intersect": lambda o, s: o.select("shop").intersect(s.select("shop")),
-    "pivot": lambda o, s: o.groupBy("shop").pivot("kind", ["a", "b"]).agg(F.sum("price")),
     "having": lambda o, s: o.groupBy("shop").agg(F.countDistinct("kind").alias("n")).filter("n > 1"),
     "cross": lambda o, s: o.filter("id < 3").crossJoin(s).select("id", "name"),
 }
@@ -88,6 +87,14 @@ def test_fed_in_ticks_the_answer_is_that_of_spark(orders: DataFrame, shops: Data
         for *row, weight in engine.tick(**given)["answer"].raw:
             answer[tuple(row)] += weight
     assert +answer == Counter(map(tuple, frame.collect()))
+
+
+def test_what_has_no_form_is_refused_by_name(orders: DataFrame) -> None:
+    pivot = orders.groupBy("shop").pivot("kind", ["a", "b"]).agg(F.sum("price"))
+    with pytest.raises(UnsupportedQuery, match="aggregates by PivotFirst"):
+        ps.from_dataframe(pivot, tables={"orders": orders})
+    with pytest.raises(UnsupportedQuery, match="null where it fails"):
+        ps.from_dataframe(orders.select(F.try_divide("price", "count")), tables={"orders": orders})
 
 
 def test_a_computed_input_is_refused(orders: DataFrame) -> None:
