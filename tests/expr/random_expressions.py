@@ -251,6 +251,7 @@ class _Drawing:
             lambda: ps.coalesce(value(), value()),
             lambda: ps.coalesce(value(), None, value()),
         ]
+        ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         if kind in _FIXED:
             ways.append(lambda: self._fixed(self.pick(*_FIXED[kind]), d))
         if kind != "bytes":
@@ -300,6 +301,8 @@ class _Drawing:
         ]
 
     def _int32(self, d: int) -> list[Any]:
+        kind = self.pick(*KINDS)
+
         def day_field(name: str) -> Any:
             return lambda: getattr(self.of(self.pick("date", "timestamp"), d), name)()
 
@@ -315,6 +318,7 @@ class _Drawing:
             lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
+            lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
     def _int64(self, d: int) -> list[Any]:

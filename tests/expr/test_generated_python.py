@@ -497,6 +497,8 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
             return itertools.product(_LEAVES[STR], repeat=3)
         case "split_part":
             return itertools.product(_LEAVES[STR], _LEAVES[STR], _LEAVES[INT64])
+        case "array_repeat" | "only_row":
+            return itertools.product(itertools.chain(*_LEAVES.values()), _LEAVES[INT64])
         case "element":
             return itertools.product([Column(str(_LISTS))], _LEAVES[INT64])
     if function in _OF_TWO:

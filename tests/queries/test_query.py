@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock import sql
-from penstock.errors import UnsupportedQuery
+from penstock.errors import EvaluationError, UnsupportedQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +74,9 @@ QUERIES = {
     "intersect": "SELECT id FROM items INTERSECT SELECT item FROM sales",
     "except": "SELECT item FROM sales EXCEPT SELECT id FROM items",
     "offset": "SELECT id, price FROM items ORDER BY id, price NULLS FIRST LIMIT 3 OFFSET 2",
+    "intersect all": "SELECT id FROM items INTERSECT ALL SELECT item FROM sales",
+    "except all": "SELECT item FROM sales EXCEPT ALL SELECT id FROM items",
+    "the only": "SELECT id, (SELECT count FROM sales WHERE item = 99) AS n FROM items",
     "or exists": "SELECT id FROM items WHERE price > 6 OR EXISTS (SELECT 1 FROM sales WHERE item = id)",
     "null is null": "SELECT i.id, s.count FROM items i JOIN sales s ON i.price IS NOT DISTINCT FROM s.item",
     "not in": "SELECT id FROM items WHERE price NOT IN (SELECT item FROM sales)",
@@ -140,6 +143,15 @@ def test_what_a_query_says_twice_runs_once(spark: SparkSession) -> None:
     assert kinds.count("aggregate") <= 2
 
 
+def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
+    text = "SELECT id, (SELECT count FROM sales) AS n FROM items"
+    engine = ps.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
+    (change,) = engine.tick(items=[Item(1, "a", 2)], sales=[Sale(1, 7)])["answer"]
+    assert change.row == (1, 7)
+    with pytest.raises(EvaluationError, match="more than one row"):
+        engine.tick(sales=[Sale(2, 9)])
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -151,7 +163,6 @@ def test_what_a_query_says_twice_runs_once(spark: SparkSession) -> None:
         ("SELECT try_cast(kind AS INT) AS n FROM items", "null where it fails"),
         ("SELECT try_sum(id) AS n FROM items", "null where it fails"),
         ("SELECT id, id FROM items", "two columns 'id'"),
-        ("SELECT id FROM items WHERE price = (SELECT count FROM sales)", "scalar subquery"),
     ],
 )
 def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, text: str, what: str) -> None:

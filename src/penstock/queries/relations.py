@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
-from penstock.expr.tree import Column, Expr, Literal, Ordering
-from penstock.expr.types import DataType
+from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
+from penstock.expr.types import INT32, DataType
+from penstock.flow import aggregates
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 from penstock.flow.window_functions import row_number
@@ -121,17 +122,17 @@ class Planner:
         return Relation(stream, relation.columns), Scope(scope.columns, (), found)
 
     def single_value(self, plan: CatalystNode) -> Relation:
-        """Lower the plan of a scalar subquery, which has exactly one row."""
-        below = plan
+        """Lower the plan of a scalar subquery: one row, with null if it has none; more stop the tick."""
+        below, relation = plan, self.relation(plan)
         while below.kind == "Project":
             below = below.children[0]
-        if below.kind != "Aggregate" or below.fields["groupingExpressions"]:
-            raise UnsupportedQuery(
-                "the query has a scalar subquery that is no aggregate of all its rows",
-                why="Whether it has one row, as it must, is not checked incrementally yet.",
-                fix="aggregate it: (SELECT max(x) FROM ...)",
-            )
-        return self.relation(plan)
+        if below.kind == "Aggregate" and not below.fields["groupingExpressions"]:
+            return relation
+        ((expr_id, name),) = relation.columns.items()
+        counted = relation.stream.group_by().agg(value=aggregates.min(Column(name)), rows=aggregates.count())
+        whole = self.one_row().join(counted.with_columns(one=Literal(1)), on="one", how="left")
+        value = Call("only_row", (Column("value"), Call("coalesce", (Column("rows"), Literal(0)))))
+        return Relation(whole.select(**{name: value}), {expr_id: name})
 
     def constant_rows(
         self, names: Sequence[str], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
@@ -291,17 +292,31 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
     assert generator is not None
     below, made = planner.relation(node.children[0]), node.trees("generatorOutput")
     columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in made}
-    if generator.kind not in ("Explode", "PosExplode"):
+    if generator.kind not in ("Explode", "PosExplode", "ReplicateRows"):
         raise UnsupportedQuery(
             f"the query generates rows by {generator.kind}, which has no incremental form yet",
             operator="Generate",
         )
+    if generator.kind == "ReplicateRows":
+        return _replicated(generator, below, columns, planner)
     *position, element = columns.values()
     listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
     rows = listed.explode(
         element, position=position[0] if position else None, outer=bool(node.fields["outer"])
     )
     return Relation(rows, {**below.columns, **columns})
+
+
+def _replicated(
+    generator: CatalystNode, below: Relation, columns: dict[int, str], planner: Planner
+) -> Relation:
+    """Lower `ReplicateRows`: as many copies of a row as its first column says."""
+    count, *values = below.scope.lower_all(generator.children)
+    copies = planner.fresh("copies")
+    named = dict(zip(columns.values(), values, strict=True))
+    times = Call("array_repeat", (Literal(1), Call("cast", (count,), (INT32,))))
+    rows = below.stream.select(**named, **{copies: times}).explode(copies)
+    return Relation(rows, columns)
 
 
 @lowers("OneRowRelation")

@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
-from penstock.expr.types import INT32, Field, ListType, StructType
-from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.types import INT32, INT64, Field, ListType, StructType
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import is_integer
 
 
@@ -69,9 +69,51 @@ def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
     return values[at]
 
 
-NAMES: dict[str, Any] = {"x_element": element}
+def _repeat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    value, count = arguments
+    if value.type == NULL or not (is_integer(count.type) or count.type == NULL):
+        raise Mismatch(f"array_repeat needs a value and a count, got {value.type} and {count.type}")
+    return Signature((value.type, INT32), ListType(value.type, value.nullable), count.nullable)
+
+
+def _repeat(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    value, count = (emitter.value(a) for a in call.arguments)
+    return GuardedSource(f"x_array_repeat({value}, {count})")
+
+
+def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
+    """Return a list of copies of a value, which may be null; null for no number of copies."""
+    return None if count is None else (value,) * count
+
+
+def _only_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    value, count = arguments
+    if count.type != INT64:
+        raise Mismatch(f"only_row needs the number of rows, got {count.type}")
+    return Signature((value.type, INT64), value.type, value.nullable)
+
+
+def _only(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    value, count = (emitter.value(a) for a in call.arguments)
+    return GuardedSource(f"x_only_row({value}, {count})")
+
+
+def only_row(value: Any, count: int | None) -> Any:
+    """Return a value, which is the one of at most one row. Raises if there are more rows."""
+    if count is not None and count > 1:
+        raise EvaluationError("a subquery used as a value has more than one row")
+    return value
+
+
+NAMES: dict[str, Any] = {
+    "x_array_repeat": array_repeat,
+    "x_element": element,
+    "x_only_row": only_row,
+}
 
 FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("field", _field_rule, _field),
     LazyFunction("element", _element_rule, _element, fallible=True),
+    LazyFunction("array_repeat", _repeat_rule, _repeat),
+    LazyFunction("only_row", _only_rule, _only, fallible=True),
 )

@@ -54,6 +54,12 @@ def _length(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return (F.size if isinstance(call.arguments[0].type, ListType) else F.length)(arguments[0])
 
 
+def _only_row(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    value, count = arguments
+    several = F.raise_error(F.lit("a subquery used as a value has more than one row"))
+    return F.when(count > 1, several.cast(spark_type(call.type))).otherwise(value)
+
+
 # -- casts -----------------------------------------------------------------------------------
 
 
@@ -126,6 +132,8 @@ VALUES: dict[str, Lowering] = {
     "hash": _plain(F.xxhash64),
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
     "element": _plain(lambda a, at: a[at]),
+    "array_repeat": _plain(F.array_repeat),
+    "only_row": _only_row,
     "cast": _cast,
     "btrim": _plain(lambda a, b: F.btrim(a, b)),
     "bitwise_and": _plain(lambda a, b: a.bitwiseAND(b)),
