@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         row_number,
     )
     from penstock.queries.query import from_dataframe, sql
+    from penstock.queries.query_file import load_flow, save_flow
 
 __version__ = "0.1.0"
 
@@ -88,6 +89,7 @@ _NAMES_OF = {
     "penstock.flow.stream": "Stream Table",
     "penstock.flow.event_time_windows": "session sliding tumbling",
     "penstock.queries.query": "from_dataframe sql",
+    "penstock.queries.query_file": "load_flow save_flow",
     "penstock.flow.window_functions": (
         "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
     ),
@@ -158,6 +160,7 @@ __all__ = [
     "left",
     "lift",
     "lit",
+    "load_flow",
     "max",
     "mean",
     "min",
@@ -169,6 +172,7 @@ __all__ = [
     "right",
     "row_number",
     "run",
+    "save_flow",
     "session",
     "sliding",
     "spark",

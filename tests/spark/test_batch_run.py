@@ -174,7 +174,7 @@ def test_what_never_ends_is_refused(spark: SparkSession) -> None:
         ps.spark.run(flow, spark, sources={"bids": Frame(endless)}, sinks={"out": []}, mode="batch")
 
 
-@pytest.mark.parametrize("mode", ["batch", "streaming"])
+@pytest.mark.parametrize("mode", ["batch", "stream"])
 def test_a_bad_value_in_a_column_that_nobody_reads_is_not_fetched(spark: SparkSession, mode: Any) -> None:
     flow = ps.Flow("categories")
     flow.sink("out", flow.source("auctions", Auction).select("id"))

@@ -47,6 +47,7 @@ SPARK_IS_VAGUE = frozenset(
         "add_months",
         "date_from_unix_date",
         "make_date",
+        "only_row",
         "cast",
         "round",
         "floor",

@@ -1,4 +1,4 @@
-"""Loader of the flow named by a command: `module:flow` or `path/to/file.py:flow`."""
+"""Loader of the flow named by a command: `module:flow`, `path/to/file.py:flow`, `query.sql`, `query.plan`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def load_flow(name: str) -> Flow:
     """Load a flow, or call the function without arguments that returns one.
 
     Modules and their imports are also found in the current folder, as with `python -m`. Without `:flow`, the
-    module must hold exactly one flow. Raises `FlowNotFound`, and whatever building the flow raises.
+    module must hold exactly one flow. A file of SQL is planned by Spark, unless its plan is beside it.
+    Raises `FlowNotFound`, and whatever building the flow raises.
     """
+    if name.endswith((".sql", ".plan")):
+        return _load_query(Path(name))
     where, _, attribute = name.partition(":")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
     found = _attribute(module, where, attribute) if attribute else _only_flow(module, where)
@@ -31,6 +34,16 @@ def load_flow(name: str) -> Flow:
             name=name,
         )
     return found
+
+
+def _load_query(path: Path) -> Flow:
+    """Load a query, or a plan that was saved."""
+    from penstock.queries.query_file import load_flow as load_plan
+    from penstock.queries.query_file import load_query
+
+    if not path.is_file():
+        raise FlowNotFound(f"there is no file {path}", fix="name a .sql or a .plan file", name=str(path))
+    return load_query(path) if path.suffix == ".sql" else load_plan(path)
 
 
 def _load_module(where: str) -> ModuleType:

@@ -25,6 +25,7 @@ from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.insert import delete, insert
 from penstock.cli.inspect_flow import check, draw, explain
 from penstock.cli.package import package
+from penstock.cli.plan import plan
 from penstock.cli.replicas import replicas
 from penstock.cli.run import run
 from penstock.cli.servers import controller, replica
@@ -88,6 +89,7 @@ app.command()(explain)
 app.command()(check)
 app.command()(draw)
 app.command()(doctor)
+app.command()(plan)
 app.command()(package)
 app.command()(conform)
 app.command()(trace)

@@ -36,12 +36,13 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
 def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
     """Rename the columns of the right side that the left has, too."""
     taken = set(left.columns.values()) | set(left.stream.schema.names)
-    if not taken & set(right.columns.values()):
+    if not taken & {*right.columns.values(), *right.stream.schema.names}:
         return right
+    planner.taken.update(taken)
     renamed: dict[int, str] = {}
     for expr_id, name in right.columns.items():
-        mine = planner.names.get(expr_id)
-        renamed[expr_id] = mine if mine is not None and mine not in taken else planner.fresh(name)
+        mine = planner.names.get(expr_id, name)
+        renamed[expr_id] = mine if mine not in taken else planner.fresh(name)
     columns = {renamed[expr_id]: Column(name) for expr_id, name in right.columns.items()}
     return Relation(right.stream.select(**columns), renamed)
 

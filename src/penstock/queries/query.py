@@ -43,15 +43,25 @@ def sql(
     Parser, types, coercions and the meaning of functions are Spark's, with ANSI on. Raises `UnsupportedQuery`
     for what Spark refuses, or what has no incremental form.
     """
-    location = SourceLocation.of_caller()
     given = {**(tables or {}), **(sources or {})}
     schemas = {table: _schema(rows) for table, rows in given.items()}
+    return planned(text, schemas, frozenset(sources or ()), name, spark, SourceLocation.of_caller())
+
+
+def planned(
+    text: str,
+    schemas: Mapping[str, Schema],
+    append: AbstractSet[str],
+    name: str,
+    spark: SparkSession | None,
+    location: SourceLocation,
+) -> Flow:
+    """Plan a query that stands at `location` (see `sql`). append: relations whose rows are only added."""
     if spark is None:
         from penstock.spark import session
 
         spark = session()
-    plan = plan_query(text, schemas, spark, location)
-    return _flow_of(plan, schemas, frozenset(sources or ()), name, location)
+    return _flow_of(plan_query(text, schemas, spark, location), schemas, append, name, location)
 
 
 def from_dataframe(

@@ -98,6 +98,9 @@ class Planner:
         """Compute named expressions over a relation."""
         named = {e.expr_id: self.name(e.expr_id, e.fields["name"]) for e in exprs}
         computed = {named[e.expr_id]: scope.lower(e) for e in exprs}
+        if not computed:
+            # Only how many rows there are is asked for.
+            return Relation(relation.stream.select(**{self.fresh("row"): Literal(1)}), {})
         if [(name, str(expr)) for name, expr in computed.items()] == [
             (name, name) for name in relation.columns.values()
         ]:
@@ -247,10 +250,16 @@ def _filter(node: CatalystNode, planner: Planner) -> Relation:
 
 
 @lowers(
-    "SubqueryAlias", "Sort", "Repartition", "RepartitionByExpression", "ResolvedHint", "RebalancePartitions"
+    "SubqueryAlias",
+    "LocalLimit",
+    "Sort",
+    "Repartition",
+    "RepartitionByExpression",
+    "ResolvedHint",
+    "RebalancePartitions",
 )
 def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
-    # A bag has no order.
+    # A bag has no order. A local limit that no global one is above only saves Spark work.
     return planner.relation(node.children[0])
 
 

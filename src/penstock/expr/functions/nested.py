@@ -88,7 +88,7 @@ def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
 
 def _only_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     value, count = arguments
-    if count.type != INT64:
+    if not is_integer(count.type) and count.type != NULL:
         raise Mismatch(f"only_row needs the number of rows, got {count.type}")
     return Signature((value.type, INT64), value.type, value.nullable)
 

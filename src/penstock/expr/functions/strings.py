@@ -185,6 +185,8 @@ def substring_index(text: str, delimiter: str, count: int) -> str:
 
 def locate(search: str, text: str, start: int) -> int:
     """Return where a text holds another, from 1, searching from `start`; 0 if it does not."""
+    if not search:
+        return int(start > 0)
     return text.find(search, start - 1) + 1 if start > 0 else 0
 
 

@@ -1,0 +1,164 @@
+"""Files of queries, and of plans that are kept beside them so that nobody needs Spark to run them.
+
+A `.sql` file says in its comments what its tables are:
+
+    -- source orders: id BIGINT NOT NULL, shop STRING, price BIGINT
+    -- table shops: shop STRING, region STRING
+    SELECT region, sum(price) AS revenue FROM orders JOIN shops USING (shop) GROUP BY region
+
+A `.plan` file is JSON, to be checked in beside the query: the query's text, what its tables are, which Spark
+planned it, and the plan of the flow, which holds no code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from penstock.errors import SourceLocation, UnsupportedQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.expr.types import Schema
+    from penstock.flow.flow import Flow
+
+_FORMAT = 1
+_DECLARED = re.compile(r"^--\s*(source|table)\s+(\w+)\s*:\s*(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """A query's text, and its tables as declared: kind and columns in Spark's DDL, by name."""
+
+    path: Path
+    text: str
+    tables: Mapping[str, tuple[Literal["source", "table"], str]]
+
+    @classmethod
+    def read(cls, path: Path) -> QueryFile:
+        """Read a `.sql` file. Raises `UnsupportedQuery` if it declares no table."""
+        text = path.read_text(encoding="utf-8")
+        declared: dict[str, Any] = {name: (kind, ddl) for kind, name, ddl in _DECLARED.findall(text)}
+        if not declared:
+            raise UnsupportedQuery(
+                f"{path} does not say what its tables are",
+                fix="-- source NAME: id BIGINT, ...    (rows are only added)\n"
+                "-- table NAME: id BIGINT, ...     (rows may be taken back)",
+            )
+        return cls(path, text, declared)
+
+    def plan(self) -> Flow:
+        """Plan the query by Spark. Raises `UnsupportedQuery`."""
+        from penstock.queries.query import planned
+
+        append = {name for name, (kind, _) in self.tables.items() if kind == "source"}
+        lines = self.text.splitlines()
+        first = next((at for at, line in enumerate(lines, 1) if line and not line.startswith("--")), 1)
+        return planned(
+            self.text, self._schemas(), append, "answer", None, SourceLocation(str(self.path), first)
+        )
+
+    def _schemas(self) -> dict[str, Schema]:
+        from pyspark.errors import PySparkException
+        from pyspark.sql.types import StructType
+
+        from penstock.queries.catalyst_plan import parse_schema
+        from penstock.spark import session
+
+        session()  # whose parser reads the columns
+        schemas: dict[str, Schema] = {}
+        for name, (_, ddl) in self.tables.items():
+            try:
+                read: Any = StructType.fromDDL(ddl).jsonValue()
+                schemas[name] = parse_schema(read)
+            except PySparkException as error:
+                raise UnsupportedQuery(
+                    f"the columns of {name!r} in {self.path} cannot be read: {ddl}",
+                    why=str(error).partition("\n")[0],
+                ) from None
+        return schemas
+
+    @property
+    def kept_plan(self) -> Path:
+        """Path of the plan that is kept beside the query."""
+        return self.path.with_suffix(".plan")
+
+
+def load_query(path: Path) -> Flow:
+    """Load the flow of a `.sql` file: from the plan beside it, if that is of the same text, or by Spark."""
+    query = QueryFile.read(path)
+    return load_flow(query.kept_plan) if plan_is_kept(query) else query.plan()
+
+
+def plan_is_kept(query: QueryFile) -> bool:
+    """Return whether a query's plan is beside it, made of the same text."""
+    return query.kept_plan.is_file() and _read(query.kept_plan).get("query") == query.text
+
+
+def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None:
+    """Save a flow as a plan, from which `load_flow` makes it again without Spark.
+
+    query: the text that it was made of, for readers.
+
+    Needs `penstock[serve]`. Raises `CallableRefused` for a flow with Python functions.
+    """
+    from penstock import __version__
+    from penstock.compute.plans import encode
+
+    plan, graph = encode(flow), flow.graph()
+    made = {
+        "format": _FORMAT,
+        "penstock": __version__,
+        "spark": _spark_version(),
+        "query": query,
+        "sources": {name: str(graph.nodes[node].schema) for name, node in graph.sources.items()},
+        "plan": b64encode(plan.body).decode(),
+        "places": b64encode(plan.places).decode(),
+    }
+    Path(path).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+
+
+def load_flow(path: str | Path) -> Flow:
+    """Load a flow that `save_flow` saved. Raises `BadPlan` for what is no such file."""
+    return _decoded(_read(Path(path)), Path(path))
+
+
+def _spark_version() -> str | None:
+    try:
+        import pyspark
+    except ImportError:
+        return None
+    return pyspark.__version__
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from penstock.compute.errors import BadPlan
+
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadPlan(f"{path} is no plan of a flow: {error}", fix="save it again", part="") from error
+    if not isinstance(kept, dict) or cast("dict[str, Any]", kept).get("format") != _FORMAT:
+        raise BadPlan(
+            f"{path} is no plan of a flow that this version reads",
+            fix="save it again, by this version",
+            part="",
+        )
+    return cast("dict[str, Any]", kept)
+
+
+def _decoded(kept: Mapping[str, Any], path: Path) -> Flow:
+    from penstock.compute.errors import BadPlan
+    from penstock.compute.plans import decode
+    from penstock.compute.protocol.dataflow import Plan
+
+    try:
+        parts = [b64decode(kept[name], validate=True) for name in ("plan", "places")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPlan(f"{path} is damaged: {error}", fix="save it again", part="") from error
+    return decode(Plan(*parts))
