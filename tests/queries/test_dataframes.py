@@ -35,6 +35,11 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "itself": lambda o, s: o.alias("a").join(o.alias("b"), F.col("a.kind") == F.col("b.kind")).select("a.id"),
     "anti": lambda o, s: s.join(o, "shop", "left_anti"),
     "groups": lambda o, s: o.groupBy("kind").agg(F.count("*").alias("n"), F.avg("price"), F.max("id")),
+    "conditions": lambda o, s: o.groupBy("shop").agg(
+        F.count_if(F.col("price") > 2), F.bool_and(F.col("count") > 0), F.bool_or(F.col("count") > 4)
+    ),
+    "best": lambda o, s: o.groupBy("shop").agg(F.max_by("id", F.col("price") * 100 - F.col("id"))),
+    "lists": lambda o, s: o.groupBy("shop").agg(F.array_size(F.collect_list("kind")).alias("n")),
     "cube": lambda o, s: o.cube("shop", "kind").count(),
     "window": lambda o, s: o.withColumn("n", F.row_number().over(by_shop())).filter("n <= 2").drop("n"),
     "running": lambda o, s: o.withColumn("s", F.sum("price").over(by_shop().rowsBetween(-1, 0))),

@@ -21,6 +21,10 @@ _LOWERINGS: dict[str, Lowering] = {
     "Average": lambda arguments: aggregates.mean(arguments[0]),
     "Min": lambda arguments: aggregates.min(arguments[0]),
     "Max": lambda arguments: aggregates.max(arguments[0]),
+    "MaxBy": lambda arguments: aggregates.last(arguments[0], by=arguments[1]),
+    "MinBy": lambda arguments: aggregates.first(arguments[0], by=arguments[1]),
+    # In which order, Spark leaves open; here they are sorted.
+    "CollectList": lambda arguments: aggregates.collect(arguments[0]),
     # Which row is the first, Spark leaves open, too.
     "First": lambda arguments: aggregates.min(arguments[0]),
     "Last": lambda arguments: aggregates.max(arguments[0]),

@@ -116,6 +116,7 @@ for _kind, _function in {
     "Remainder": "modulo",
     "Abs": "abs",
     "Length": "length",
+    "Size": "length",
     "In": "is_in",
     "StringTrimLeft": "ltrim",
     "StringTrimRight": "rtrim",
