@@ -140,12 +140,10 @@ class Connection(Transaction):
             if wire.execute_simple("SELECT current_schema()").rows == [[None]]:
                 raise self._unavailable("there is no such schema")
         except (DatabaseError, *_LOST) as error:
-            with suppress(Exception):
-                wire.close()
+            _hang_up(wire)
             raise self._unavailable(server_message(error)) from error
         except BaseException:
-            with suppress(Exception):
-                wire.close()
+            _hang_up(wire)
             raise
         return wire
 
@@ -153,8 +151,7 @@ class Connection(Transaction):
         wire, self._wire = self._wire, None
         self._prepared.clear()
         if wire is not None:
-            with suppress(Exception):
-                wire.close()
+            _hang_up(wire)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -262,3 +259,11 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
             chunk.clear()
     if chunk:
         yield bytes(chunk)
+
+
+def _hang_up(wire: Any) -> None:
+    """Close a connection, of which the server may be gone."""
+    with suppress(Exception):
+        wire.close()
+    with suppress(Exception):
+        wire._sock.close()  # pg8000 leaves it open where it cannot end the session
