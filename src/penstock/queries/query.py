@@ -11,6 +11,7 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.queries import joins as joins  # registers joins
+from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import parse_schema
 from penstock.queries.planning import plan_frame, plan_query
