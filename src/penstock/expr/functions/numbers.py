@@ -228,7 +228,11 @@ def positive_remainder(value: int, by: int) -> int:
     if not by:
         raise_zero_division()
     rest = _remainder(value, by)
-    return rest if rest >= 0 else _remainder(rest + by, by)
+    if rest >= 0:
+        return rest
+    # The sum leaves the range of 64 bits at its other end, as Spark's does.
+    total = rest + by
+    return _remainder(total if total >= -(2**63) else total + 2**64, by)
 
 
 def _remainder(value: int, by: int) -> int:
