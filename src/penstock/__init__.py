@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.expr.annotations import Int32
     from penstock.expr.constructors import (
+        array,
         coalesce,
         col,
         concat,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         left,
         lit,
         right,
+        struct,
         timestamp,
         when,
     )
@@ -77,7 +79,7 @@ _NAMES_OF = {
     "penstock.errors": "PenstockError",
     "penstock.expr.annotations": "Int32",
     "penstock.expr.constructors": (
-        "coalesce col concat date greatest hash least left lit right timestamp when"
+        "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
     "penstock.expr.tree": "Expr",
     "penstock.expr.types": "DecimalType",
@@ -128,6 +130,7 @@ __all__ = [
     "Stream",
     "Table",
     "Unbounded",
+    "array",
     "arun",
     "coalesce",
     "col",
@@ -177,6 +180,7 @@ __all__ = [
     "sliding",
     "spark",
     "sql",
+    "struct",
     "sum",
     "timer",
     "timestamp",

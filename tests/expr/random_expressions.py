@@ -251,6 +251,8 @@ class _Drawing:
             lambda: ps.coalesce(value(), value()),
             lambda: ps.coalesce(value(), None, value()),
         ]
+        ways.append(lambda: ps.struct(a=value(), b=self.of("int64", d)).field("a"))
+        ways.append(lambda: ps.array(value(), value())[self.pick(0, 1)])
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         if kind in _FIXED:
             ways.append(lambda: self._fixed(self.pick(*_FIXED[kind]), d))

@@ -38,6 +38,21 @@ TABLE = "input table"
 ROWS = "constant rows"
 """Field of a `LocalRelation` with its internal rows."""
 
+FUNCTION = "pickled function"
+"""Field of a Python UDF."""
+
+PIVOT = "pivot values"
+"""Field of an `AggregateExpression` of `PivotFirst`: the values with a column, in order."""
+
+CONSTANT = "internal value"
+"""Field of a `Literal` of a nested type."""
+
+UNREAD = "unread columns"
+"""Field of a `Generate`: positions of the columns that it drops."""
+
+SESSION = "session window"
+"""Field of the attribute that is the key of session windows."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalystNode:
@@ -163,6 +178,7 @@ _TYPES: dict[str, DataType] = {
     "long": INT64,
     "double": FLOAT64,
     "string": STR,
+    "void": STR,
     "binary": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,

@@ -10,7 +10,9 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
+from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
+from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import parse_schema
 from penstock.queries.planning import plan_frame, plan_query
