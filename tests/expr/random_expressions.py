@@ -251,8 +251,9 @@ class _Drawing:
             lambda: ps.coalesce(value(), value()),
             lambda: ps.coalesce(value(), None, value()),
         ]
-        ways.append(lambda: ps.struct(a=value(), b=self.of("int64", d)).field("a"))
-        ways.append(lambda: ps.array(value(), value())[self.pick(0, 1)])
+        # Spark drops what else is in a list or a struct, with its failures and its nulls.
+        ways.append(lambda: ps.struct(a=value(), b=Column("n_")).field("a"))
+        ways.append(lambda: self._of_twice(value()))
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         if kind in _FIXED:
             ways.append(lambda: self._fixed(self.pick(*_FIXED[kind]), d))
@@ -268,6 +269,9 @@ class _Drawing:
             for type in function.takes
         )
         return Call(function.name, tuple(arguments))
+
+    def _of_twice(self, value: Expr) -> Expr:
+        return ps.array(value, value)[self.pick(0, 1)]
 
     def _bool(self, d: int) -> list[Any]:
         kind = self.pick(*KINDS)

@@ -476,6 +476,7 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "cast": tuple(_CONSTANTS)[:-1],
     "round": (1, -1),
     "field": ("x",),
+    "struct": (("x",),),
     "shift": (timedelta(hours=1),),
     "tumble": (timedelta(hours=1),),
     "truncate": ("hour",),
