@@ -56,6 +56,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.state import State
+from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
@@ -180,6 +181,11 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
+    },
+    TemporalFilter: {
+        "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
+        "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
+        "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
     },
     ComputeOver: {
         "row_number": lambda x, y: y.with_columns(x=ps.row_number().over(partition_by="a", order_by="b")),

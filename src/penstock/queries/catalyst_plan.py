@@ -89,6 +89,29 @@ class CatalystNode:
             yield from child.walk()
 
 
+def conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
+    """Yield the conditions that are all to hold."""
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from conjuncts(child)
+    else:
+        yield condition
+
+
+def reads_table(plan: CatalystNode, name: str) -> bool:
+    """Return whether a plan, or a subquery in it, reads a table."""
+    if plan.fields.get(TABLE) == name:
+        return True
+    return _holds(plan.fields, name) or any(reads_table(child, name) for child in plan.children)
+
+
+def _holds(value: Any, name: str) -> bool:
+    if isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return named.get(TABLE) == name or any(_holds(each, name) for each in named.values())
+    return isinstance(value, list) and any(_holds(each, name) for each in cast("list[Any]", value))
+
+
 def simple_name(scala_class: str) -> str:
     return scala_class.rstrip("$").rpartition(".")[2].rpartition("$")[2]
 

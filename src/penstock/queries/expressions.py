@@ -174,7 +174,12 @@ def _alias(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("ScalarSubquery")
 def _subquery(node: CatalystNode, scope: Scope) -> Expr:
-    return scope.subqueries[node.expr_id]
+    value = scope.subqueries.get(node.expr_id)
+    if value is None:
+        raise UnsupportedQuery(
+            "a subquery as a value in this place", fix="compute it in a SELECT below, as a column"
+        )
+    return value
 
 
 # -- constants -----------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
         for part in result.walk():
             if part.kind == "AggregateExpression" and not any(same_expression(part, f) for f in found):
                 found.append(part)
-    scope = below.scope
+    below, scope = planner.with_subqueries(below, [*keys, *found])
     named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
     if keys and found and all(map(_is_first, found)):
         # Of all columns the same row: the least one.
@@ -62,8 +62,9 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
         whole = groups.with_columns(one=Literal(1))
         groups = planner.one_row().join(whole, on="one", how="left")
         values = [(node, empty_value(node, value)) for node, value in values]
-    after = Relation(groups, {})
-    return planner.projected(after, results, Scope({}, (*values, *computed)))
+    known = (*values, *computed)
+    after, held = planner.with_subqueries(Relation(groups, {}), results, [node for node, _ in known])
+    return planner.projected(after, results, Scope({}, known, held.subqueries))
 
 
 @dataclass(frozen=True, slots=True)

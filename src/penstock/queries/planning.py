@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
+from penstock.queries.current_time import TICK_TIME, reads_current_time, with_tick_time
 from penstock.queries.plan_details import (
     RELATIONS,
     complete,
@@ -57,10 +58,8 @@ def plan_query(
         placeholder.createOrReplaceTempView(f"`{name}`")
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
-        plan = _java(session.sql(text)).queryExecution().optimizedPlan()
-    if "try_" in text.lower():
-        _refuse_try(plan, location)
-    return _read_plan(plan, inputs, session, location)
+        analysed = _java(session.sql(text)).queryExecution().analyzed()
+    return _optimised(analysed, inputs, session, location)
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -85,12 +84,31 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location)
+
+
+def _optimised(
+    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation
+) -> CatalystNode:
+    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
+    if reads_current_time(analysed, session):
+        if TICK_TIME in inputs:
+            raise UnsupportedQuery(
+                f"the query reads the current time, and has an input {TICK_TIME!r}",
+                where=[location],
+                fix="give that input another name",
+            )
+        clock = session.createDataFrame(session.sparkContext.emptyRDD(), "value timestamp")
+        clock.createOrReplaceTempView(TICK_TIME)
+        inputs = {**inputs, TICK_TIME: _java(clock).queryExecution().analyzed()}
+        analysed = with_tick_time(analysed, session, location)
     mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").ALL()
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
-        plan = state.executePlan(_java(frame).queryExecution().analyzed(), mode).optimizedPlan()
-    _refuse_try(plan, location)
-    return _read_plan(plan, leaves, session, location)
+        plan = state.executePlan(analysed, mode).optimizedPlan()
+    if "try_" in plan.toString():
+        _refuse_try(plan, location)
+    return _read_plan(plan, inputs, session, location)
 
 
 def _session(spark: SparkSession) -> SparkSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, UnsupportedQuery
@@ -14,9 +15,10 @@ from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
 from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import windows as windows  # registers window functions
-from penstock.queries.catalyst_plan import parse_schema
+from penstock.queries.catalyst_plan import parse_schema, reads_table
+from penstock.queries.current_time import TICK_TIME
 from penstock.queries.planning import plan_frame, plan_query
-from penstock.queries.relations import Planner, output_of
+from penstock.queries.relations import AnyStream, Planner, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,10 +100,12 @@ def _flow_of(
     location: SourceLocation,
 ) -> Flow:
     flow = Flow(name)
-    inputs = {
+    inputs: dict[str, AnyStream] = {
         table: flow.add_source(Source(table, schema, False, table in append), location)
         for table, schema in schemas.items()
     }
+    if reads_table(plan, TICK_TIME):
+        inputs[TICK_TIME] = flow.source(TICK_TIME, datetime)
     planner = Planner(flow, inputs)
     relation = planner.relation(plan)
     columns: dict[str, Column] = {}

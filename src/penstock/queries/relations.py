@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Any, TypeAlias
 
-from penstock.errors import UnsupportedQuery
+from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
 from penstock.expr.types import INT32, DataType, Schema
 from penstock.flow import aggregates
@@ -19,11 +21,14 @@ from penstock.queries.catalyst_plan import (
     UNREAD,
     Canonical,
     CatalystNode,
+    conjuncts,
     parse_tree,
     parse_type,
     registrar,
+    same_expression,
     simple_name,
 )
+from penstock.queries.current_time import TICK_TIME, comparisons_with_time
 from penstock.queries.expressions import Scope, typed_constant
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
@@ -108,22 +113,27 @@ class Planner:
             return Relation(relation.stream, named)
         return Relation(relation.stream.select(**computed), named)
 
-    def with_subqueries(self, relation: Relation, exprs: Sequence[CatalystNode]) -> tuple[Relation, Scope]:
-        """Add a column for each scalar subquery in expressions over a relation."""
+    def with_subqueries(
+        self, relation: Relation, exprs: Sequence[CatalystNode], known: Sequence[CatalystNode] = ()
+    ) -> tuple[Relation, Scope]:
+        """Add a column for each scalar subquery in expressions over a relation, but for those in `known`."""
         scope, found = relation.scope, dict[int, Expr]()
         stream = relation.stream
-        for expr in exprs:
-            for node in expr.walk():
-                if node.kind == "ScalarSubquery" and node.expr_id not in found:
-                    plan = node.tree("plan")
-                    assert plan is not None
-                    one = self.single_value(plan)
-                    found[node.expr_id] = Column(self.name(node.expr_id, "subquery"))
-                    value = one.stream.select(
-                        **{self.names[node.expr_id]: Column(next(iter(one.columns.values())))}
-                    )
-                    stream = stream.cross_join(value)
+        for node in (each for expr in exprs for each in _subqueries_in(expr, known)):
+            if node.expr_id not in found:
+                plan = node.tree("plan")
+                assert plan is not None
+                one = self.single_value(plan)
+                name = self.fresh("subquery")
+                found[node.expr_id] = Column(name)
+                value = one.stream.select(**{name: Column(next(iter(one.columns.values())))})
+                stream = stream.cross_join(value)
         return Relation(stream, relation.columns), Scope(scope.columns, (), found)
+
+    def clock(self, time: CatalystNode) -> AnyStream:
+        """A stream of an expression of the current time."""
+        subqueries = {node.expr_id: Column("value") for node in _subqueries_in(time, ())}
+        return self.inputs[TICK_TIME].select(time=Scope({}, (), subqueries).lower(time))
 
     def single_value(self, plan: CatalystNode) -> Relation:
         """Lower the plan of a scalar subquery: one row, with null if it has none; more stop the tick."""
@@ -156,6 +166,14 @@ class Planner:
     def one_row(self) -> AnyStream:
         """A stream of one row, which is there from the first tick on, with one column."""
         return self.flow.initialize().select(one=Literal(1))
+
+
+def _subqueries_in(expr: CatalystNode, known: Sequence[CatalystNode]) -> Iterator[CatalystNode]:
+    if expr.kind == "ScalarSubquery":
+        yield expr
+    elif not any(same_expression(expr, each) for each in known):
+        for child in expr.children:
+            yield from _subqueries_in(child, known)
 
 
 _MOST_CONSTANT_ROWS = 1_000
@@ -247,12 +265,23 @@ def _projection(node: CatalystNode, below: Relation, planner: Planner) -> Relati
 def _filter(node: CatalystNode, planner: Planner) -> Relation:
     condition = node.tree("condition")
     assert condition is not None
-    below = planner.relation(node.children[0])
-    relation, scope = planner.with_subqueries(below, [condition])
-    passing = relation.stream.filter(scope.lower(condition))
-    if relation.stream is not below.stream:
-        passing = passing.select(*below.columns.values())
-    return Relation(passing, below.columns)
+    return filtered(planner.relation(node.children[0]), list(conjuncts(condition)), planner)
+
+
+def filtered(below: Relation, conditions: Sequence[CatalystNode], planner: Planner) -> Relation:
+    """Keep the rows for which all conditions are true; those on the time come last."""
+    timed = [each for condition in conditions if (each := comparisons_with_time(condition))]
+    plain = [condition for condition in conditions if not comparisons_with_time(condition)]
+    stream = below.stream
+    if plain:
+        relation, scope = planner.with_subqueries(below, plain)
+        stream = relation.stream.filter(reduce(and_, map(scope.lower, plain)))
+        if relation.stream is not below.stream:
+            stream = stream.select(*below.columns.values())
+    for time, presence, moment in (comparison for each in timed for comparison in each):
+        location = SourceLocation.of_caller()
+        stream = stream.filter_by_clock(planner.clock(time), presence, below.scope.lower(moment), location)
+    return Relation(stream, below.columns)
 
 
 @lowers(

@@ -83,6 +83,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.state import State
+from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
@@ -163,6 +164,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "sort": Sort,
         "source": Source,
         "state": State,
+        "temporal_filter": TemporalFilter,
         "top_k": TopK,
         "union": Union,
         "unique": Unique,
@@ -261,6 +263,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "frame_unit": window_functions.FrameUnit,
         "holes": value_kinds.Holes,
         "how": How,
+        "presence": Presence,
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
         "ties": ordering.Ties,

@@ -16,6 +16,7 @@ from penstock.engine.steps import (
     sessions,
     sort,
     state_expiry,
+    temporal_filter,
     ticks,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "sessions",
     "sort",
     "state_expiry",
+    "temporal_filter",
     "ticks",
 ]
