@@ -23,7 +23,7 @@ from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.row_conversion import from_trusted
 from penstock.flow.operators.signals.signal_source import SignalSource
-from penstock.flow.operators.source import Source
+from penstock.flow.operators.source import TICK_TIME, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -211,13 +211,12 @@ class Engine(RunsSignals):
         Rows queued by `feed` are not included; they wait for `run_tick`. Append sources take rows; table
         sources take rows or `Change(row, weight)`. Either kind also takes a frame with the columns of its
         rows: a Polars `DataFrame` or a pyarrow `Table`, for a table source optionally with weights in a
-        column `weight`.
+        column `weight`. `now=` gives the time of a tick to a source `tick_time`.
 
-        Raises `BadInput` for a name that is no source and for rows of a bounded
-        source after the first tick, `BadRow` for a row of the wrong type: both
-        before anything changed. Raises `UserFunctionFailed`, `EvaluationError`,
-        `NoFixpoint` from within the tick; after one of these the state is half of
-        the tick, and every further call raises `EngineStopped`.
+        Raises `BadInput` for a name that is no source and for rows of a bounded source after the first tick,
+        `BadRow` for a row of the wrong type: both before anything changed. Raises `UserFunctionFailed`,
+        `EvaluationError`, `NoFixpoint` from within the tick; after one of these the state is half of the
+        tick, and every further call raises `EngineStopped`.
         """
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
@@ -226,6 +225,8 @@ class Engine(RunsSignals):
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
+            if intake is None and name == "now" and TICK_TIME in self._intake:
+                name, given, intake = TICK_TIME, [given], self._intake[TICK_TIME]
             if intake is None:
                 raise self._unknown_source(name)
             if name in self._signals:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
+from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.temporal_filter import Presence
 from penstock.queries.catalyst_plan import CatalystNode, reads_table
 from penstock.queries.plan_details import items, java_class
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.errors import SourceLocation
-
-TICK_TIME = "tick_time"
-"""Name of the source with the time of each tick, and of its table while a query is planned."""
 
 _LATEST = f"(SELECT max(value) FROM {TICK_TIME})"
 _MOMENTS = {"CurrentTimestamp": _LATEST, "Now": _LATEST, "CurrentDate": f"CAST({_LATEST} AS DATE)"}

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
+from penstock.flow.operators.source import TICK_TIME
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
-from penstock.queries.current_time import TICK_TIME, reads_current_time, with_tick_time
+from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.plan_details import (
     RELATIONS,
     complete,

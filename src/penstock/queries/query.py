@@ -10,13 +10,12 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.flow.operators.source import Source
+from penstock.flow.operators.source import TICK_TIME, Source
 from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
 from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import parse_schema, reads_table
-from penstock.queries.current_time import TICK_TIME
 from penstock.queries.planning import plan_frame, plan_query
 from penstock.queries.relations import AnyStream, Planner, output_of
 

@@ -13,6 +13,7 @@ from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
 from penstock.expr.types import INT32, DataType, Schema
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
+from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.stream import Stream
 from penstock.flow.window_functions import row_number
 from penstock.queries.catalyst_plan import (
@@ -28,7 +29,7 @@ from penstock.queries.catalyst_plan import (
     same_expression,
     simple_name,
 )
-from penstock.queries.current_time import TICK_TIME, comparisons_with_time
+from penstock.queries.current_time import comparisons_with_time
 from penstock.queries.expressions import Scope, typed_constant
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
