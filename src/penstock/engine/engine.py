@@ -261,7 +261,8 @@ class Engine(RunsSignals):
             if columns is not None:
                 return columns
         schema, append = graph.nodes[graph.sources[name]].schema, self.program.source_append[name]
-        rows = internal_rows_of_frame(frame, schema, append)
+        unread = frozenset(schema.names) - self.columns_read(name)
+        rows = internal_rows_of_frame(frame, schema, append, unread)
         if rows is not None:
             return rows
         return self._intake[name](rows_of_frame(frame, schema, None if append else Change))

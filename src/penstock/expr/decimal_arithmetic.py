@@ -101,6 +101,9 @@ def from_int(value: int, shape: DecimalSpec) -> Decimal:
 
 
 NAMES: dict[str, Any] = {
+    "x_exact_add": _EXACT.add,
+    "x_exact_subtract": _EXACT.subtract,
+    "x_exact_multiply": _EXACT.multiply,
     "x_decimal_add": add,
     "x_decimal_subtract": subtract,
     "x_decimal_multiply": multiply,
