@@ -17,6 +17,7 @@ from penstock.engine.steps import (
     sort,
     state_expiry,
     ticks,
+    value_accumulators,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "sort",
     "state_expiry",
     "ticks",
+    "value_accumulators",
 ]
