@@ -167,7 +167,10 @@ def string_agg(
     order_by: Expr | Ordering | Sequence[Expr | Ordering] = (),
     distinct: bool = False,
 ) -> Aggregation:
-    """Text of all values of an expression, ordered by `order_by` and then by themselves."""
+    """Text of all values of an expression, ordered by `order_by` and then by themselves.
+
+    distinct: of equal texts with an equal order, one counts.
+    """
     several = order_by if isinstance(order_by, Sequence) else (order_by,)
     by = tuple(each if isinstance(each, Ordering) else Ordering(each) for each in several)
     return of_distinct(StringAgg(expr, separator, by), distinct)
