@@ -10,6 +10,8 @@ from math import ceil, floor
 from operator import and_, or_, xor
 from typing import Any
 
+from penstock.expr.code_runtime import NAN
+
 Values = list[Any]
 Copies = dict[Any, int]
 
@@ -36,7 +38,10 @@ def interpolate(at_place: Callable[[int], Any], place: float) -> float:
     """Interpolate between the values before and behind a place, as Spark does."""
     before, behind = at_place(floor(place)), at_place(ceil(place))
     least = float(before)
-    return least if before == behind else least + (place - floor(place)) * (float(behind) - least)
+    if before == behind:
+        return least
+    found = least + (place - floor(place)) * (float(behind) - least)
+    return found if found == found else NAN
 
 
 def mode(values: Values, copies: Copies, greatest: bool) -> Any:

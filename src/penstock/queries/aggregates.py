@@ -92,8 +92,8 @@ _LOWERINGS: dict[str, Lowering] = {
     "ApproximatePercentile": lambda node, lower: Percentile(lower(node.child("child")), _parts(node), True),
     "Percentile": _percentile,
     "PercentileDisc": _percentile_disc,
-    # Of several, Spark leaves open which one, unless it is asked for the least or the greatest.
-    "Mode": lambda node, lower: Mode(lower(node.child("child")), bool(node.fields.get("reverseOpt"))),
+    # Of several, Spark leaves open which one, unless asked for the least (reversed) or the greatest.
+    "Mode": lambda node, lower: Mode(lower(node.child("child")), node.fields.get("reverseOpt") is False),
     "ListAgg": _string_agg,
     "BitAndAgg": _of_one(lambda expr: Bits(expr, BitOperation.AND)),
     "BitOrAgg": _of_one(lambda expr: Bits(expr, BitOperation.OR)),

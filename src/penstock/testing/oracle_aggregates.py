@@ -155,7 +155,8 @@ def _percentile_at(values: list[Any], at: float, *, discrete: bool) -> Any:
     before, behind = values[math.floor(place)], values[math.ceil(place)]
     if before == behind:
         return float(before)
-    return float(before) + (place - math.floor(place)) * (float(behind) - float(before))
+    found = float(before) + (place - math.floor(place)) * (float(behind) - float(before))
+    return NAN if math.isnan(found) else found
 
 
 @answer_of.register
