@@ -1,4 +1,4 @@
-"""Aggregates of distinct values, of values in order, and statistics: as rows come and go, and from scratch."""
+"""Aggregates of distinct values, of values in order, and statistics, as rows come and go."""
 
 from __future__ import annotations
 
@@ -254,7 +254,9 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "distinct text": ps.string_agg(col.s, distinct=True),
     "bits": ps.bit_xor(col.n),
 }
-floats = st.none() | st.sampled_from([0.0, -0.0, 0.1, 2.0, NAN, float("inf"), -5e-324]) | st.floats(-1e200, 1e200)
+floats = (
+    st.none() | st.sampled_from([0.0, -0.0, 0.1, 2.0, NAN, float("inf"), -5e-324]) | st.floats(-1e200, 1e200)
+)
 readings = st.builds(
     Reading,
     floats,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import reduce
 from itertools import accumulate
 from math import ceil, floor
-from operator import and_, or_, xor
 from typing import Any
 
 from penstock.expr.code_runtime import NAN
@@ -55,15 +53,28 @@ def joined_text(values: Values, copies: Copies, separator: str) -> str:
 
 
 def bits_and(values: Values, copies: Copies) -> int:
-    return reduce(and_, values)
+    """Return the bits that are set in all values of a non-empty multiset."""
+    found: int = values[0]
+    for value in values:
+        found &= value
+    return found
 
 
 def bits_or(values: Values, copies: Copies) -> int:
-    return reduce(or_, values)
+    """Return the bits that are set in any value."""
+    found = 0
+    for value in values:
+        found |= value
+    return found
 
 
 def bits_xor(values: Values, copies: Copies) -> int:
-    return reduce(xor, (value for value in values if copies[value] % 2), 0)
+    """Return the bits that are set in an odd number of values."""
+    found = 0
+    for value in values:
+        if copies[value] % 2:
+            found ^= value
+    return found
 
 
 RUNTIME: dict[str, Any] = {

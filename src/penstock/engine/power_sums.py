@@ -4,9 +4,9 @@ Floats are whole numbers times powers of two, and so are their products. State i
 
     [rows, shift, not finite of each variable, sums]
 
-Values count in units of `2**-shift`, so a sum of degree d is a whole number of units of `2**(-d * shift)`.
-The sums are those of x, x**2 and so on, or of x, y, x*x, x*y, y*y. A value that is not finite counts as 0, and
-is remembered: what depends on it is NaN.
+Values count in units of `2**-shift`, so a sum of degree d counts units of `2**(-d * shift)`. The sums are
+those of x, x**2 and so on, or of x, y, x*x, x*y, y*y. A value that is not finite counts as 0, and is
+remembered: what depends on it is NaN.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def degrees_of(moment: Moment) -> tuple[int, ...]:
     """Return the degrees of the sums that a statistic needs."""
     if moment in (Moment.SKEWNESS, Moment.KURTOSIS):
         return OF_SHAPE
-    return OF_TWO if moment in _OF_TWO else OF_ONE
+    return OF_TWO if moment.variables == 2 else OF_ONE
 
 
 def variables_of(degrees: tuple[int, ...]) -> int:
@@ -40,9 +40,7 @@ def empty_sums(degrees: tuple[int, ...]) -> Sums:
     return [0] * (2 + variables_of(degrees) + len(degrees))
 
 
-def add_powers(
-    group: Sums, at: int, degrees: tuple[int, ...], values: tuple[Any, ...], weight: int
-) -> None:
+def add_powers(group: Sums, at: int, degrees: tuple[int, ...], values: tuple[Any, ...], weight: int) -> None:
     """Add `weight` copies of a row to the state at `group[at:]`."""
     group[at] += weight
     ratios: list[tuple[int, int]] = []
@@ -203,12 +201,6 @@ _STATISTICS: dict[Moment, Callable[[_Deviations], float | None]] = {
     Moment.REGR_INTERCEPT: _intercept,
     Moment.REGR_R2: _r2,
 }
-_OF_TWO = frozenset(
-    {
-        *(Moment.COVAR_SAMP, Moment.COVAR_POP, Moment.CORR),
-        *(Moment.REGR_SXY, Moment.REGR_SLOPE, Moment.REGR_INTERCEPT, Moment.REGR_R2),
-    }
-)
 
 
 # -- rounding --------------------------------------------------------------------------------------------

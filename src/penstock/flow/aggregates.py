@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.constructors import struct, when
+from penstock.expr.tree import operand
 from penstock.expr.types import (
     FLOAT64,
     INT32,
@@ -269,8 +268,11 @@ def count_distinct(expr: Expr, *more: Expr) -> CountDistinct:
     """Number of distinct non-null values, or of distinct rows of several expressions without a null."""
     if not more:
         return CountDistinct(expr)
-    values = {f"value {at}": each for at, each in enumerate((expr, *more))}
-    known = reduce(and_, (each.is_not_null() for each in values.values()))
+    several = [operand(each) for each in (expr, *more)]
+    known = several[0].is_not_null()
+    for each in several[1:]:
+        known &= each.is_not_null()
+    values = {f"value {at}": each for at, each in enumerate(several)}
     return CountDistinct(when(known, struct(**values)))
 
 

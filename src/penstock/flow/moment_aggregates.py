@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Field
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
@@ -36,6 +37,11 @@ class Moment(Enum):
     REGR_INTERCEPT = "regr_intercept"
     REGR_R2 = "regr_r2"
 
+    @property
+    def variables(self) -> int:
+        """Number of expressions that the statistic is of."""
+        return 2 if self.value.startswith(("covar", "corr", "regr")) else 1
+
 
 @dataclass(frozen=True, slots=True)
 class Moments(Aggregation):
@@ -52,9 +58,14 @@ class Moments(Aggregation):
         return (self.expr,) if self.other is None else (self.expr, self.other)
 
     def field(self, name: str, schema: Schema) -> Field:
-        nullable = any(
-            [number_field(self.moment.value, each, schema).nullable for each in self.arguments()]
-        )
+        if len(self.arguments()) != self.moment.variables:
+            raise WrongType(
+                f"{self.moment.value} is of {self.moment.variables} expressions, got {len(self.arguments())}",
+                where=[SourceLocation.of_caller()],
+                fix="ps.variance(col.x), ps.corr(col.x, col.y)",
+            )
+        fields = [number_field(self.moment.value, each, schema) for each in self.arguments()]
+        nullable = any(each.nullable for each in fields)
         return Field(name, FLOAT64, nullable or self.moment not in _OF_ONE_VALUE)
 
     def __str__(self) -> str:

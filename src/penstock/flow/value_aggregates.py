@@ -39,6 +39,7 @@ class Percentile(Aggregation):
         return (self.expr,)
 
     def field(self, name: str, schema: Schema) -> Field:
+        check_parts(self.at if isinstance(self.at, tuple) else (self.at,))
         each: DataType = FLOAT64
         if self.discrete:
             typed = check(self.expr, schema)
@@ -127,6 +128,17 @@ class Bits(Aggregation):
         return f"bit_{self.operation.value}({self.expr})"
 
 
+def check_parts(parts: tuple[float, ...]) -> None:
+    """Raise `WrongType` unless all parts of a percentile are from 0 to 1."""
+    wrong = [part for part in parts if not 0 <= part <= 1]
+    if wrong or not parts:
+        raise WrongType(
+            f"a percentile is from 0 to 1, got {wrong[0]}" if wrong else "a percentile of no parts",
+            where=[SourceLocation.of_caller()],
+            fix="percentile(..., 0.95), say, or a list of such parts",
+        )
+
+
 def percentile(
     expr: Expr, at: float | Sequence[float], *, discrete: bool = False, distinct: bool = False
 ) -> Aggregation:
@@ -138,13 +150,7 @@ def percentile(
     Raises `WrongType` for an `at` beyond 0 and 1.
     """
     parts = tuple(at) if isinstance(at, Sequence) else (at,)
-    wrong = [part for part in parts if not 0 <= part <= 1]
-    if wrong or not parts:
-        raise WrongType(
-            f"a percentile is from 0 to 1, got {wrong[0]}" if wrong else "a percentile of no parts",
-            where=[SourceLocation.of_caller()],
-            fix="percentile(..., 0.95), say, or a list of such parts",
-        )
+    check_parts(parts)
     floats = tuple(map(float, parts))
     made = Percentile(expr, floats if isinstance(at, Sequence) else floats[0], discrete)
     return of_distinct(made, distinct)

@@ -117,7 +117,7 @@ class PowerSums(Accumulator):
         return f"x_statistic({to.group}, {to.at}, {self.degrees}, {moment})"
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
-        to.code.line(f"x_merge_powers({to.group}, {to.at}, {self.degrees}, {tuple_source(fields)})")
+        to.code.line(f"x_merge_powers({to.group}, {to.at}, {self.degrees}, {tuple_source(tuple(fields))})")
 
 
 @accumulator_of.register(OfDistinct)
