@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.expr.types import DataType
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
-from penstock.queries.aggregates import empty_value, lower_aggregate
+from penstock.queries.aggregates import lower_aggregate
 from penstock.queries.catalyst_plan import PIVOT, CatalystNode, parse_type, same_expression
 from penstock.queries.expressions import Scope, typed_constant
 from penstock.queries.python_functions import collected, with_aggregate
@@ -59,9 +60,10 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
     computed = [(key, Column(name)) for key, name in zip(keys, named_keys, strict=True)]
     values = [(node, part.value) for node, part in zip(found, parts, strict=True)]
     if not keys:
+        types = {each.name: each.type for each in groups.schema.fields}
+        values = [(node, _of_all(part, types)) for node, part in zip(found, parts, strict=True)]
         whole = groups.with_columns(one=Literal(1))
         groups = planner.one_row().join(whole, on="one", how="left")
-        values = [(node, empty_value(node, value)) for node, value in values]
     known = (*values, *computed)
     after, held = planner.with_subqueries(Relation(groups, {}), results, [node for node, _ in known])
     return planner.projected(after, results, Scope({}, known, held.subqueries))
@@ -79,6 +81,14 @@ class _Part:
     aggregations: Mapping[str, Aggregation]
     value: Expr
     function: CatalystNode | None = None
+
+
+def _of_all(part: _Part, types: Mapping[str, DataType]) -> Expr:
+    """Return the value of an aggregate of everything, which has one also without rows."""
+    nothing = part.aggregations[part.name].of_no_rows if part.name in part.aggregations else None
+    if nothing is None:
+        return part.value
+    return Call("coalesce", (part.value, typed_constant(nothing, types[part.name])))
 
 
 def _part(node: CatalystNode, name: str, scope: Scope) -> _Part:

@@ -188,7 +188,7 @@ def _nth_value(function: NthValue, over: Over, partition: Partition, at: int) ->
 def _aggregate(function: Aggregation, over: Over, partition: Partition, at: int) -> Any:
     rows = _frame(over, partition, at)
     if not rows:
-        return 0 if function.counts else None
+        return function.of_no_rows
     arguments = functions_of(function.arguments(), partition.schema)
     result = function.field("", partition.schema).type
     return answer_of(function, result, [arguments(row) for row in rows])

@@ -21,7 +21,14 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, event_time_windows, watermark_policy, window_functions
+from penstock.flow import (
+    aggregates,
+    event_time_windows,
+    moment_aggregates,
+    value_aggregates,
+    watermark_policy,
+    window_functions,
+)
 from penstock.flow.function_claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -206,14 +213,20 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
 )
 
 _PARTS: Mapping[str, type[Any]] = {
+    "aggregate.bits": value_aggregates.Bits,
     "aggregate.collect": aggregates.Collect,
     "aggregate.count": aggregates.Count,
     "aggregate.count_distinct": aggregates.CountDistinct,
+    "aggregate.distinct": aggregates.OfDistinct,
     "aggregate.first": aggregates.First,
     "aggregate.last": aggregates.Last,
     "aggregate.max": aggregates.Max,
     "aggregate.mean": aggregates.Mean,
     "aggregate.min": aggregates.Min,
+    "aggregate.mode": value_aggregates.Mode,
+    "aggregate.moments": moment_aggregates.Moments,
+    "aggregate.percentile": value_aggregates.Percentile,
+    "aggregate.string_agg": value_aggregates.StringAgg,
     "aggregate.sum": aggregates.Sum,
     "claims": Claims,
     "clock": watermark_policy.WatermarkPolicy,
@@ -258,6 +271,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
     {
         "against": moments.Against,
         "align": Align,
+        "bit_operation": value_aggregates.BitOperation,
         "direction": differences.Direction,
         "emit": Emit,
         "frame_unit": window_functions.FrameUnit,
@@ -266,6 +280,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "presence": Presence,
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
+        "moment": moment_aggregates.Moment,
         "ties": ordering.Ties,
         "times": value_kinds.Times,
     }

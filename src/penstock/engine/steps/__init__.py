@@ -18,6 +18,7 @@ from penstock.engine.steps import (
     state_expiry,
     temporal_filter,
     ticks,
+    value_accumulators,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "state_expiry",
     "temporal_filter",
     "ticks",
+    "value_accumulators",
 ]
