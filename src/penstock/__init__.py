@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.expr.annotations import Int32
     from penstock.expr.constructors import (
+        array,
         coalesce,
         col,
         concat,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         left,
         lit,
         right,
+        struct,
         timestamp,
         when,
     )
@@ -46,10 +48,27 @@ if TYPE_CHECKING:
     )
     from penstock.flow.event_time_windows import session, sliding, tumbling
     from penstock.flow.flow import Flow
+    from penstock.flow.moment_aggregates import (
+        corr,
+        covariance,
+        kurtosis,
+        skewness,
+        stddev,
+        variance,
+    )
     from penstock.flow.signal import Signal, lift
     from penstock.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
     from penstock.flow.stream import Stream, Table
     from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+    from penstock.flow.value_aggregates import (
+        bit_and,
+        bit_or,
+        bit_xor,
+        median,
+        mode,
+        percentile,
+        string_agg,
+    )
     from penstock.flow.window_functions import (
         cume_dist,
         dense_rank,
@@ -77,12 +96,14 @@ _NAMES_OF = {
     "penstock.errors": "PenstockError",
     "penstock.expr.annotations": "Int32",
     "penstock.expr.constructors": (
-        "coalesce col concat date greatest hash least left lit right timestamp when"
+        "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
     "penstock.expr.tree": "Expr",
     "penstock.expr.types": "DecimalType",
     "penstock.flow.aggregates": "collect count count_distinct first last max mean min sum",
     "penstock.flow.flow": "Flow",
+    "penstock.flow.moment_aggregates": "corr covariance kurtosis skewness stddev variance",
+    "penstock.flow.value_aggregates": "bit_and bit_or bit_xor median mode percentile string_agg",
     "penstock.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "penstock.flow.signal": "Signal lift",
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
@@ -128,13 +149,19 @@ __all__ = [
     "Stream",
     "Table",
     "Unbounded",
+    "array",
     "arun",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "coalesce",
     "col",
     "collect",
     "concat",
+    "corr",
     "count",
     "count_distinct",
+    "covariance",
     "crossed",
     "cume_dist",
     "date",
@@ -151,6 +178,7 @@ __all__ = [
     "hash",
     "insert",
     "io",
+    "kurtosis",
     "lag",
     "last",
     "last_value",
@@ -163,23 +191,31 @@ __all__ = [
     "load_flow",
     "max",
     "mean",
+    "median",
     "min",
+    "mode",
     "moving_mean",
     "nth_value",
     "ntile",
     "percent_rank",
+    "percentile",
     "rank",
     "right",
     "row_number",
     "run",
     "save_flow",
     "session",
+    "skewness",
     "sliding",
     "spark",
     "sql",
+    "stddev",
+    "string_agg",
+    "struct",
     "sum",
     "timer",
     "timestamp",
     "tumbling",
+    "variance",
     "when",
 ]

@@ -561,3 +561,13 @@ def test_weights_stand_in_a_column_that_is_not_one_of_the_rows(columnar: Any) ->
     row = make_dataclass("row", [("_weight", int), ("weight", int)])
     made = passing(row, table=True, columnar=columnar).tick(rows=[ps.Change(row(5, 6), 7)])["out"]
     assert made.frame().rows(named=True) == [{"_weight": 5, "weight": 6, "__weight": 7}]
+
+
+def test_rows_of_weight_0_are_no_rows() -> None:
+    """Without them the tick is no large one."""
+    flow = ps.Flow("weights")
+    flow.sink("out", flow.table("numbers", int).filter(ps.col.value >= 0))
+    many = 20_000
+    for kept in (0, 1):
+        frame = pl.DataFrame({"value": range(many), "weight": [1] * kept + [0] * (many - kept)})
+        assert [change.row for change in ps.Engine(flow).tick(numbers=frame)["out"]] == [0] * kept

@@ -329,6 +329,9 @@ class _Drawing:
             lambda: ps.coalesce(value(), value()),
             lambda: ps.coalesce(value(), None, value()),
         ]
+        # Spark drops what else is in a list or a struct, with its failures and its nulls.
+        ways.append(lambda: ps.struct(a=value(), b=Column("n_")).field("a"))
+        ways.append(lambda: self._of_twice(value()))
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         if kind in _FIXED:
             # More of them than of other ways.
@@ -365,6 +368,9 @@ class _Drawing:
 
     def texts(self, d: int) -> Expr:
         return self.fixed(self.pick(*_FIXED["list"]), d)
+
+    def _of_twice(self, value: Expr) -> Expr:
+        return ps.array(value, value)[self.pick(0, 1)]
 
     def _bool(self, d: int) -> list[Any]:
         kind = self.pick(*KINDS)

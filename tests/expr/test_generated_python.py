@@ -480,6 +480,7 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "round": (1, -1),
     "bround": (1, -1),
     "field": ("x",),
+    "struct": (("x",),),
     "shift": (timedelta(hours=1),),
     "tumble": (timedelta(hours=1),),
     "truncate": ("hour",),

@@ -56,6 +56,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.state import State
+from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
@@ -173,6 +174,12 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "first": lambda x, y: y.group_by("a").agg(x=ps.first(col.b, by=col.a)),
         "last": lambda x, y: y.group_by("a").agg(x=ps.last(col.b, by=col.a)),
         "collect": lambda x, y: y.group_by("a").agg(x=ps.collect(col.b)),
+        "of distinct": lambda x, y: y.group_by("a").agg(x=ps.sum(col.b, distinct=True)),
+        "percentile": lambda x, y: y.group_by("a").agg(x=ps.percentile(col.b, [0.2, 0.5])),
+        "mode": lambda x, y: y.group_by("a").agg(x=ps.mode(col.b)),
+        "string_agg": lambda x, y: y.group_by("a").agg(x=ps.string_agg(col.b.cast(str), order_by=col.a)),
+        "bits": lambda x, y: y.group_by("a").agg(x=ps.bit_or(col.b)),
+        "moments": lambda x, y: y.group_by("a").agg(x=ps.covariance(col.a, col.b)),
         "several, of everything": lambda x, y: y.group_by().agg(n=ps.count(), top=ps.max(col.b)),
     },
     Distinct: {"distinct": lambda x, y: y.distinct()},
@@ -180,6 +187,11 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
+    },
+    TemporalFilter: {
+        "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),
+        "since": lambda x, y: y.valid(x.select(t=col.a), since=col.b),
+        "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
     },
     ComputeOver: {
         "row_number": lambda x, y: y.with_columns(x=ps.row_number().over(partition_by="a", order_by="b")),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
 
@@ -199,3 +200,47 @@ def test_a_range_of_time_is_a_timedelta() -> None:
     rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
     changes = ps.Engine(flow).tick(readings=rows)["out"]
     assert [near for _, near in sorted(change.row for change in changes)] == [2, 3, 2]
+
+
+class Measure(NamedTuple):
+    x: float
+    id: int
+
+
+def test_a_range_of_floats_reaches_what_its_rounded_bounds_hold() -> None:
+    """0.3 + 0.1 is 0.4, and 0.4 - 0.1 is more than 0.3."""
+    flow = ps.Flow("measures")
+    near = ps.count().over(order_by="x", range=(-0.1, 0.1))
+    flow.sink("out", flow.table("measures", Measure).with_columns(near=near))
+    engine = ps.Engine(flow)
+    engine.tick(measures=[Measure(0.3, 1), Measure(0.4, 2)])
+    changes = {(c.row.id, c.row.near, c.weight) for c in engine.tick(measures=[Measure(0.4, 3)])["out"]}
+    assert {(1, 2, -1), (1, 3, 1)} <= changes
+
+
+class Day(NamedTuple):
+    at: date
+    amount: Annotated[Decimal, ps.DecimalType(38, 2)]
+
+
+def test_a_range_ends_where_its_type_does() -> None:
+    flow = ps.Flow("days")
+    day = timedelta(days=1)
+    later = ps.count().over(order_by="at", range=(day, 5 * day))
+    sooner = ps.count().over(order_by="at", range=(-5 * day, -day))
+    flow.sink("out", flow.table("days", Day).with_columns(later=later, sooner=sooner))
+    engine = ps.Engine(flow)
+    engine.tick(days=[Day(date.max, Decimal("0.00")), Day(date.min, Decimal("0.00"))])
+    engine.tick(days=[Day(date.max - 3 * day, Decimal("0.00"))])
+    changes = engine.tick(days=[Day(date.max, Decimal("1.00"))])["out"]
+    ((_, _, *counted),) = [change.row for change in changes if change.row.amount]
+    assert counted == [0, 1]
+
+
+def test_a_range_of_long_decimals_is_exact() -> None:
+    flow = ps.Flow("days")
+    near = ps.count().over(order_by="amount", range=(0, Decimal("0.50")))
+    flow.sink("out", flow.table("days", Day).with_columns(near=near))
+    most = "9" * 36
+    rows = [Day(date.min, Decimal(f"{most}.{cents}")) for cents in ("00", "40", "60")]
+    assert sorted(c.row.near for c in ps.Engine(flow).tick(days=rows)["out"]) == [1, 2, 2]

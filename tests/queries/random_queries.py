@@ -117,6 +117,9 @@ class QueryWriter:
             f"min({number}) OVER {over}",
             f"max({number}) OVER {over}",
             f"avg({number}) OVER {over}",
+            f"bit_xor({number}) OVER {over}",
+            f"percentile_approx({number}, 0.4) OVER {over}",
+            f"median({number}) OVER ({per})",
             f"sum({number}) OVER ({per}ORDER BY {number} RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
         )
         inner = f"SELECT {self.pick(*columns)} AS x, {function} AS y {self.source(relation)}"
@@ -302,6 +305,27 @@ class QueryWriter:
             f"avg({number})",
             f"count(DISTINCT {number})",
             f"min({text})",
+            self.further_aggregate(number, text),
+            self.further_aggregate(number, text),
         )
         plain = "DISTINCT" not in made and self.choice.random() < 0.2
         return f"{made} FILTER (WHERE {self.condition(relation, 1)})" if plain else made
+
+    def further_aggregate(self, number: str, text: str) -> str:
+        part, descending = self.pick("0.0", "0.3", "0.5", "0.9"), self.pick("", " DESC")
+        return self.pick(
+            f"count(DISTINCT {number}, {text})",
+            f"sum(DISTINCT {number})",
+            f"avg(DISTINCT {number})",
+            f"median({number})",
+            f"percentile({number}, array({part}, 1.0))",
+            f"percentile(DISTINCT {number}, {part})",
+            f"percentile_cont({part}) WITHIN GROUP (ORDER BY {number}{descending})",
+            f"percentile_disc({part}) WITHIN GROUP (ORDER BY {number}{descending})",
+            f"percentile_approx({number}, {part})",
+            f"mode() WITHIN GROUP (ORDER BY {text}{descending})",
+            f"listagg({text}, ',') WITHIN GROUP (ORDER BY {text}{descending})",
+            f"bit_and({number})",
+            f"bit_or({number})",
+            f"bit_xor({number})",
+        )

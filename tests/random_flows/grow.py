@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.analysis.fact_propagation import find_facts
+from penstock.engine.power_sums import degrees_of, variables_of
 from penstock.expr.check import check
 from penstock.expr.constructors import col, left, lit, right
 from penstock.expr.tree import Column
-from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, ListType, Schema
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType, ListType, Schema
 from penstock.flow.aggregates import Aggregation
+from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.graph.operator_declarations import Facts
@@ -237,10 +239,20 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         ps.max(expr),
         ps.first(expr, by=by),
         ps.last(expr, by=by),
-        ps.collect(expr),
+        ps.collect(expr, distinct=draw(st.booleans())),
+        ps.count_distinct(expr, by),
+        ps.mode(expr, greatest=draw(st.booleans())),
+        ps.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
     ]
     if type_ in (INT32, INT64, FLOAT64) or isinstance(type_, DecimalType):
         choices += [ps.sum(expr), ps.mean(expr)] * 2
+        choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
+        moment = draw(st.sampled_from(Moment))
+        choices += [Moments(moment, *(expr,) * variables_of(degrees_of(moment)))] * 2
+    if type_ in (INT32, INT64):
+        choices += [ps.bit_and(expr), ps.bit_or(expr), ps.bit_xor(expr)]
+    if type_ == STR:
+        choices += [ps.string_agg(expr, ", ", order_by=by.desc(), distinct=draw(st.booleans()))] * 2
     return draw(st.sampled_from(choices))
 
 

@@ -38,6 +38,10 @@ def tables() -> Flow:
     groups = bids.group_by(col.item)
     ends = {"best": ps.max(col.price), "least": ps.min(col.price), "last": ps.last(col.price, by=col.price)}
     flow.sink("groups", groups.agg(**ends, all=ps.collect(col.price), n=ps.count_distinct(col.price)))
+    middle = ps.percentile(col.price, [0.2, 0.5], distinct=True)
+    flow.sink(
+        "values", groups.agg(middle=middle, mode=ps.mode(col.price), sum=ps.sum(col.price, distinct=True))
+    )
     flow.sink("top", bids.top_k(3, by=col.price.desc(), per=col.item))
     return flow
 

@@ -28,7 +28,9 @@ from penstock.engine.change import Changes
 from penstock.engine.queue import PerSource, limit_for
 from penstock.errors import BadInput
 from penstock.expr.row_classes import to_user
+from penstock.expr.types import TIMESTAMP
 from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.delivery.atomic_files import subfolder_for
@@ -39,6 +41,7 @@ from penstock.io.pull.sinks import CommittedTickDelivery, writer_sink
 from penstock.io.pull.sources import CloseOnce, PendingPositions, group_into_batches, reader_source
 from penstock.io.sink import SinkRequest, Writer
 from penstock.io.source import dead_letter_folder
+from penstock.io.wall_clock import TickTime
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -132,6 +135,15 @@ def is_async(source: object) -> bool:
 def positions_slot(source: str) -> str:
     """Return the name of the state slot for a source's position."""
     return f"source.{source}"
+
+
+def with_tick_time(graph: FlowGraph, sources: Mapping[str, AnySource]) -> Mapping[str, AnySource]:
+    """Return the sources of a run; without one for the time of its ticks, this machine's is added."""
+    if TICK_TIME not in graph.sources or TICK_TIME in sources:
+        return sources
+    schema = graph.nodes[graph.sources[TICK_TIME]].schema
+    is_time = schema.scalar and schema.fields[0].type == TIMESTAMP
+    return {**sources, TICK_TIME: TickTime()} if is_time else sources
 
 
 def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:

@@ -23,7 +23,7 @@ from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.row_conversion import from_trusted
 from penstock.flow.operators.signals.signal_source import SignalSource
-from penstock.flow.operators.source import Source
+from penstock.flow.operators.source import TICK_TIME, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -208,16 +208,14 @@ class Engine(RunsSignals):
     def tick(self, /, **inputs: Iterable[Any]) -> TickOutput:
         """Run one tick with these rows per source; return the changes per sink, including empty ones.
 
-        Rows queued by `feed` are not included; they wait for `run_tick`. Append sources take rows; table
-        sources take rows or `Change(row, weight)`. Either kind also takes a frame with the columns of its
-        rows: a Polars `DataFrame` or a pyarrow `Table`, for a table source optionally with weights in a
-        column `weight`.
+        Rows queued by `feed` wait for `run_tick`. Append sources take rows; table sources take rows or
+        `Change(row, weight)`. Either kind also takes a frame with the columns of its rows (a Polars
+        `DataFrame`, a pyarrow `Table`), for a table optionally with their weights in a column `weight`.
+        `now=` gives the time of the tick to a source `tick_time`.
 
-        Raises `BadInput` for a name that is no source and for rows of a bounded
-        source after the first tick, `BadRow` for a row of the wrong type: both
-        before anything changed. Raises `UserFunctionFailed`, `EvaluationError`,
-        `NoFixpoint` from within the tick; after one of these the state is half of
-        the tick, and every further call raises `EngineStopped`.
+        Raises `BadInput` for a name that is no source and for rows of a bounded source after the first tick,
+        `BadRow` for a row of the wrong type: both before anything changed. Raises `UserFunctionFailed`,
+        `EvaluationError`, `NoFixpoint` from within the tick; further calls then raise `EngineStopped`.
         """
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
@@ -226,6 +224,8 @@ class Engine(RunsSignals):
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
+            if intake is None and name == "now" and TICK_TIME in self._intake:
+                name, given, intake = TICK_TIME, [given], self._intake[TICK_TIME]
             if intake is None:
                 raise self._unknown_source(name)
             if name in self._signals:
@@ -257,10 +257,11 @@ class Engine(RunsSignals):
         frame = read_whole(frame)
         if in_columns and len(frame) >= self._machine.least:
             columns = self._in_columns(name, frame)
-            if columns is not None:
-                return columns
+            if columns is not None:  # rows of weight 0 are no rows
+                return columns if len(columns) >= self._machine.least else columns.rows()
         schema, append = graph.nodes[graph.sources[name]].schema, self.program.source_append[name]
-        rows = internal_rows_of_frame(frame, schema, append)
+        unread = frozenset(schema.names) - self.columns_read(name)
+        rows = internal_rows_of_frame(frame, schema, append, unread)
         if rows is not None:
             return rows
         return self._intake[name](rows_of_frame(frame, schema, None if append else Change))

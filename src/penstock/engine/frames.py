@@ -66,6 +66,9 @@ def read_whole(given: Any) -> Any:
     """Read a frame completely, so that it can be read again. Raises `BadInput` if that fails."""
     if hasattr(given, "__len__"):
         return given
+    if hasattr(given, "read_all"):  # of pyarrow
+        with _read(given):
+            return given.read_all()
     make = _polars_frame_class(given)
     with _read(given):
         return make(given)

@@ -7,12 +7,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import partial
+from math import isfinite, ulp
 from typing import Any
 
 from penstock.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.types import DataType, DateType
 from penstock.flow.window_functions import Frame, FrameUnit
+
+
+class _Beyond(Enum):
+    """Places of values that their type does not have, such as the day after the last."""
+
+    THE_FIRST = "before all values"
+    THE_LAST = "behind all values"
 
 
 class Bounds(ABC):
@@ -103,11 +114,12 @@ class RangeBounds(Bounds):
         if self.end is None:
             start = 0
         else:
-            start = min(start, self._place(after.rows, low, high, self._shifted(first, self.end, back=True)))
+            to = self._reached(first, self.end, ahead=False)
+            start = min(start, self._place(after.rows, low, high, to))
         if self.start is None:
             stop = after.size
         else:
-            to = self._shifted(last, self.start, back=True)
+            to = self._reached(last, self.start, ahead=True)
             stop = max(stop, self._place(after.rows, low, high, to, after=True))
         return start, stop
 
@@ -132,18 +144,34 @@ class RangeBounds(Bounds):
         return bisect_left(rows, True, key=lambda row: self.value(row) is not None), len(rows)
 
     def _shifted(self, value: Any, offset: Any, *, back: bool = False) -> Any:
-        """Return a value at an offset along the order; None without an offset or beyond what there is."""
+        """Return a value at an offset along the order, or a `_Beyond`; None for no offset."""
         if offset is None:
             return None
+        falls = self.descending != back
         try:
-            return value - offset if self.descending != back else value + offset
+            if isinstance(value, Decimal):
+                return EXACT.subtract(value, offset) if falls else EXACT.add(value, offset)
+            return value - offset if falls else value + offset
         except OverflowError:
-            return value
+            return _Beyond.THE_LAST if (offset > type(offset)()) != back else _Beyond.THE_FIRST
+
+    def _reached(self, value: Any, offset: Any, *, ahead: bool) -> Any:
+        """Return the farthest value whose frame has a value at this offset, or a bit more for floats.
+
+        The sum that is a float's bound is rounded, and so is the difference from it.
+        """
+        reached = self._shifted(value, offset, back=True)
+        if not isinstance(value, float) or not isfinite(reached):
+            return reached
+        rounded = 2 * (ulp(value) + ulp(offset) + ulp(reached))
+        return reached + rounded if ahead != self.descending else reached - rounded
 
     def _place(self, rows: Rows, low: int, high: int, value: Any, *, after: bool = False) -> int:
         """Return the place of the first row with at least a value in the order, or with more."""
-        if value is None:
+        if value is None or value is _Beyond.THE_FIRST:
             return low
+        if value is _Beyond.THE_LAST:
+            return high
         key = self.key(value)
         if self.descending:
             return bisect_left(rows, True, lo=low, hi=high, key=partial(self._is_beyond, key, after))

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
+from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async, with_tick_time
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress, RunResult
 from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
@@ -83,6 +83,7 @@ def run(
     `NeverAnswered` one that will never answer. `BadOption` is raised for an invalid `confirm_within`, and
     `BadInput` inside a running event loop if an endpoint has to wait: use `arun`.
     """
+    sources = with_tick_time(flow.graph(), sources)
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
@@ -116,6 +117,7 @@ async def arun(
     cancel the task to end the run early. It then ends between two ticks, with sources, sinks and the
     checkpoint closed.
     """
+    sources = with_tick_time(flow.graph(), sources)
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
     with serving_metrics(metrics, flow.name) as registered, ExitStack() as closing:

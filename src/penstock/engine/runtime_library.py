@@ -11,6 +11,8 @@ from operator import itemgetter
 from typing import Any, cast
 
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
+from penstock.engine.ordered_values import RUNTIME as ORDERED_VALUES
+from penstock.engine.power_sums import RUNTIME as POWER_SUMS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import any_key
@@ -298,6 +300,8 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
 
 RUNTIME: dict[str, Any] = {
     **LOOPS,
+    **ORDERED_VALUES,
+    **POWER_SUMS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,

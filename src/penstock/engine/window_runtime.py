@@ -199,14 +199,14 @@ def schedule_window(
 
 
 def closing(
-    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, mark: Any
+    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, mark: Any, *, before: bool = False
 ) -> Iterator[tuple[Any, Any]]:
     """Remove and yield (end, window) of all windows that end by `mark`, ordered by end, then by insertion.
 
-    mark: None for the end of time.
+    mark: None for the end of time. before: leave those that end exactly at `mark`.
     """
     ends = calendar.get(())
-    while ends and (mark is None or ends[0] <= mark):
+    while ends and (mark is None or ends[0] < mark or (ends[0] == mark and not before)):
         end = heappop(ends)
         count = counts.get(end)
         del counts[end]

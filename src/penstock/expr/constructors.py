@@ -90,6 +90,16 @@ def concat(*values: object) -> Call:
     return Call("concat", tuple(operand(v) for v in values))
 
 
+def struct(**fields: object) -> Call:
+    """Struct of named values, shown as a row of these columns. It is never null itself."""
+    return Call("struct", tuple(operand(v) for v in fields.values()), (tuple(fields),))
+
+
+def array(*values: object) -> Call:
+    """List of values of one type, in order. It is never null itself."""
+    return Call("array", tuple(operand(v) for v in values))
+
+
 def hash(*values: object) -> Call:
     """64-bit hash, equal to Spark's `xxhash64`: the same on every engine and machine."""
     return Call("hash", tuple(operand(v) for v in values))

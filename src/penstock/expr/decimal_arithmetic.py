@@ -9,7 +9,7 @@ from typing import Any
 from penstock.expr.code_runtime import raise_overflow, raise_zero_division
 from penstock.expr.types import DecimalType
 
-_EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
+EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
 WIDE = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
 # Spark multiplies with 39 significant digits and divides to 39 digits after the point
 # before it rounds to the result's scale; rounding twice can differ from rounding once.
@@ -39,11 +39,11 @@ def round_to_scale(value: Decimal, shape: DecimalSpec) -> Decimal:
 
 
 def add(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
-    return round_to_scale(_EXACT.add(a, b), shape)
+    return round_to_scale(EXACT.add(a, b), shape)
 
 
 def subtract(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
-    return round_to_scale(_EXACT.subtract(a, b), shape)
+    return round_to_scale(EXACT.subtract(a, b), shape)
 
 
 def multiply(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
@@ -101,6 +101,9 @@ def from_int(value: int, shape: DecimalSpec) -> Decimal:
 
 
 NAMES: dict[str, Any] = {
+    "x_exact_add": EXACT.add,
+    "x_exact_subtract": EXACT.subtract,
+    "x_exact_multiply": EXACT.multiply,
     "x_decimal_add": add,
     "x_decimal_subtract": subtract,
     "x_decimal_multiply": multiply,

@@ -18,6 +18,7 @@ from penstock.expr.types import (
     AnyType,
     DataType,
     DecimalType,
+    Field,
     ListType,
     StructType,
 )
@@ -68,18 +69,36 @@ def wider_type(a: DataType, b: DataType) -> DataType:
         return _wider_number(a, b)
     if {a, b} == {DATE, TIMESTAMP}:
         return TIMESTAMP
-    if isinstance(a, ListType) and isinstance(b, ListType) and a.element == b.element:
-        return ListType(a.element, a.nullable or b.nullable)
-    if isinstance(a, StructType) and isinstance(b, StructType) and _same_columns(a, b):
-        return a if any(f.nullable for f in a.fields) else b
+    nested = _with_nulls_of_both(a, b)
+    if nested is not None:
+        return nested
     fix = "cast one of them"
     if isinstance(a, AnyType) or isinstance(b, AnyType):
         fix = "give the column a type in the row class, or write a function: filter(lambda row: ...)"
     raise Mismatch(f"{a} and {b} do not go together", fix=fix)
 
 
-def _same_columns(a: StructType, b: StructType) -> bool:
-    return [(f.name, f.type) for f in a.fields] == [(f.name, f.type) for f in b.fields]
+def _with_nulls_of_both(a: DataType, b: DataType) -> DataType | None:
+    """Return the type that holds the values of two types that differ only in what within them may be null."""
+    if a == b:
+        return a
+    if isinstance(a, ListType) and isinstance(b, ListType):
+        element = _with_nulls_of_both(a.element, b.element)
+        return None if element is None else ListType(element, a.nullable or b.nullable)
+    if not isinstance(a, StructType) or not isinstance(b, StructType) or len(a.fields) != len(b.fields):
+        return None
+    fields: list[Field] = []
+    for one, other in zip(a.fields, b.fields, strict=True):
+        type = _with_nulls_of_both(one.type, other.type)
+        if type is None or one.name != other.name:
+            return None
+        fields.append(Field(one.name, type, one.nullable or other.nullable))
+    return StructType(tuple(fields), a.row_class)
+
+
+def holds_all_of(target: DataType, source: DataType) -> bool:
+    """Return whether values of a type are values of another one as they are, which may hold more nulls."""
+    return _with_nulls_of_both(target, source) == target
 
 
 def _wider_number(a: DataType, b: DataType) -> DataType:

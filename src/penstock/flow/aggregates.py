@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
+from penstock.expr.constructors import struct, when
+from penstock.expr.tree import operand
 from penstock.expr.types import (
     FLOAT64,
     INT32,
@@ -36,13 +38,11 @@ class Aggregation(WindowFunction):
     """Base of the aggregate functions, which are window functions, too, with `over`.
 
     only_grows: whether further rows never decrease the result.
-    counts:     the result of no rows is 0, not null.
     """
 
     ordered: ClassVar[bool] = False
     framed: ClassVar[bool] = True
     only_grows: ClassVar[bool] = False
-    counts: ClassVar[bool] = False
 
     def arguments(self) -> tuple[Expr, ...]:
         """Expressions over the input columns."""
@@ -79,7 +79,8 @@ class _ByOrder(Aggregation):
         return Field(name, typed.type, typed.nullable or by.nullable)
 
 
-def _number(function: str, expr: Expr, schema: Schema) -> Field:
+def number_field(function: str, expr: Expr, schema: Schema) -> Field:
+    """Return the type of a numeric argument. Raises `WrongType` for others."""
     typed = check(expr, schema)
     if typed.type not in (INT32, INT64, FLOAT64) and not isinstance(typed.type, DecimalType):
         raise WrongType(
@@ -95,8 +96,11 @@ class Count(Aggregation):
     """Number of rows of the group, or of those with a non-null `expr`."""
 
     only_grows: ClassVar[bool] = True
-    counts: ClassVar[bool] = True
     expr: Expr | None = None
+
+    @property
+    def of_no_rows(self) -> int:
+        return 0
 
     def field(self, name: str, schema: Schema) -> Field:
         if self.expr is not None:
@@ -110,7 +114,7 @@ class Sum(_OfValues):
     __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
-        number = _number("sum", self.expr, schema)
+        number = number_field("sum", self.expr, schema)
         return Field(name, _sum_type(number.type), number.nullable)
 
 
@@ -120,8 +124,19 @@ def _at_most(value: int, bound: int) -> int:
 
 def _sum_type(argument: DataType) -> DataType:
     if isinstance(argument, DecimalType):
-        return DecimalType(_at_most(argument.precision + 10, 38), argument.scale)
+        return decimal_sum_type(argument)
     return FLOAT64 if argument == FLOAT64 else INT64
+
+
+def decimal_sum_type(argument: DecimalType) -> DecimalType:
+    """Return the type of a sum of decimals."""
+    return DecimalType(_at_most(argument.precision + 10, 38), argument.scale)
+
+
+def decimal_mean_type(argument: DecimalType) -> DecimalType:
+    """Return the type of a mean of decimals."""
+    precision = _at_most(argument.precision + 4, 38)
+    return DecimalType(precision, _at_most(argument.scale + 4, precision))
 
 
 class Mean(_OfValues):
@@ -130,11 +145,8 @@ class Mean(_OfValues):
     __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
-        number = _number("mean", self.expr, schema)
-        result: DataType = FLOAT64
-        if isinstance(number.type, DecimalType):
-            precision = _at_most(number.type.precision + 4, 38)
-            result = DecimalType(precision, _at_most(number.type.scale + 4, precision))
+        number = number_field("mean", self.expr, schema)
+        result = decimal_mean_type(number.type) if isinstance(number.type, DecimalType) else FLOAT64
         return Field(name, result, number.nullable)
 
 
@@ -158,7 +170,10 @@ class CountDistinct(_OfValues):
     __slots__ = ()
 
     only_grows: ClassVar[bool] = True
-    counts: ClassVar[bool] = True
+
+    @property
+    def of_no_rows(self) -> int:
+        return 0
 
     def field(self, name: str, schema: Schema) -> Field:
         check(self.expr, schema)
@@ -194,15 +209,44 @@ class Collect(_OfValues):
     def field(self, name: str, schema: Schema) -> Field:
         return Field(name, ListType(check(self.expr, schema).type))
 
+    @property
+    def of_no_rows(self) -> tuple[()]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfDistinct(Aggregation):
+    """Another aggregate, of the distinct values of its arguments."""
+
+    of: Aggregation
+
+    @property
+    def of_no_rows(self) -> Any:
+        return self.of.of_no_rows
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return self.of.arguments()
+
+    def field(self, name: str, schema: Schema) -> Field:
+        return self.of.field(name, schema)
+
+    def __str__(self) -> str:
+        return str(self.of).replace("(", "(distinct ", 1)
+
+
+def of_distinct(aggregation: Aggregation, distinct: bool) -> Aggregation:
+    """Wrap an aggregate if it is one of distinct values."""
+    return OfDistinct(aggregation) if distinct else aggregation
+
 
 def count(expr: Expr | None = None) -> Count:
     """Number of rows of the group, or of those with a non-null `expr`."""
     return Count(expr)
 
 
-def sum(expr: Expr) -> Sum:
-    """Sum of a numeric expression."""
-    return Sum(expr)
+def sum(expr: Expr, *, distinct: bool = False) -> Aggregation:
+    """Sum of a numeric expression, or of its distinct values."""
+    return of_distinct(Sum(expr), distinct)
 
 
 def min(expr: Expr) -> Min:
@@ -215,14 +259,21 @@ def max(expr: Expr) -> Max:
     return Max(expr)
 
 
-def mean(expr: Expr) -> Mean:
-    """Mean of a numeric expression."""
-    return Mean(expr)
+def mean(expr: Expr, *, distinct: bool = False) -> Aggregation:
+    """Mean of a numeric expression, or of its distinct values."""
+    return of_distinct(Mean(expr), distinct)
 
 
-def count_distinct(expr: Expr) -> CountDistinct:
-    """Number of distinct non-null values."""
-    return CountDistinct(expr)
+def count_distinct(expr: Expr, *more: Expr) -> CountDistinct:
+    """Number of distinct non-null values, or of distinct rows of several expressions without a null."""
+    if not more:
+        return CountDistinct(expr)
+    several = [operand(each) for each in (expr, *more)]
+    known = several[0].is_not_null()
+    for each in several[1:]:
+        known &= each.is_not_null()
+    values = {f"value {at}": each for at, each in enumerate(several)}
+    return CountDistinct(when(known, struct(**values)))
 
 
 def first(expr: Expr, *, by: Expr) -> First:
@@ -235,9 +286,9 @@ def last(expr: Expr, *, by: Expr) -> Last:
     return Last(expr, by)
 
 
-def collect(expr: Expr) -> Collect:
-    """Sorted list of the non-null values."""
-    return Collect(expr)
+def collect(expr: Expr, *, distinct: bool = False) -> Aggregation:
+    """Sorted list of the non-null values, or of the distinct ones."""
+    return of_distinct(Collect(expr), distinct)
 
 
 def aggregated(

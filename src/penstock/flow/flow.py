@@ -155,6 +155,11 @@ class Flow:
         node = self._feedback(schema, max_iterations, location, distinct=distinct)
         return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
+    def changing_feedback(self, schema: Schema, *, distinct: bool = True) -> ChangingFeedbackStream[Any]:
+        """Add a stream like `feedback`, of rows of a schema."""
+        location = SourceLocation.of_caller()
+        return ChangingFeedbackStream(*self._feedback(schema, 10_000, location, distinct=distinct))
+
     def fixpoint(
         self,
         body: Callable[[Stream[T, Unbounded, G, NoOrder]], Stream[T, Any, G2, Any]],

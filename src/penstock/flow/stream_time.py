@@ -17,10 +17,11 @@ from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 from penstock.flow.time_spans import TIME_TYPES, GivenSpan, Unit, span_in_unit
-from penstock.flow.type_markers import Append, Bounded, Ordered, Unbounded
+from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 
 if TYPE_CHECKING:
     from penstock.flow.grouped_streams import WindowGroups
+    from penstock.flow.operators.temporal_filter import Presence
     from penstock.flow.signal import Signal
     from penstock.flow.stream import Stream
 
@@ -77,6 +78,66 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         if late is not None:
             self._flow.sink(late, self._add(LateRows(clock), self._schema, None, location))
         return cast("Stream[T_co, B, Append, Ordered]", on_time)
+
+    def valid(
+        self,
+        clock: Stream[Any, Any, Append, Any],
+        *,
+        since: Expr | None = None,
+        until: Expr | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B, Changes, NoOrder]:
+        """Keep the rows for which `since <= clock < until` (see `operators.temporal_filter`).
+
+        As the clock rises, rows come and go by themselves; a change costs the row.
+
+        clock: a stream of one column; it shows its greatest value. `penstock.run` feeds a source of the name
+               and type `flow.source("tick_time", datetime)` with the time of this machine.
+        since, until: times, dates or integers, of the type of the clock. A row for which one of them is null
+               is never there.
+
+        Raises `WrongType` for other types, and unless there is a `since` or an `until`.
+        """
+        from penstock.flow.operators.temporal_filter import Presence
+
+        location = SourceLocation.of_caller()
+        check_stream(clock, "valid", location)
+        edges = [(Presence.SINCE, since), (Presence.BEFORE, until)]
+        given = [(presence, edge) for presence, edge in edges if edge is not None]
+        if not given:
+            raise WrongType(
+                "valid() needs a moment", where=[location], fix='valid(clock, until=col["valid to"])'
+            )
+        kept: Any = self
+        for at, (presence, edge) in enumerate(given):
+            kept = kept.filter_by_clock(
+                clock, presence, edge, location, name if at == len(given) - 1 else None
+            )
+        return kept
+
+    def filter_by_clock(
+        self,
+        clock: Stream[Any, Any, Append, Any],
+        presence: Presence,
+        moment: Expr,
+        location: SourceLocation,
+        name: str | None = None,
+    ) -> Stream[T_co, B, Changes, NoOrder]:
+        """Keep the rows for which `clock presence moment` holds. Raises `WrongType`."""
+        from penstock.flow.operators.temporal_filter import MOMENTS, TemporalFilter
+
+        check_expression("valid", moment, location)
+        type, (shown, *more) = check(moment, self._schema).type, clock.schema.fields
+        if type not in MOMENTS or shown.type != type or more:
+            raise WrongType(
+                f"valid() compares {moment}, which is {type}, with a clock of {clock.schema}",
+                where=[location],
+                why="Both are to be times, dates or integers of one type, and a clock has one column.",
+                fix="cast the moment, or select() from the clock",
+            )
+        columns = tuple(map(Column, self._schema.names))
+        operator = TemporalFilter(columns, presence, moment)
+        return self._flow.add(operator, self._schema, (self, clock), name, location)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
         """Return the late rows that this stream's `watermark()` dropped (see `operators.late_rows`).

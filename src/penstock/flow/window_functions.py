@@ -79,12 +79,10 @@ class Frame:
 class WindowFunction(ABC):
     """Base of the functions that need `over`. Aggregate functions have it, too.
 
-    ordered: it has no meaning without `order_by`. framed: it reads the rows of a frame. counts: it counts
-    them, so that no rows give 0, not null.
+    ordered: it has no meaning without `order_by`. framed: it reads the rows of a frame.
     """
 
     __slots__ = ()
-    counts: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     framed: ClassVar[bool] = False
 
@@ -123,6 +121,11 @@ class WindowFunction(ABC):
                 frame = Frame(FrameUnit.ROWS if range is None else FrameUnit.RANGE, *_bounds(given, location))
         per = tuple(_expression(each) for each in _several(partition_by))
         return Over(self, per, by, frame)
+
+    @property
+    def of_no_rows(self) -> Any:
+        """The result for a frame without rows."""
+        return None
 
     def reach(self, frame: Frame | None) -> Reach:
         """Return what a change of a row costs."""
@@ -175,7 +178,8 @@ class Over:
         if self.frame is None:
             return made
         _check_frame(self.frame, self.by, schema)
-        return Field(name, made.type, made.nullable or (self.frame.may_be_empty and not self.function.counts))
+        empty_is_null = self.frame.may_be_empty and self.function.of_no_rows is None
+        return Field(name, made.type, made.nullable or empty_is_null)
 
     def shares_partitions(self, other: Over) -> bool:
         """Return whether partitions and order are those of another."""

@@ -192,7 +192,12 @@ class SessionSlots:
     keys: KeyedSlot
 
 
-SlotLayout: TypeAlias = KeyedSlot | PendingSlot | CalendarSlots | SliceSlots | SessionSlots
+@dataclass(frozen=True, slots=True)
+class EverywhereSlot:
+    """Layout of a slot with one value under the key `()`, the same on every shard."""
+
+
+SlotLayout: TypeAlias = EverywhereSlot | KeyedSlot | PendingSlot | CalendarSlots | SliceSlots | SessionSlots
 
 
 def calendar_slots(prefix: str, keys: KeyedSlot) -> dict[str, SlotLayout]:

@@ -21,7 +21,7 @@ from penstock.io.postgres import PostgresChangelog, PostgresTable
 from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
 from penstock.io.uri import parse_sink, parse_source
-from penstock.io.wall_clock import WallClock
+from penstock.io.wall_clock import TickTime, WallClock
 
 if TYPE_CHECKING:
     from penstock.io.pull.source_rows import rows_of
@@ -67,6 +67,7 @@ __all__ = [
     "SinkTarget",
     "Source",
     "TableFiles",
+    "TickTime",
     "WallClock",
     "Writer",
     "guarantee_of",

@@ -7,6 +7,7 @@ deltachanges+parquet:PATH
 operations+csv:PATH?column=op&insert=I&delete=D&ignore=...
 delta:PATH?version=N&versions_per_tick=N       source: a Delta table
 kafka:SERVERS/TOPIC?OPTION=VALUE&...           source or sink, on Spark; also debezium+kafka:...
+clock:10s                                      source: the time, at most this often
 changelog:PATH?compact_after=N                 sink: all changes
 table:PATH?key=a,b&buckets=N                   sink: the current rows
 delta:PATH?key=a,b&app=NAME                    sink: the current rows with a key, otherwise all changes
@@ -38,6 +39,7 @@ from penstock.io.postgres import PostgresChangelog, PostgresTable
 from penstock.io.postgres.server import without_password
 from penstock.io.sink import SinkTarget
 from penstock.io.source import Source
+from penstock.io.wall_clock import TickTime
 
 # One letter is not a scheme: C:\data is a path.
 _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
@@ -200,12 +202,18 @@ def _kafka(uri: Uri, known: tuple[str, ...]) -> Source:
     return Kafka(*_topic_of(uri), options=uri.rest())
 
 
+def _clock(uri: Uri, known: tuple[str, ...]) -> Source:
+    uri.refuse_rest(*known)
+    return TickTime(uri.need_path())
+
+
 _SOURCES: Mapping[str, Make] = {
     "json": _files(JsonFiles),
     "csv": _files(CsvFiles),
     "parquet": _files(ParquetFiles),
     "delta": _delta_rows,
     "kafka": _kafka,
+    "clock": _clock,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,6 +42,48 @@ class WallClock(Source):
                 f"a clock needs a span above 0, got {format_duration(duration(self.every))}",
                 where=[SourceLocation.of_caller()],
             )
+
+
+@dataclass(frozen=True)
+class TickTime(Source):
+    """Time of this machine (UTC), for answers that depend on it: once as a run begins, then while it follows.
+
+    every: least time between two of them. A run that does not follow its sources has one time.
+
+    Times never decrease, even if the clock is set back. Runs feed it to a source `tick_time` for which
+    nothing is given. Raises `WrongType` unless `every` is a positive time span.
+    """
+
+    every: timedelta | str = "10s"
+    now: Callable[[], datetime] = field(default=_system_time, repr=False)
+
+    def __post_init__(self) -> None:
+        WallClock(self.every)
+
+    def take(self, taken: MutableMapping[Any, Any], *, begins: bool) -> datetime | None:
+        """Return the time if it is due, and record it in `taken`. begins: none was taken in this run."""
+        last: datetime | None = taken.get(_LAST)
+        now = self.now()
+        if last is not None and now < (last if begins else last + duration(self.every)):
+            return None
+        taken[_LAST] = now
+        return now
+
+
+class TickTimeReader(Reader):
+    def __init__(self, clock: TickTime, feed: Feed) -> None:
+        self._clock, self._feed, self._begins = clock, feed, True
+        self.look_again = min(duration(clock.every).total_seconds() / 10, 1.0)
+
+    def read(self, limit: int | None) -> Batch | None:
+        time = self._clock.take(self._feed.taken, begins=self._begins)
+        self._begins, self.done = False, not self._feed.follow
+        return None if time is None else convert_rows([time], self._feed, "the time")
+
+
+@open_source.register
+def _(source: TickTime, feed: Feed) -> Reader:
+    return TickTimeReader(source, feed)
 
 
 class WallClockReader(Reader):

@@ -38,6 +38,21 @@ TABLE = "input table"
 ROWS = "constant rows"
 """Field of a `LocalRelation` with its internal rows."""
 
+FUNCTION = "pickled function"
+"""Field of a Python UDF."""
+
+PIVOT = "pivot values"
+"""Field of an `AggregateExpression` of `PivotFirst`: the values with a column, in order."""
+
+CONSTANT = "internal value"
+"""Field of a `Literal` of a nested type."""
+
+UNREAD = "unread columns"
+"""Field of a `Generate`: positions of the columns that it drops."""
+
+SESSION = "session window"
+"""Field of the attribute that is the key of session windows."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalystNode:
@@ -72,6 +87,29 @@ class CatalystNode:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+def conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
+    """Yield the conditions that are all to hold."""
+    if condition.kind == "And":
+        for child in condition.children:
+            yield from conjuncts(child)
+    else:
+        yield condition
+
+
+def reads_table(plan: CatalystNode, name: str) -> bool:
+    """Return whether a plan, or a subquery in it, reads a table."""
+    if plan.fields.get(TABLE) == name:
+        return True
+    return _holds(plan.fields, name) or any(reads_table(child, name) for child in plan.children)
+
+
+def _holds(value: Any, name: str) -> bool:
+    if isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        return named.get(TABLE) == name or any(_holds(each, name) for each in named.values())
+    return isinstance(value, list) and any(_holds(each, name) for each in cast("list[Any]", value))
 
 
 def simple_name(scala_class: str) -> str:
@@ -163,6 +201,7 @@ _TYPES: dict[str, DataType] = {
     "long": INT64,
     "double": FLOAT64,
     "string": STR,
+    "void": STR,
     "binary": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,

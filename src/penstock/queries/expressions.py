@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import NAN
@@ -22,8 +22,10 @@ from penstock.expr.types import (
     TIMESTAMP,
     DataType,
     DecimalType,
+    ListType,
+    StructType,
 )
-from penstock.queries.catalyst_plan import CatalystNode, parse_type, registrar, same_expression
+from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, parse_type, registrar, same_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ lowers_plainly(
         "Length": "length",
         "Size": "length",
         "In": "is_in",
+        "CreateArray": "array",
         "StringTrimLeft": "ltrim",
         "StringTrimRight": "rtrim",
         "StringLPad": "lpad",
@@ -178,7 +181,12 @@ def _alias(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("ScalarSubquery")
 def _subquery(node: CatalystNode, scope: Scope) -> Expr:
-    return scope.subqueries[node.expr_id]
+    value = scope.subqueries.get(node.expr_id)
+    if value is None:
+        raise UnsupportedQuery(
+            "a subquery as a value in this place", fix="compute it in a SELECT below, as a column"
+        )
+    return value
 
 
 # -- constants -----------------------------------------------------------------------------
@@ -187,8 +195,8 @@ def _subquery(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("Literal")
 def _literal(node: CatalystNode, scope: Scope) -> Expr:
     text, type = node.fields["value"], node.fields["dataType"]
-    if type == "void":
-        return Literal(None)
+    if CONSTANT in node.fields:
+        return typed_constant(node.fields[CONSTANT], parse_type(type))
     return constant(text, parse_type(type))
 
 
@@ -230,6 +238,43 @@ _CONSTANTS: dict[Any, Callable[[str], Any]] = {
 # -- conditions ----------------------------------------------------------------------------
 
 
+@lowers("KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized", "NormalizeNaNAndZero")
+def _known(node: CatalystNode, scope: Scope) -> Expr:
+    return scope.lower(node.children[0])
+
+
+# -- nested values -------------------------------------------------------------------------
+
+
+@lowers("CreateNamedStruct")
+def _named_struct(node: CatalystNode, scope: Scope) -> Expr:
+    names = tuple(str(child.fields["value"]) for child in node.children[::2])
+    return Call("struct", scope.lower_all(node.children[1::2]), (names,))
+
+
+@lowers("GetStructField")
+def _struct_field(node: CatalystNode, scope: Scope) -> Expr:
+    child, at = node.child("child"), node.fields["ordinal"]
+    type = child.fields.get("dataType")
+    if type is not None:
+        name = type["fields"][at]["name"]
+    elif child.kind == "CreateNamedStruct":
+        return scope.lower(child.children[2 * at + 1])
+    else:
+        name = node.fields["name"]
+    return Call("field", (scope.lower(child),), (name,))
+
+
+@lowers("GetArrayItem")
+def _item(node: CatalystNode, scope: Scope) -> Expr:
+    values, at = node.children
+    if values.kind == "CreateArray" and at.kind == "Literal":
+        return scope.lower(values.children[int(at.fields["value"])])
+    if not node.fields["failOnError"]:
+        raise UnsupportedQuery("get() of a list", fix="element_at, or [] with a position that it has")
+    return Call("element", scope.lower_all(node.children))
+
+
 @lowers("CaseWhen", "If")
 def _when(node: CatalystNode, scope: Scope) -> Expr:
     # Conditions and values by turns, and perhaps a value for all other rows.
@@ -264,6 +309,14 @@ def _trim(node: CatalystNode, scope: Scope) -> Expr:
 
 def typed_constant(value: object, type: DataType) -> Expr:
     """Return an internal value as a constant of a type."""
+    if isinstance(type, StructType) and isinstance(value, tuple):
+        parts = zip(cast("tuple[object, ...]", value), type.fields, strict=True)
+        names = tuple(field.name for field in type.fields)
+        return Call("struct", tuple(typed_constant(part, field.type) for part, field in parts), (names,))
+    if isinstance(type, ListType) and isinstance(value, tuple):
+        elements = [typed_constant(each, type.element) for each in cast("tuple[object, ...]", value)]
+        nothing = Call("array_repeat", (typed_constant(None, type.element), Literal(0)))
+        return Call("array", tuple(elements)) if elements else nothing
     if value is None or isinstance(type, DecimalType):
         return Call("cast", (Literal(value),), (type,))
     return Literal(value, type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -10,9 +10,17 @@ from typing import Any
 from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.queries.catalyst_plan import CatalystNode, same_expression
+from penstock.queries.catalyst_plan import CatalystNode, conjuncts, same_expression
 from penstock.queries.expressions import Scope, zero_of
-from penstock.queries.relations import AnyStream, Planner, Relation, exists_column, join_type, lowers
+from penstock.queries.relations import (
+    AnyStream,
+    Planner,
+    Relation,
+    exists_column,
+    filtered,
+    join_type,
+    lowers,
+)
 
 
 @lowers("Join")
@@ -20,17 +28,27 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
     left, right = map(planner.relation, node.children)
     right = _disjoint(right, left, planner)
     kind, condition = join_type(node), node.tree("condition")
+    parts = [] if condition is None else list(conjuncts(condition))
+    later = [part for part in parts if any(each.kind == "ScalarSubquery" for each in part.walk())]
+    if later and kind != "Inner":
+        raise UnsupportedQuery(
+            "a subquery in the condition of an outer join",
+            fix="put its value into a column of one side, or compare in WHERE",
+        )
+    if later:
+        plain = [part for part in parts if part not in later]
+        return filtered(_joined(left, right, kind, plain), later, planner)
     if kind == "RightOuter":
-        swapped = _joined(right, left, "LeftOuter", condition)
+        swapped = _joined(right, left, "LeftOuter", parts)
         return Relation(swapped.stream, {**left.columns, **right.columns})
     exists = exists_column(node)
     if exists is not None:
         name = planner.name(exists.expr_id, exists.fields["name"])
-        found, missed = (_joined(left, right, each, condition) for each in ("LeftSemi", "LeftAnti"))
+        found, missed = (_joined(left, right, each, parts) for each in ("LeftSemi", "LeftAnti"))
         stream = found.stream.with_columns(**{name: Literal(True)})
         either = stream.union(missed.stream.with_columns(**{name: Literal(False)}))
         return Relation(either, {**left.columns, exists.expr_id: name})
-    return _joined(left, right, kind, condition)
+    return _joined(left, right, kind, parts)
 
 
 def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
@@ -57,12 +75,11 @@ _HOW = {
 }
 
 
-def _joined(left: Relation, right: Relation, kind: str, condition: CatalystNode | None) -> Relation:
+def _joined(left: Relation, right: Relation, kind: str, parts: Sequence[CatalystNode]) -> Relation:
     columns = {**left.columns, **right.columns}
     kept = left.columns if kind in ("LeftSemi", "LeftAnti") else columns
     if kind not in _HOW:
         raise UnsupportedQuery(f"the query plans to a join of type {kind}, which has no incremental form yet")
-    parts = list(_conjuncts(condition)) if condition is not None else []
     if kind == "LeftAnti" and len(parts) == 1 and (equal := _not_in(parts[0])) is not None:
         return _joined_not_in(left, right, equal)
     keys = [_key(part, left, right) for part in parts]
@@ -106,8 +123,8 @@ def _joined_not_in(left: Relation, right: Relation, equal: CatalystNode) -> Rela
     known = Relation(left.stream.filter(mine.is_not_null()), left.columns)
     unknown = Relation(left.stream.filter(mine.is_null()), left.columns)
     nulls = Relation(right.stream.filter(theirs.is_null()), right.columns)
-    apart = _joined(_joined(known, right, "LeftAnti", equal), nulls, "LeftAnti", None)
-    return Relation(apart.stream.union(_joined(unknown, right, "LeftAnti", None).stream), left.columns)
+    apart = _joined(_joined(known, right, "LeftAnti", [equal]), nulls, "LeftAnti", [])
+    return Relation(apart.stream.union(_joined(unknown, right, "LeftAnti", []).stream), left.columns)
 
 
 def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
@@ -119,14 +136,6 @@ def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
     if tuple(columns.values()) != stream.schema.names:
         stream = stream.select(*columns.values())
     return Relation(stream, columns)
-
-
-def _conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
-    if condition.kind == "And":
-        for child in condition.children:
-            yield from _conjuncts(child)
-    else:
-        yield condition
 
 
 def _key(part: CatalystNode, left: Relation, right: Relation) -> Expr | None:

@@ -1,22 +1,31 @@
 """Planning by Catalyst: from a query or a DataFrame to Spark's optimised logical plan of it.
 
 The text of a query is planned against placeholders, tables without rows of the right schema, so that neither
-statistics nor values play a part. The JSON of a plan does not say which relation is which; the plan in the
-JVM does, and there a DataFrame's relations are compared with those of its inputs.
+statistics nor values play a part. A DataFrame's relations are compared with those of its inputs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
-from penstock.queries.catalyst_plan import ROWS, TABLE, CatalystNode, parse_schema, parse_tree
+from penstock.flow.operators.source import TICK_TIME
+from penstock.queries.catalyst_plan import CatalystNode, parse_tree
+from penstock.queries.current_time import reads_current_time, with_tick_time
+from penstock.queries.plan_details import (
+    RELATIONS,
+    complete,
+    expressions,
+    items,
+    java_class,
+    java_session,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -50,10 +59,8 @@ def plan_query(
         placeholder.createOrReplaceTempView(f"`{name}`")
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
-        plan = _java(session.sql(text)).queryExecution().optimizedPlan()
-    if "try_" in text.lower():
-        _refuse_try(plan, location)
-    return _read_plan(plan, inputs, session, location)
+        analysed = _java(session.sql(text)).queryExecution().analyzed()
+    return _optimised(analysed, inputs, session, location)
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -78,17 +85,38 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    mode = _java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").ALL()
-    state: Any = _java_session(session).sessionState()
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location)
+
+
+def _optimised(
+    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation
+) -> CatalystNode:
+    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
+    if reads_current_time(analysed, session):
+        if TICK_TIME in inputs:
+            raise UnsupportedQuery(
+                f"the query reads the current time, and has an input {TICK_TIME!r}",
+                where=[location],
+                fix="give that input another name",
+            )
+        clock = session.createDataFrame(session.sparkContext.emptyRDD(), "value timestamp")
+        clock.createOrReplaceTempView(TICK_TIME)
+        inputs = {**inputs, TICK_TIME: _java(clock).queryExecution().analyzed()}
+        analysed = with_tick_time(analysed, session, location)
+    mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").ALL()
+    state: Any = java_session(session).sessionState()
     with _spark_errors(location):
-        plan = state.executePlan(_java(frame).queryExecution().analyzed(), mode).optimizedPlan()
-    _refuse_try(plan, location)
-    return _read_plan(plan, leaves, session, location)
+        plan = state.executePlan(analysed, mode).optimizedPlan()
+    if "try_" in plan.toString():
+        _refuse_try(plan, location)
+    return _read_plan(plan, inputs, session, location)
 
 
 def _session(spark: SparkSession) -> SparkSession:
-    """Start a session that plans by Penstock's rules and has no tables."""
-    session = spark.newSession()
+    """Start a session that plans by Penstock's rules, with the functions that are registered in another."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(spark.sparkContext, java_session(spark).cloneSession())
     for key, value in _CONFIGURATION.items():
         session.conf.set(key, value)
     return session
@@ -114,8 +142,7 @@ def _read_plan(
 ) -> CatalystNode:
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
     listed = json.loads(plan.toJSON())
-    marks = dict(_marked_leaves(plan, inputs, session, location))
-    _mark_leaves(listed, marks)
+    complete(listed, plan, inputs, session, location)
     return parse_tree(listed)
 
 
@@ -123,24 +150,12 @@ def _java(frame: Any) -> Any:
     return frame._jdf
 
 
-def _java_session(session: Any) -> Any:
-    return session._jsparkSession
-
-
-def _java_class(session: Any, name: str) -> Any:
-    """Find a class of the JVM by its full name."""
-    found: Any = session.sparkContext._jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
 def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
     """Return the one relation that an input is. Raises `UnsupportedQuery` for one that is computed."""
     plan = frame.queryExecution().analyzed()
     while plan.nodeName() in ("SubqueryAlias", "View"):
         plan = plan.children().apply(0)
-    if plan.children().size() or plan.nodeName() not in _SAME:
+    if plan.children().size() or plan.nodeName() not in RELATIONS:
         raise UnsupportedQuery(
             f"input {name!r} is computed: {plan.nodeName()}",
             where=[location],
@@ -149,57 +164,10 @@ def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
     return plan
 
 
-# What tells whether two relations read the same: Spark makes a new one where a table is joined with itself.
-_SAME: Mapping[str, Callable[[Any], Any]] = {
-    "LogicalRDD": lambda leaf: leaf.rdd(),
-    "LogicalRelation": lambda leaf: leaf.relation(),
-    "HiveTableRelation": lambda leaf: leaf.tableMeta(),
-    "LocalRelation": lambda leaf: leaf.data(),
-}
-
-
-def _marked_leaves(
-    plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what each relation of a plan is, by its first attribute: a table's name, or constant rows."""
-    for each in (plan, *_items(plan.subqueriesAll())):
-        for leaf in _items(each.collectLeaves()):
-            kind = leaf.nodeName()
-            if not leaf.output().size():
-                continue
-            attribute = leaf.output().apply(0).exprId().id()
-            same = _SAME.get(kind)
-            if same is None:
-                raise UnsupportedQuery(f"the query reads a {kind}", where=[location], operator=kind)
-            for name, given in inputs.items():
-                if given.nodeName() == kind and same(leaf).equals(same(given)):
-                    yield attribute, {TABLE: name}
-                    break
-            else:
-                if kind != "LocalRelation":
-                    raise UnsupportedQuery(
-                        f"the query reads {leaf.simpleString(25)}, which is none of its inputs",
-                        where=[location],
-                        fix="give the DataFrame that it comes from, in tables={...} or sources={...}",
-                    )
-                yield attribute, {ROWS: _constant_rows(leaf, session)}
-
-
-def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
-    """Return the rows that a query holds itself, by VALUES."""
-    from pyspark.sql import DataFrame
-
-    from penstock.io.arrow import table_to_rows
-
-    dataset = _java_class(session, "org.apache.spark.sql.classic.Dataset")
-    frame = DataFrame(dataset.ofRows(_java_session(session), leaf), session)
-    return table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
-
-
 def _refuse_try(plan: Any, location: SourceLocation) -> None:
     """Raise `UnsupportedQuery` for a function that is null where it fails, which the JSON does not tell."""
-    for each in (plan, *_items(plan.subqueriesAll())):
-        for expression in _expressions(each):
+    for each in (plan, *items(plan.subqueriesAll())):
+        for expression in expressions(each):
             if _evaluation(expression) == "TRY":
                 raise UnsupportedQuery(
                     f"the query uses {expression.toString()}, which has no incremental form yet",
@@ -207,16 +175,6 @@ def _refuse_try(plan: Any, location: SourceLocation) -> None:
                     why="It is null where it fails.",
                     fix="test for what would fail, by CASE WHEN",
                 )
-
-
-def _expressions(plan: Any) -> Iterator[Any]:
-    waiting = _items(plan.expressions())
-    while waiting:
-        expression = waiting.pop()
-        yield expression
-        waiting += _items(expression.children())
-    for child in _items(plan.children()):
-        yield from _expressions(child)
 
 
 def _evaluation(expression: Any) -> str:
@@ -229,21 +187,3 @@ def _evaluation(expression: Any) -> str:
         except Py4JError:  # it has no such method
             continue
     return ""
-
-
-def _items(seq: Any) -> list[Any]:
-    return [seq.apply(at) for at in range(seq.size())]
-
-
-def _mark_leaves(found: Any, marks: Mapping[int, Mapping[str, Any]]) -> None:
-    """Add what it is to each relation in the JSON of a plan."""
-    if isinstance(found, list):
-        for item in cast("list[Any]", found):
-            _mark_leaves(item, marks)
-    elif isinstance(found, dict):
-        node = cast("dict[str, Any]", found)
-        output = node.get("output")
-        if output and not node.get("num-children"):
-            node.update(marks.get(output[0][0]["exprId"]["id"], {}))
-        for value in node.values():
-            _mark_leaves(value, marks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, UnsupportedQuery
@@ -9,13 +10,15 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.flow.operators.source import Source
+from penstock.flow.operators.source import TICK_TIME, Source
+from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
+from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
-from penstock.queries.catalyst_plan import parse_schema
+from penstock.queries.catalyst_plan import parse_schema, reads_table
 from penstock.queries.planning import plan_frame, plan_query
-from penstock.queries.relations import Planner, output_of
+from penstock.queries.relations import AnyStream, Planner, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,10 +100,12 @@ def _flow_of(
     location: SourceLocation,
 ) -> Flow:
     flow = Flow(name)
-    inputs = {
+    inputs: dict[str, AnyStream] = {
         table: flow.add_source(Source(table, schema, False, table in append), location)
         for table, schema in schemas.items()
     }
+    if reads_table(plan, TICK_TIME):
+        inputs[TICK_TIME] = flow.source(TICK_TIME, datetime)
     planner = Planner(flow, inputs)
     relation = planner.relation(plan)
     columns: dict[str, Column] = {}

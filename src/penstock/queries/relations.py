@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Any, TypeAlias
 
-from penstock.errors import UnsupportedQuery
+from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import INT32, DataType
+from penstock.expr.types import INT32, DataType, Schema
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
+from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.stream import Stream
 from penstock.flow.window_functions import row_number
-from penstock.queries.aggregates import empty_value, lower_aggregate
 from penstock.queries.catalyst_plan import (
     ROWS,
     TABLE,
+    UNREAD,
     Canonical,
     CatalystNode,
+    conjuncts,
     parse_tree,
     parse_type,
     registrar,
     same_expression,
     simple_name,
 )
+from penstock.queries.current_time import comparisons_with_time
 from penstock.queries.expressions import Scope, typed_constant
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
@@ -49,6 +54,7 @@ class Planner:
     inputs: the stream of each relation of the query, by its name.
     names:  the column name of each attribute, by its id; names differ between attributes of one plan.
     made:   relations so far, by canonical form: what a query says twice runs once.
+    loops:  the rows that each recursion has found, by its id.
     """
 
     flow: Flow
@@ -56,6 +62,7 @@ class Planner:
     names: dict[int, str] = field(default_factory=dict[int, str])
     made: dict[Any, Relation] = field(default_factory=dict[Any, Relation])
     taken: set[str] = field(default_factory=set[str])
+    loops: dict[int, Relation] = field(default_factory=dict[int, Relation])
 
     def relation(self, node: CatalystNode) -> Relation:
         """Lower an operator and all below it. Raises `UnsupportedQuery`."""
@@ -107,22 +114,27 @@ class Planner:
             return Relation(relation.stream, named)
         return Relation(relation.stream.select(**computed), named)
 
-    def with_subqueries(self, relation: Relation, exprs: Sequence[CatalystNode]) -> tuple[Relation, Scope]:
-        """Add a column for each scalar subquery in expressions over a relation."""
+    def with_subqueries(
+        self, relation: Relation, exprs: Sequence[CatalystNode], known: Sequence[CatalystNode] = ()
+    ) -> tuple[Relation, Scope]:
+        """Add a column for each scalar subquery in expressions over a relation, but for those in `known`."""
         scope, found = relation.scope, dict[int, Expr]()
         stream = relation.stream
-        for expr in exprs:
-            for node in expr.walk():
-                if node.kind == "ScalarSubquery" and node.expr_id not in found:
-                    plan = node.tree("plan")
-                    assert plan is not None
-                    one = self.single_value(plan)
-                    found[node.expr_id] = Column(self.name(node.expr_id, "subquery"))
-                    value = one.stream.select(
-                        **{self.names[node.expr_id]: Column(next(iter(one.columns.values())))}
-                    )
-                    stream = stream.cross_join(value)
+        for node in (each for expr in exprs for each in _subqueries_in(expr, known)):
+            if node.expr_id not in found:
+                plan = node.tree("plan")
+                assert plan is not None
+                one = self.single_value(plan)
+                name = self.fresh("subquery")
+                found[node.expr_id] = Column(name)
+                value = one.stream.select(**{name: Column(next(iter(one.columns.values())))})
+                stream = stream.cross_join(value)
         return Relation(stream, relation.columns), Scope(scope.columns, (), found)
+
+    def clock(self, time: CatalystNode) -> AnyStream:
+        """A stream of an expression of the current time."""
+        subqueries = {node.expr_id: Column("value") for node in _subqueries_in(time, ())}
+        return self.inputs[TICK_TIME].select(time=Scope({}, (), subqueries).lower(time))
 
     def single_value(self, plan: CatalystNode) -> Relation:
         """Lower the plan of a scalar subquery: one row, with null if it has none; more stop the tick."""
@@ -157,6 +169,14 @@ class Planner:
         return self.flow.initialize().select(one=Literal(1))
 
 
+def _subqueries_in(expr: CatalystNode, known: Sequence[CatalystNode]) -> Iterator[CatalystNode]:
+    if expr.kind == "ScalarSubquery":
+        yield expr
+    elif not any(same_expression(expr, each) for each in known):
+        for child in expr.children:
+            yield from _subqueries_in(child, known)
+
+
 _MOST_CONSTANT_ROWS = 1_000
 _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
@@ -174,11 +194,16 @@ def output_of(node: CatalystNode) -> list[int]:
     """Return the ids of an operator's attributes, in order."""
     if node.kind in _OUTPUTS:
         return [e.expr_id for e in node.trees(_OUTPUTS[node.kind])]
-    if node.kind in ("Window", "Generate"):
-        added = node.trees("windowExpressions" if node.kind == "Window" else "generatorOutput")
-        return output_of(node.children[0]) + [e.expr_id for e in added]
+    if node.kind == "Window":
+        return output_of(node.children[0]) + [e.expr_id for e in node.trees("windowExpressions")]
+    if node.kind == "Generate":
+        unread = node.fields[UNREAD]
+        kept = [each for at, each in enumerate(output_of(node.children[0])) if at not in unread]
+        return kept + [e.expr_id for e in node.trees("generatorOutput")]
     if "output" in node.fields:
         return [e.expr_id for e in node.trees("output")]
+    if node.kind == "UnionLoop":
+        return [each["id"] for each in node.fields["outputAttrIds"]]
     if node.kind == "Join":
         left, right = map(output_of, node.children)
         exists = exists_column(node)
@@ -241,12 +266,23 @@ def _projection(node: CatalystNode, below: Relation, planner: Planner) -> Relati
 def _filter(node: CatalystNode, planner: Planner) -> Relation:
     condition = node.tree("condition")
     assert condition is not None
-    below = planner.relation(node.children[0])
-    relation, scope = planner.with_subqueries(below, [condition])
-    passing = relation.stream.filter(scope.lower(condition))
-    if relation.stream is not below.stream:
-        passing = passing.select(*below.columns.values())
-    return Relation(passing, below.columns)
+    return filtered(planner.relation(node.children[0]), list(conjuncts(condition)), planner)
+
+
+def filtered(below: Relation, conditions: Sequence[CatalystNode], planner: Planner) -> Relation:
+    """Keep the rows for which all conditions are true; those on the time come last."""
+    timed = [each for condition in conditions if (each := comparisons_with_time(condition))]
+    plain = [condition for condition in conditions if not comparisons_with_time(condition)]
+    stream = below.stream
+    if plain:
+        relation, scope = planner.with_subqueries(below, plain)
+        stream = relation.stream.filter(reduce(and_, map(scope.lower, plain)))
+        if relation.stream is not below.stream:
+            stream = stream.select(*below.columns.values())
+    for time, presence, moment in (comparison for each in timed for comparison in each):
+        location = SourceLocation.of_caller()
+        stream = stream.filter_by_clock(planner.clock(time), presence, below.scope.lower(moment), location)
+    return Relation(stream, below.columns)
 
 
 @lowers(
@@ -299,33 +335,92 @@ def _expand(node: CatalystNode, planner: Planner) -> Relation:
 def _generate(node: CatalystNode, planner: Planner) -> Relation:
     generator = node.tree("generator")
     assert generator is not None
-    below, made = planner.relation(node.children[0]), node.trees("generatorOutput")
-    columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in made}
-    if generator.kind not in ("Explode", "PosExplode", "ReplicateRows"):
-        raise UnsupportedQuery(
-            f"the query generates rows by {generator.kind}, which has no incremental form yet",
-            operator="Generate",
-        )
-    if generator.kind == "ReplicateRows":
-        return _replicated(generator, below, columns, planner)
-    *position, element = columns.values()
-    listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
-    rows = listed.explode(
-        element, position=position[0] if position else None, outer=bool(node.fields["outer"])
+    below, outer = planner.relation(node.children[0]), bool(node.fields["outer"])
+    made = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in node.trees("generatorOutput")}
+    match generator.kind:
+        case "Stack":
+            rows = _stacked(generator, below, list(made.values()))
+        case "Inline":
+            rows = _inlined(generator, below, list(made.values()), planner, outer=outer)
+        case "Explode" | "PosExplode":
+            *position, element = made.values()
+            listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
+            rows = listed.explode(element, position=position[0] if position else None, outer=outer)
+        case "ReplicateRows":
+            rows = _replicated(generator, below, list(made.values()), planner)
+        case kind:
+            raise UnsupportedQuery(
+                f"the query generates rows by {kind}, which has no incremental form yet", operator="Generate"
+            )
+    columns = {**below.columns, **made}
+    return Relation(rows, {expr_id: columns[expr_id] for expr_id in output_of(node)})
+
+
+def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> AnyStream:
+    """Lower `stack(n, ...)`: n rows of as many of the values as there are columns."""
+    count, *values = generator.children
+    width = len(columns)
+    first = below.stream.select(
+        **dict(zip(columns, below.scope.lower_all(tuple(values[:width])), strict=True))
     )
-    return Relation(rows, {**below.columns, **columns})
+    types = [field.type for field in first.schema.fields]
+    branches: list[AnyStream] = []
+    for at in range(int(count.fields["value"])):
+        cells = below.scope.lower_all(tuple(values[at * width : (at + 1) * width]))
+        missing = tuple(typed_constant(None, type) for type in types[len(cells) :])
+        branches.append(below.stream.with_columns(**dict(zip(columns, (*cells, *missing), strict=True))))
+    return branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0]
 
 
-def _replicated(
-    generator: CatalystNode, below: Relation, columns: dict[int, str], planner: Planner
-) -> Relation:
+def _inlined(
+    generator: CatalystNode, below: Relation, columns: list[str], planner: Planner, *, outer: bool
+) -> AnyStream:
+    """Lower `inline`: a row for each struct of a list, with its fields as columns."""
+    element = planner.fresh("struct")
+    listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
+    rows = listed.explode(element, outer=outer)
+    struct: Any = rows.schema.fields[rows.schema.names.index(element)].type
+    fields = {
+        name: Column(element).field(field.name) for name, field in zip(columns, struct.fields, strict=True)
+    }
+    return rows.with_columns(**fields)
+
+
+def _replicated(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> AnyStream:
     """Lower `ReplicateRows`: as many copies of a row as its first column says."""
     count, *values = below.scope.lower_all(generator.children)
     copies = planner.fresh("copies")
-    named = dict(zip(columns.values(), values, strict=True))
+    named = dict(zip(columns, values, strict=True))
     times = Call("array_repeat", (Literal(1), Call("cast", (count,), (INT32,))))
-    rows = below.stream.select(**named, **{copies: times}).explode(copies)
-    return Relation(rows, columns)
+    return below.stream.with_columns(**named, **{copies: times}).explode(copies)
+
+
+# -- recursion -----------------------------------------------------------------------------------
+
+
+@lowers("UnionLoop")
+def _union_loop(node: CatalystNode, planner: Planner) -> Relation:
+    """Lower a recursive common table expression: it keeps duplicates, so a condition of it must end it."""
+    seed = planner.relation(node.children[0])
+    names = tuple(seed.columns.values())
+    first = seed.stream.select(*names)
+    schema = Schema(tuple(replace(field, nullable=True) for field in first.schema.fields))
+    found = planner.flow.changing_feedback(schema, distinct=False)
+    planner.loops[node.fields["id"]] = Relation(found, seed.columns)
+    more = planner.relation(node.children[1])
+    nulls = {
+        name: Call("when", (Literal(True), Column(theirs), Literal(None)))
+        for name, theirs in zip(names, more.columns.values(), strict=True)
+    }
+    whole = first.union(more.stream.select(**nulls))
+    found.close(whole)
+    return Relation(whole, dict(zip(output_of(node), names, strict=True)))
+
+
+@lowers("UnionLoopRef")
+def _recursion(node: CatalystNode, planner: Planner) -> Relation:
+    loop = planner.loops[node.fields["loopId"]]
+    return Relation(loop.stream, dict(zip(output_of(node), loop.columns.values(), strict=True)))
 
 
 @lowers("OneRowRelation")
@@ -380,48 +475,3 @@ def orderings(node: CatalystNode, name: str, relation: Relation) -> Iterator[Ord
             # Nulls come first ascending and last descending, unless asked for otherwise.
             yield Ordering(expr.is_null(), descending=nulls_first)
         yield Ordering(expr, descending)
-
-
-def _is_first(node: CatalystNode) -> bool:
-    """Return whether an aggregate is the value of any one row, as in `dropDuplicates`."""
-    function = node.child("aggregateFunction")
-    return (
-        function.kind in ("First", "AnyValue")
-        and not function.fields["ignoreNulls"]
-        and not node.fields.get("filter")
-    )
-
-
-# -- groups ----------------------------------------------------------------------------------------
-
-
-@lowers("Aggregate")
-def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
-    keys, results = node.trees("groupingExpressions"), node.trees("aggregateExpressions")
-    below = planner.relation(node.children[0])
-    found: list[CatalystNode] = []
-    for result in results:
-        for part in result.walk():
-            if part.kind == "AggregateExpression" and not any(same_expression(part, f) for f in found):
-                found.append(part)
-    scope = below.scope
-    named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
-    if keys and found and all(map(_is_first, found)):
-        # Of all columns the same row: the least one.
-        per = tuple(named_keys.values())
-        first = Relation(below.stream.top_k(1, by=[], per=per), below.columns)
-        of_row = [(part, scope.lower(part.child("aggregateFunction").children[0])) for part in found]
-        return planner.projected(first, results, Scope(scope.columns, tuple(of_row)))
-    aggregations = {f"aggregate {at}": lower_aggregate(part, scope) for at, part in enumerate(found)}
-    if found or not keys:
-        groups = below.stream.group_by(**named_keys).agg(**aggregations)
-    else:
-        groups = below.stream.select(**named_keys).distinct()
-    computed = [(key, Column(name)) for key, name in zip(keys, named_keys, strict=True)]
-    values = [(part, Column(name)) for part, name in zip(found, aggregations, strict=True)]
-    if not keys:
-        whole = groups.with_columns(one=Literal(1))
-        groups = planner.one_row().join(whole, on="one", how="left")
-        values = [(part, empty_value(part, column)) for part, column in values]
-    after = Relation(groups, {})
-    return planner.projected(after, results, Scope({}, (*values, *computed)))

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.analysis.column_liveness import live_graph
-from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by, table_sources
+from penstock.engine.endpoints import (
+    as_sink,
+    check_names,
+    dead_letters_of,
+    held_back_by,
+    table_sources,
+    with_tick_time,
+)
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress
@@ -109,6 +116,7 @@ def run(
     errors of a tick, which is then neither committed nor published.
     """
     graph = flow.graph()
+    sources = with_tick_time(graph, sources)
     check_names(graph, sources, sinks or {})
     _check_choice("mode", mode, "stream", "batch")
     _check_choice("way", way, "auto", "one task", "stages")

@@ -38,6 +38,7 @@ from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
+from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.graph.node import FlowGraph, Node, Operator
@@ -245,6 +246,29 @@ def _bag_feedback(operator: BagFeedback, node: Node, inputs: _Inputs) -> Bag:
 def _difference(operator: Difference, node: Node, inputs: _Inputs) -> Bag:
     (_, pos), (_, neg) = inputs
     return Counter({row: count for row, count in pos.items() if row not in neg})
+
+
+@answer_of_bags.register
+def _temporal_filter(operator: TemporalFilter, node: Node, inputs: _Inputs) -> Bag:
+    (schema, rows), (_, clock) = inputs
+    shown = [time for (time,) in clock if time is not None]
+    moment_of = function_of(operator.moment, schema)
+
+    def is_there(row: Row) -> bool:
+        moment = moment_of(row)
+        if moment is None:
+            return False
+        if not shown:
+            return not operator.presence.begins
+        now = max(shown)
+        return {
+            Presence.SINCE: now >= moment,
+            Presence.AFTER: now > moment,
+            Presence.BEFORE: now < moment,
+            Presence.UNTIL: now <= moment,
+        }[operator.presence]
+
+    return Counter({row: count for row, count in rows.items() if is_there(row)})
 
 
 @answer_of_bags.register

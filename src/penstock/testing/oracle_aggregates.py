@@ -22,8 +22,12 @@ from penstock.flow.aggregates import (
     Max,
     Mean,
     Min,
+    OfDistinct,
     Sum,
 )
+from penstock.flow.moment_aggregates import Moments
+from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
+from penstock.testing.oracle_statistics import statistic_of
 
 _Arguments: TypeAlias = Sequence[tuple[Any, ...]]
 
@@ -85,7 +89,7 @@ def _rounded(values: list[Any], parts: int, result: DataType) -> Any:
         try:
             return float(exact)
         except OverflowError:
-            return math.copysign(math.inf, exact)
+            return math.inf if exact > 0 else -math.inf
     if isinstance(result, DecimalType):
         return _decimal(exact, result)
     if not -(2**63) <= exact < 2**63:
@@ -127,3 +131,65 @@ def _last(aggregation: Last, result: DataType, rows: _Arguments) -> Any:
 @answer_of.register
 def _collect(aggregation: Collect, result: DataType, rows: _Arguments) -> Any:
     return tuple(sorted(_present(rows), key=rank))
+
+
+@answer_of.register
+def _distinct(aggregation: OfDistinct, result: DataType, rows: _Arguments) -> Any:
+    return answer_of(aggregation.of, result, list(dict.fromkeys(rows)))
+
+
+@answer_of.register
+def _percentile(aggregation: Percentile, result: DataType, rows: _Arguments) -> Any:
+    values = sorted(_present(rows), key=rank, reverse=aggregation.descending)
+    if not values:
+        return None
+    if isinstance(aggregation.at, tuple):
+        return tuple(_percentile_at(values, at, discrete=aggregation.discrete) for at in aggregation.at)
+    return _percentile_at(values, aggregation.at, discrete=aggregation.discrete)
+
+
+def _percentile_at(values: list[Any], at: float, *, discrete: bool) -> Any:
+    if discrete:
+        return next(value for place, value in enumerate(values, 1) if place >= len(values) * at)
+    place = (len(values) - 1) * at
+    before, behind = values[math.floor(place)], values[math.ceil(place)]
+    if before == behind:
+        return float(before)
+    found = float(before) + (place - math.floor(place)) * (float(behind) - float(before))
+    return NAN if math.isnan(found) else found
+
+
+@answer_of.register
+def _mode(aggregation: Mode, result: DataType, rows: _Arguments) -> Any:
+    values = sorted(_present(rows), key=rank, reverse=aggregation.greatest)
+    return max(values, key=values.count, default=None)
+
+
+@answer_of.register
+def _string_agg(aggregation: StringAgg, result: DataType, rows: _Arguments) -> Any:
+    there = sorted((row for row in rows if row[0] is not None), key=lambda row: rank(row[0]))
+    for at, ordering in reversed(list(enumerate(aggregation.by, 1))):
+        there.sort(key=lambda row, at=at: rank(row[at]), reverse=ordering.descending)
+    return aggregation.separator.join(row[0] for row in there) if there else None
+
+
+@answer_of.register
+def _bits(aggregation: Bits, result: DataType, rows: _Arguments) -> Any:
+    values = _present(rows)
+    if not values:
+        return None
+    total = values[0]
+    for value in values[1:]:
+        match aggregation.operation:
+            case BitOperation.AND:
+                total &= value
+            case BitOperation.OR:
+                total |= value
+            case BitOperation.XOR:
+                total ^= value
+    return total
+
+
+@answer_of.register
+def _moments(aggregation: Moments, result: DataType, rows: _Arguments) -> Any:
+    return statistic_of(aggregation.moment, [row for row in rows if None not in row])

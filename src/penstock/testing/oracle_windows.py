@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from decimal import localcontext
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,13 @@ class Partition:
         one, two = (self._values[0](self.rows[place]) for place in (at, other))
         if one is None or two is None:
             return None
-        return one - two if self.descending else two - one
+        with localcontext(prec=100):
+            return one - two if self.descending else two - one
+
+    def beyond(self, at: int, other: int, bound: float) -> int:
+        """Return the sign of a row's float against a bound from another row's: a sum, which is rounded."""
+        one, two = (self._values[0](self.rows[place]) for place in (at, other))
+        return _sign(one - bound - two) if self.descending else _sign(two - (one + bound))
 
     def peers(self, at: int) -> list[int]:
         return [other for other in range(len(self.rows)) if self.by(other) == self.by(at)]
@@ -158,7 +165,7 @@ def _beyond(bound: Any, over: Over, partition: Partition, at: int, other: int) -
         bound = bound if isinstance(bound, timedelta) else timedelta(days=bound)
     if distance != distance:  # NaN is greatest, and at no distance from itself
         return 0 if other in partition.peers(at) else _sign(other - at)
-    return _sign(distance - bound)
+    return partition.beyond(at, other, bound) if isinstance(distance, float) else _sign(distance - bound)
 
 
 def _sign(number: Any) -> int:
@@ -181,7 +188,7 @@ def _nth_value(function: NthValue, over: Over, partition: Partition, at: int) ->
 def _aggregate(function: Aggregation, over: Over, partition: Partition, at: int) -> Any:
     rows = _frame(over, partition, at)
     if not rows:
-        return 0 if function.counts else None
+        return function.of_no_rows
     arguments = functions_of(function.arguments(), partition.schema)
     result = function.field("", partition.schema).type
     return answer_of(function, result, [arguments(row) for row in rows])

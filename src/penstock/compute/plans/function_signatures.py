@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
+from typing import cast
 
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
@@ -47,6 +48,10 @@ def _is_text(option: object) -> bool:
     return type(option) is str
 
 
+def _is_names(option: object) -> bool:
+    return type(option) is tuple and all(map(_is_text, cast("tuple[object, ...]", option)))
+
+
 def _is_span(option: object) -> bool:
     return type(option) is timedelta
 
@@ -67,7 +72,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(2, 2, "array_repeat only_row"),
         **_of(2, 2, "contains starts_with ends_with like micros_since seconds_since days_since"),
         **_of(3, 3, "replace split_part substring"),
-        **_of(1, None, "coalesce concat concat_ws format_string hash is_in"),
+        **_of(1, None, "array coalesce concat concat_ws format_string hash is_in"),
         **_of(2, None, "elt greatest least"),
         **_of(3, None, "when", step=2),
         **{
@@ -76,6 +81,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
             if isinstance(function, FixedFunction)
         },
         "cast": CallSignature(1, 1, options=(_is_type,)),
+        "struct": CallSignature(1, None, options=(_is_names,)),
         "field": CallSignature(1, 1, options=(_is_text,)),
         "round": CallSignature(1, 1, options=(_is_digits,)),
         "bround": CallSignature(1, 1, options=(_is_digits,)),

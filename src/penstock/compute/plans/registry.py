@@ -21,7 +21,14 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, event_time_windows, watermark_policy, window_functions
+from penstock.flow import (
+    aggregates,
+    event_time_windows,
+    moment_aggregates,
+    value_aggregates,
+    watermark_policy,
+    window_functions,
+)
 from penstock.flow.function_claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -83,6 +90,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.state import State
+from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
@@ -163,6 +171,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "sort": Sort,
         "source": Source,
         "state": State,
+        "temporal_filter": TemporalFilter,
         "top_k": TopK,
         "union": Union,
         "unique": Unique,
@@ -204,14 +213,20 @@ _STATISTICS: tuple[type[statistic.Statistic], ...] = (
 )
 
 _PARTS: Mapping[str, type[Any]] = {
+    "aggregate.bits": value_aggregates.Bits,
     "aggregate.collect": aggregates.Collect,
     "aggregate.count": aggregates.Count,
     "aggregate.count_distinct": aggregates.CountDistinct,
+    "aggregate.distinct": aggregates.OfDistinct,
     "aggregate.first": aggregates.First,
     "aggregate.last": aggregates.Last,
     "aggregate.max": aggregates.Max,
     "aggregate.mean": aggregates.Mean,
     "aggregate.min": aggregates.Min,
+    "aggregate.mode": value_aggregates.Mode,
+    "aggregate.moments": moment_aggregates.Moments,
+    "aggregate.percentile": value_aggregates.Percentile,
+    "aggregate.string_agg": value_aggregates.StringAgg,
     "aggregate.sum": aggregates.Sum,
     "claims": Claims,
     "clock": watermark_policy.WatermarkPolicy,
@@ -256,13 +271,16 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
     {
         "against": moments.Against,
         "align": Align,
+        "bit_operation": value_aggregates.BitOperation,
         "direction": differences.Direction,
         "emit": Emit,
         "frame_unit": window_functions.FrameUnit,
         "holes": value_kinds.Holes,
         "how": How,
+        "presence": Presence,
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
+        "moment": moment_aggregates.Moment,
         "ties": ordering.Ties,
         "times": value_kinds.Times,
     }

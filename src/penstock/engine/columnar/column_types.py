@@ -121,6 +121,16 @@ def _floats(type: Float64Type, series: pl.Series) -> list[Any]:
     return values
 
 
+@from_series.register(DecimalType)
+def _decimals(type: DecimalType, series: pl.Series) -> list[Any]:
+    distinct = series.unique()
+    if len(distinct) > len(series) // 4:
+        return series.to_list()
+    # A decimal takes ten times as long to make as to look up.
+    known = dict(zip(distinct.to_physical().to_list(), distinct.to_list(), strict=True))
+    return list(map(known.__getitem__, series.to_physical().to_list()))
+
+
 @from_series.register(TimestampType)
 def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
     since = series.cast(pl.Int64)

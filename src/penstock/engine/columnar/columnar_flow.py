@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
+from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns
@@ -183,6 +184,11 @@ class LargeTicks:
             name: (graph.nodes[node].schema, program.source_append[name])
             for name, node in graph.sources.items()
         }
+        live = live_columns(program.graph)
+        self._unread = {
+            name: frozenset(self._sources[name][0].names) - live[node]
+            for name, node in program.graph.sources.items()
+        }
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
         self._of_values = frozenset(
             name
@@ -199,7 +205,7 @@ class LargeTicks:
         schema, append = self._sources[name]
         if isinstance(given, list):
             return columns_of_values(schema, cast("list[Any]", given)) if name in self._of_values else None
-        return columns_of_frame(schema, append, given)
+        return columns_of_frame(schema, append, given, unread=self._unread[name])
 
     def _computed_in_columns(self, graph: FlowGraph, node: int) -> bool:
         """Return whether all readers of a source compute on columns, or read it reduced."""

@@ -84,7 +84,9 @@ def _columns_of(
             return None
         taken[WEIGHT] = weights.cast(pl.Int64)
     made = pl.DataFrame(taken)
-    return Columns(schema, append, made if append else made.filter(pl.col(WEIGHT) != 0))
+    if not append:
+        made = made.filter(pl.col(WEIGHT) != 0)
+    return Columns(schema, append, made, unread=unread)
 
 
 @singledispatch

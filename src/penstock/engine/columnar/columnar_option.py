@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -74,15 +75,20 @@ def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Col
     return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
 
 
-def internal_rows_of_frame(frame: Any, schema: Schema, append: bool) -> list[tuple[Any, ...]] | None:
-    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one."""
+def internal_rows_of_frame(
+    frame: Any, schema: Schema, append: bool, unread: AbstractSet[str]
+) -> list[tuple[Any, ...]] | None:
+    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one.
+
+    unread: columns that nobody reads, whose values may be null.
+    """
     if len(frame) < CHECKED_IN_COLUMNS:
         return None
     try:
         from penstock.engine.columnar.columnar_intake import columns_of_frame
     except ImportError:
         return None
-    columns = columns_of_frame(schema, append, frame)
+    columns = columns_of_frame(schema, append, frame, unread=unread)
     return None if columns is None else columns.rows()
 
 

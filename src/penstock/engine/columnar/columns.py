@@ -14,6 +14,8 @@ from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from penstock.expr.types import Schema
 
 Rows = list[tuple[Any, ...]]
@@ -29,17 +31,25 @@ class Columns:
     """Rows of `schema` as a frame, converted to tuples on demand.
 
     append: they come without weights.
+    unread: names of columns that rows need not have, as nobody reads them: they get nulls there.
     rows:   how to make the internal rows, where that is cheaper than from the frame.
     """
 
-    __slots__ = ("_make_rows", "_rows", "append", "frame", "schema")
+    __slots__ = ("_make_rows", "_rows", "append", "frame", "schema", "unread")
 
     def __init__(
-        self, schema: Schema, append: bool, frame: pl.DataFrame, rows: Callable[[], Rows] | None = None
+        self,
+        schema: Schema,
+        append: bool,
+        frame: pl.DataFrame,
+        rows: Callable[[], Rows] | None = None,
+        *,
+        unread: AbstractSet[str] = frozenset(),
     ) -> None:
         self.schema = schema
         self.append = append
         self.frame = frame
+        self.unread = unread
         self._make_rows = rows
         self._rows: Rows | None = None
 
@@ -66,7 +76,11 @@ class Columns:
         return pl.DataFrame(taken)
 
     def _made_rows(self) -> Rows:
-        columns = [from_series(f.type, self.frame[str(at)]) for at, f in enumerate(self.schema.fields)]
+        nulls = [None] * len(self)
+        columns = [
+            nulls if f.name in self.unread else from_series(f.type, self.frame[str(at)])
+            for at, f in enumerate(self.schema.fields)
+        ]
         if not self.append:
             columns.append(self.frame[WEIGHT].to_list())
         return list(zip(*columns, strict=True))

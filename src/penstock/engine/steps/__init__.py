@@ -16,7 +16,9 @@ from penstock.engine.steps import (
     sessions,
     sort,
     state_expiry,
+    temporal_filter,
     ticks,
+    value_accumulators,
 )
 
 __all__ = [
@@ -35,5 +37,7 @@ __all__ = [
     "sessions",
     "sort",
     "state_expiry",
+    "temporal_filter",
     "ticks",
+    "value_accumulators",
 ]

@@ -6,6 +6,7 @@ A group is one list: [rows, last answer, fields...]. An accumulator owns consecu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.row_codegen import weight_product
@@ -24,15 +25,19 @@ from penstock.flow.aggregates import (
     Max,
     Mean,
     Min,
+    OfDistinct,
     Sum,
+    decimal_mean_type,
+    decimal_sum_type,
 )
+from penstock.flow.value_aggregates import StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.generated_source import SourceCode
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.types import DataType, Schema
+    from penstock.expr.types import Schema
 
 WHOLE_NUMBER = DecimalType(38, 0)
 """Type of a partial sum of integers: an int in Penstock's own rows, a decimal in Spark's."""
@@ -238,12 +243,11 @@ class FloatMean(FloatTotals):
 class DecimalTotals(Totals):
     """Decimal totals as integers in units of the last digit."""
 
-    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool, out: DataType) -> None:
+    def __init__(self, types: tuple[TypeAndNullability, ...], append: bool) -> None:
         super().__init__(types, append)
         argument = types[0].type
         assert isinstance(argument, DecimalType)
-        assert isinstance(out, DecimalType)
-        self.scale, self.out = argument.scale, out
+        self.argument, self.scale = argument, argument.scale
 
     def add(self, to: Target, value: str, weight: str | None) -> None:
         to.code.line(_plus(to.field(0), f"x_unscaled({value}, {self.scale})", weight))
@@ -251,12 +255,14 @@ class DecimalTotals(Totals):
 
 class DecimalSum(DecimalTotals):
     def total(self, to: Target) -> str:
-        return f"x_decimal_of({to.field(0)}, {self.out.precision}, {self.out.scale})"
+        out = decimal_sum_type(self.argument)
+        return f"x_decimal_of({to.field(0)}, {out.precision}, {out.scale})"
 
 
 class DecimalMean(DecimalTotals):
     def total(self, to: Target) -> str:
-        numbers = f"{self.scale}, {self.out.precision}, {self.out.scale}"
+        out = decimal_mean_type(self.argument)
+        numbers = f"{self.scale}, {out.precision}, {out.scale}"
         return f"x_decimal_mean({to.field(0)}, {self.count(to)}, {numbers})"
 
 
@@ -386,14 +392,21 @@ class CollectedValues(Accumulator):
 def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> Accumulator:
     """Create the accumulator of an aggregate function over rows of `schema`."""
     types = tuple(check(expr, schema) for expr in aggregation.arguments())
+    return accumulator_of(aggregation, types, append)
+
+
+@singledispatch
+def accumulator_of(
+    aggregation: Aggregation, types: tuple[TypeAndNullability, ...], append: bool
+) -> Accumulator:
+    """Create the accumulator of an aggregate function over arguments of these types."""
     match aggregation:
         case Count():
             return CountValues(types, append) if types and types[0].nullable else CountRows((), append)
         case Sum() | Mean():
             means = isinstance(aggregation, Mean)
             if isinstance(types[0].type, DecimalType):
-                out = aggregation.field("", schema).type
-                return (DecimalMean if means else DecimalSum)(types, append, out)
+                return (DecimalMean if means else DecimalSum)(types, append)
             if types[0].type == FLOAT64:
                 return (FloatMean if means else FloatSum)(types, append)
             return (IntMean if means else IntSum)(types, append)
@@ -414,8 +427,12 @@ def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> A
 
 def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
     """Return whether rows with a null argument are skipped, per argument."""
+    if isinstance(aggregation, OfDistinct):
+        return null_skips(aggregation.of)
     if isinstance(aggregation, First | Last):
         return (False, True)
+    if isinstance(aggregation, StringAgg):
+        return (True, *(False for _ in aggregation.by))
     return (True,) * len(aggregation.arguments())
 
 

@@ -198,8 +198,8 @@ class OverStep(Step):
         with writer.function_body(node, f"def {result}(group):"):
             group.settle("group")
             (source,) = group.aggregate_sources("group")
-            writer.code.line(f"return {source} if group[{ROWS}] > 0 else {0 if function.counts else None}")
-        made, nothing = self._of(partition_frames.Aggregates), 0 if function.counts else None
+            writer.code.line(f"return {source} if group[{ROWS}] > 0 else {function.of_no_rows!r}")
+        made, nothing = self._of(partition_frames.Aggregates), function.of_no_rows
         return f"{made}({self._bounds(frame)}, {empty}, {add}, {result}, {nothing})"
 
     def _bounds(self, frame: Frame) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.dict_code import MappingCode
@@ -79,6 +80,10 @@ class WindowCalendar:
     def closed_entries(self, mark: str) -> str:
         """Return the source of the iterator over the entries that end by `mark`, with their ends."""
         return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
+
+    def entries_before(self, mark: str) -> str:
+        """Return the source of the iterator over the entries that end before `mark`, with their ends."""
+        return f"{self._writer.constant('closing', partial(closing, before=True))}({self._state}, {mark})"
 
 
 def thaw_calendar(value: Any) -> Any:

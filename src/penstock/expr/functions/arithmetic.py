@@ -15,7 +15,14 @@ from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
-from penstock.expr.widening import common_type, decimal_of, is_integer, is_number, limit_decimal_digits
+from penstock.expr.widening import (
+    MAX_PRECISION,
+    common_type,
+    decimal_of,
+    is_integer,
+    is_number,
+    limit_decimal_digits,
+)
 
 RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
 
@@ -96,6 +103,8 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
         if isinstance(call.type, DecimalType):
+            if not _loses_digits(symbol, *(argument.type for argument in call.arguments)):
+                return _exact_decimal(emitter, symbol, a, b)
             return f"{helper}({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
         if call.type in (INT32, INT64):
             return overflow_checked(emitter, f"{a} {symbol} {b}", call.type)
@@ -103,6 +112,26 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
 
     return python
 
+
+def _loses_digits(symbol: str, a: DataType, b: DataType) -> bool:
+    """Return whether a decimal result may have to be rounded, or not fit."""
+    assert isinstance(a, DecimalType)
+    assert isinstance(b, DecimalType)
+    if symbol == "*":
+        return a.precision + b.precision + 1 > MAX_PRECISION
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    return whole + max(a.scale, b.scale) + 1 > MAX_PRECISION
+
+
+def _exact_decimal(emitter: Emitter, symbol: str, a: str, b: str) -> str:
+    source = f"{_EXACT_DECIMALS[symbol]}({a}, {b})"
+    if symbol != "*":
+        return source
+    first, again = emitter.name_value(source)
+    return f"({again} if {first} else {again}.copy_abs())"
+
+
+_EXACT_DECIMALS = {"+": "x_exact_add", "-": "x_exact_subtract", "*": "x_exact_multiply"}
 
 _SHAPES: dict[DecimalType, DecimalSpec] = {}
 

@@ -28,6 +28,7 @@ from penstock.expr.types import (
     TimestampType,
 )
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.widening import holds_all_of
 
 _SECOND = timedelta(seconds=1)
 _UTC = UTC
@@ -90,7 +91,7 @@ _TABLE: _Pairs = {**_WITHOUT_INTEGERS, **_of_integer(Int32Type), **_of_integer(I
 
 
 def _entry(source: DataType, target: DataType) -> _Cast | None:
-    if source == target:
+    if holds_all_of(target, source):
         return _SAME
     return _TABLE.get((type(source), type(target)))
 

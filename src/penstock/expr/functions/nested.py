@@ -1,14 +1,40 @@
-"""Access to nested values: fields of structs, elements of lists."""
+"""Nested values: structs and lists of given values, their fields and elements."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import INT32, INT64, Field, ListType, StructType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from penstock.expr.widening import is_integer
+from penstock.expr.widening import common_type, is_integer
+
+
+def _struct_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    names = cast("tuple[str, ...]", options[0])
+    if len(set(names)) != len(arguments):
+        raise Mismatch("a struct needs a name of its own for each field")
+    for argument in arguments:
+        if argument.type == NULL:
+            raise Mismatch("a field of a struct has no type", fix="give the null one: lit(None, int)")
+    fields = tuple(
+        Field(name, argument.type, argument.nullable) for name, argument in zip(names, arguments, strict=True)
+    )
+    return Signature(tuple(a.type for a in arguments), StructType(fields), nullable=False)
+
+
+def _array_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = common_type(arguments)
+    if common == NULL:
+        raise Mismatch("a list of nulls has no type", fix="give one of them a type: lit(None, int)")
+    nullable = any(a.nullable for a in arguments)
+    return Signature((common,) * len(arguments), ListType(common, nullable), nullable=False)
+
+
+def _values(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    values = "".join(f"{emitter.value(a)}, " for a in call.arguments)
+    return GuardedSource(f"({values})")
 
 
 def _position(struct: StructType, name: object) -> int | None:
@@ -112,6 +138,8 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
+    LazyFunction("struct", _struct_rule, _values),
+    LazyFunction("array", _array_rule, _values),
     LazyFunction("field", _field_rule, _field),
     LazyFunction("element", _element_rule, _element, fallible=True),
     LazyFunction("array_repeat", _repeat_rule, _repeat),

@@ -218,6 +218,14 @@ def date_from_unix(days: int) -> date:
     return add_days(EPOCH.date(), days)
 
 
+def timestamp_micros(micros: int) -> datetime:
+    """Return a moment. Raises outside the years 1 to 9999."""
+    try:
+        return EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise_overflow(micros, "timestamp")
+
+
 def unix_seconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(seconds=1)
 
@@ -228,6 +236,7 @@ NAMES: dict[str, Any] = {
     "x_date_from_unix": date_from_unix,
     "x_last_day": last_day,
     "x_make_date": make_date,
+    "x_timestamp_micros": timestamp_micros,
     "x_unix_seconds": unix_seconds,
     "x_shift": shift,
     "x_tumble": tumble,
@@ -283,6 +292,14 @@ FUNCTIONS: tuple[Function, ...] = (
         (INT32,),
         DATE,
         "x_date_from_unix({0})",
+        fallible=True,
+    ),
+    fixed(
+        "timestamp_micros",
+        "The moment that many microseconds after 1970.",
+        (INT64,),
+        TIMESTAMP,
+        "x_timestamp_micros({0})",
         fallible=True,
     ),
     fixed("unix_seconds", "Seconds since 1970, cut down.", (TIMESTAMP,), INT64, "x_unix_seconds({0})"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
     from penstock.graph.operator_declarations import Unservable
 
+TICK_TIME = "tick_time"
+"""Name of the source of times that runs feed with the time of their ticks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):

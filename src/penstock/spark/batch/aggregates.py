@@ -10,8 +10,9 @@ floats depends on the order of the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import singledispatch
+from dataclasses import dataclass, replace
+from functools import reduce, singledispatch
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -29,9 +30,12 @@ from penstock.flow.aggregates import (
     Max,
     Mean,
     Min,
+    OfDistinct,
     Sum,
 )
+from penstock.flow.moment_aggregates import Moments
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.value_aggregates import Bits, Mode, Percentile, StringAgg
 from penstock.spark.batch.operators import Site, exact_column, lower_operator
 from penstock.spark.lowering import exact_sums
 from penstock.spark.lowering.signed_zero import replace_negative_zero
@@ -53,11 +57,36 @@ class NativeAggregates:
 
 @dataclass(frozen=True, slots=True)
 class AggregateArguments:
-    """Columns and types of an aggregation's arguments, with the field of the answer."""
+    """Columns of an aggregation's arguments, by name, and their types, with the field of the answer.
 
-    columns: tuple[Column, ...]
+    distinct: of equal arguments, one counts.
+    """
+
+    names: tuple[str, ...]
     types: tuple[DataType, ...]
     out: Field
+    distinct: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(map(exact_column, self.names))
+
+    def sql(self, text: str) -> Column:
+        """Return an aggregate from its SQL, where `{0}` stands for the argument, `{of}` for DISTINCT."""
+        return f.expr(text.format(f"`{self.names[0]}`", of="DISTINCT" if self.distinct else ""))
+
+    def values(self) -> Column:
+        """Return the list of the first argument's values."""
+        return self.listed(self.columns[0])
+
+    def rows(self) -> Column:
+        """Return the list of the arguments of rows without a null, as structs."""
+        known = reduce(and_, (column.isNotNull() for column in self.columns))
+        return self.listed(f.when(known, f.struct(*self.columns)))
+
+    def listed(self, column: Column) -> Column:
+        """Return the list of the values of a column, without null."""
+        return (f.collect_set if self.distinct else f.collect_list)(column)
 
 
 @lower_operator.register(Aggregate)
@@ -76,9 +105,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
         labels = [f"argument {number} {at}" for at in range(len(given))]
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
         out = fields[len(operator.keys) + number]
-        measured = measure(
-            aggregation, AggregateArguments(tuple(exact_column(label) for label in labels), types, out)
-        )
+        measured = measure(aggregation, AggregateArguments(tuple(labels), types, out))
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
         answer = measured.answer(*(exact_column(label) for label in made))
@@ -139,18 +166,27 @@ def _pair(to: AggregateArguments) -> Column:
     return f.when(by.isNotNull(), f.struct(by.alias("by"), value.alias("value")))
 
 
+@measure.register(OfDistinct)
+def _(aggregation: OfDistinct, to: AggregateArguments) -> NativeAggregates:
+    if not isinstance(aggregation.of, Sum | Mean | Collect | Percentile | StringAgg | Bits | Moments):
+        raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
+    return measure(aggregation.of, replace(to, distinct=True))
+
+
 @measure.register(Collect)
 def _(aggregation: Collect, to: AggregateArguments) -> NativeAggregates:
-    return NativeAggregates((f.collect_list(to.columns[0]),), f.sort_array)
+    return NativeAggregates((to.values(),), f.sort_array)
 
 
 @measure.register(Sum)
 def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if kind == FLOAT64:
-        return NativeAggregates((f.collect_list(column),), exact_sums.float_sum)
+        return NativeAggregates((to.values(),), exact_sums.float_sum)
     if kind == INT32 or isinstance(kind, DecimalType):
-        return NativeAggregates((f.sum(column),), _as_it_is)
+        return NativeAggregates((to.sql("sum({of} {0})"),), _as_it_is)
+    if to.distinct:
+        return NativeAggregates((to.sql(_SUM_OF_DISTINCT),), _as_it_is)
     return NativeAggregates(exact_sums.half_sums(column), exact_sums.int_sum)
 
 
@@ -158,9 +194,84 @@ def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
 def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if kind == FLOAT64:
-        return NativeAggregates((f.collect_list(column),), exact_sums.float_mean)
+        return NativeAggregates((to.values(),), exact_sums.float_mean)
     if isinstance(kind, DecimalType):
-        return NativeAggregates((f.avg(column),), _as_it_is)
+        return NativeAggregates((to.sql("avg({of} {0})"),), _as_it_is)
+    if to.distinct:
+        return NativeAggregates((to.sql(_SUM_OF_DISTINCT), f.count_distinct(column)), exact_sums.mean_of)
     return NativeAggregates(
         (*exact_sums.half_sums(column.cast("long")), f.count(column)), exact_sums.int_mean
     )
+
+
+# Halves of distinct values need not be distinct, so these are summed as decimals.
+_SUM_OF_DISTINCT = "sum(DISTINCT CAST({0} AS DECIMAL(20, 0)))"
+
+
+@measure.register(Percentile)
+def _(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
+    def answer(values: Column) -> Column:
+        ordered = f.sort_array(values, asc=not aggregation.descending)
+        one = _discrete if aggregation.discrete else _interpolated
+        if isinstance(aggregation.at, tuple):
+            several = f.array(*(one(ordered, at) for at in aggregation.at))
+            return f.when(f.size(values) > 0, several)
+        return one(ordered, aggregation.at)
+
+    return NativeAggregates((to.values(),), answer)
+
+
+def _discrete(ordered: Column, at: float) -> Column:
+    return f.get(ordered, f.greatest(f.ceil(f.size(ordered) * f.lit(at)).cast("int") - 1, f.lit(0)))
+
+
+def _interpolated(ordered: Column, at: float) -> Column:
+    place = (f.size(ordered) - 1) * f.lit(at)
+    before, behind = f.floor(place), f.ceil(place)
+    least, most = f.get(ordered, before.cast("int")), f.get(ordered, behind.cast("int"))
+    start = least.cast("double")
+    between = start + (place - before) * (most.cast("double") - start)
+    return f.when(least == most, start).otherwise(between)
+
+
+@measure.register(Mode)
+def _(aggregation: Mode, to: AggregateArguments) -> NativeAggregates:
+    order = "DESC" if aggregation.greatest else "ASC"
+    return NativeAggregates((to.sql(f"mode() WITHIN GROUP (ORDER BY {{0}} {order})"),), _as_it_is)
+
+
+@measure.register(StringAgg)
+def _(aggregation: StringAgg, to: AggregateArguments) -> NativeAggregates:
+    text, by = to.names[0], tuple(zip(to.names[1:], aggregation.by, strict=True))
+
+    def compare(one: Column, other: Column) -> Column:
+        found = _compare(one.getField(text), other.getField(text))
+        for name, ordering in reversed(by):
+            sides = (other, one) if ordering.descending else (one, other)
+            of_this = _compare(*(side.getField(name) for side in sides))
+            found = f.when(of_this != 0, of_this).otherwise(found)
+        return found
+
+    def answer(rows: Column) -> Column:
+        texts = f.transform(f.array_sort(rows, compare), lambda row: row.getField(text))
+        return f.when(f.size(rows) > 0, f.array_join(texts, aggregation.separator))
+
+    rows = f.when(to.columns[0].isNotNull(), f.struct(*to.columns))
+    return NativeAggregates((to.listed(rows),), answer)
+
+
+def _compare(one: Column, other: Column) -> Column:
+    """Compare two values, null first: -1, 0 or 1."""
+    less = (one.isNull() & other.isNotNull()) | f.coalesce(one < other, f.lit(False))
+    same = one.eqNullSafe(other)
+    return f.when(same, f.lit(0)).when(less, f.lit(-1)).otherwise(f.lit(1))
+
+
+@measure.register(Bits)
+def _(aggregation: Bits, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((to.sql(f"bit_{aggregation.operation.value}({{of}} {{0}})"),), _as_it_is)
+
+
+@measure.register(Moments)
+def _(aggregation: Moments, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((to.rows(),), exact_sums.moments_of(aggregation.moment))

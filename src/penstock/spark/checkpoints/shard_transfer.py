@@ -21,6 +21,7 @@ from penstock.engine.window_slices import schedule_slice
 from penstock.errors import NotOnSpark
 from penstock.graph.operator_declarations import (
     CalendarSlots,
+    EverywhereSlot,
     KeyedSlot,
     PendingSlot,
     SessionSlots,
@@ -157,6 +158,12 @@ def _(layout: PendingSlot, move: StateMove, found: Gathered) -> Scattered:
         for row in values[()]:
             rows[home(row, shard)][()].append(row)
     return {DEFERRED: dict(rows)}
+
+
+@scatter.register
+def _(layout: EverywhereSlot, move: StateMove, found: Gathered) -> Scattered:
+    slots = [what for what, of in move.layouts.items() if of == layout and what in found]
+    return {what: dict.fromkeys(range(move.shards), next(iter(found[what].values()))) for what in slots}
 
 
 @scatter.register

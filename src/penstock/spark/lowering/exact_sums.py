@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from penstock.engine.power_sums import add_powers, degrees_of, empty_sums, statistic
 from penstock.engine.runtime_library import float_add
 from penstock.engine.runtime_library import float_sum as rounded_float_sum
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
+
+    from penstock.flow.moment_aggregates import Moment
 
 _WIDE = "decimal(38,0)"
 _EXACT_IN_A_FLOAT = 2**53
@@ -45,7 +48,11 @@ def int_sum(upper: Column, lower: Column) -> Column:
 
 def int_mean(upper: Column, lower: Column, count: Column) -> Column:
     """Float nearest to sum / count; null if the count is 0."""
-    total = combine_half_sums(upper, lower)
+    return mean_of(combine_half_sums(upper, lower), count)
+
+
+def mean_of(total: Column, count: Column) -> Column:
+    """Float nearest to total / count, for a decimal total; null if the count is 0."""
     # Both exact as floats: then one division is one rounding.
     plain = total.cast("double") / count.cast("double")
     small = f.abs(total) <= f.lit(_EXACT_IN_A_FLOAT)
@@ -80,6 +87,19 @@ def float_mean(values: Column) -> Column:
     return _over_lists(_mean_of)(values)
 
 
+def moments_of(moment: Moment) -> Callable[[Column], Column]:
+    """Return the statistic of a list of structs of numbers; null for an empty list."""
+    degrees = degrees_of(moment)
+
+    def number(rows: list[dict[str, Any]]) -> float | None:
+        state = empty_sums(degrees)
+        for row in rows:
+            add_powers(state, 0, degrees, tuple(row.values()), 1)
+        return statistic(state, 0, degrees, moment)
+
+    return _over_lists(number)
+
+
 def _sum_of(values: list[float]) -> float:
     return _rounded(values, 1)
 
@@ -95,7 +115,7 @@ def _rounded(values: list[float], parts: int) -> float:
     return rounded_float_sum(state, 0, parts)
 
 
-def _over_lists(number: Callable[[list[float]], float]) -> Callable[[Column], Column]:
+def _over_lists(number: Callable[[list[Any]], float | None]) -> Callable[[Column], Column]:
     import pyarrow
 
     def numbers(lists: pa.Array) -> pa.Array:

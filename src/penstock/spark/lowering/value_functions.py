@@ -54,6 +54,10 @@ def _length(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return (F.size if isinstance(call.arguments[0].type, ListType) else F.length)(arguments[0])
 
 
+def _struct(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.struct(*(value.alias(name) for value, name in zip(arguments, _option(call), strict=True)))
+
+
 def _only_row(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     value, count = arguments
     several = F.raise_error(F.lit("a subquery used as a value has more than one row"))
@@ -130,6 +134,8 @@ VALUES: dict[str, Lowering] = {
     "replace": _plain(F.replace),
     "split_part": _plain(F.split_part),
     "hash": _plain(F.xxhash64),
+    "struct": _struct,
+    "array": _plain(F.array),
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
     "element": _plain(lambda a, at: a[at]),
     "array_repeat": _plain(F.array_repeat),

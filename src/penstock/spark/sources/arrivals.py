@@ -29,6 +29,7 @@ from penstock.state.sorted_files import make_durable
 
 if TYPE_CHECKING:
     from penstock.io.files.file_source import Listing
+    from penstock.io.wall_clock import TickTime
     from penstock.state.chain import Chain
     from penstock.state.checkpoint import Checkpoint
 
@@ -166,6 +167,39 @@ class BatchArrivals(Arrivals):
     @property
     def waiting(self) -> int | None:
         return None if self._count is None else max(0, self._count - self._taken)
+
+
+class TimeArrivals(Arrivals):
+    """Times of this machine, each written to a file below `folder` for its tick."""
+
+    def __init__(
+        self,
+        clock: TickTime,
+        convert: Callable[[list[Any]], Rows],
+        folder: Path,
+        positions: Positions,
+        *,
+        follow: bool,
+    ) -> None:
+        self._clock, self._convert, self._folder = clock, convert, folder
+        self._positions, self._follow, self._asked = positions, follow, 0
+
+    def look(self) -> None:
+        return
+
+    def take(self) -> list[str]:
+        if self._asked and not self._follow:
+            return []
+        time = self._clock.take(self._positions, begins=not self._asked)
+        self._asked += 1
+        if time is None:
+            return []
+        self.newest = time.timestamp()
+        return [write_batch(self._folder, self._asked, self._convert([time]))]
+
+    @property
+    def waiting(self) -> int | None:
+        return None
 
 
 def write_batch(folder: Path, number: int, rows: Rows) -> str:

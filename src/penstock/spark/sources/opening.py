@@ -24,9 +24,16 @@ from penstock.io.files.file_reader import open_format
 from penstock.io.files.file_source import Files, Listing, UnreadFile
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import WEIGHT, Feed
+from penstock.io.wall_clock import TickTime
 from penstock.spark.lowering.types import null_within
 from penstock.spark.placing.native import Chain, apply_native_chain
-from penstock.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, encoded_location
+from penstock.spark.sources.arrivals import (
+    Arrivals,
+    BatchArrivals,
+    FileArrivals,
+    TimeArrivals,
+    encoded_location,
+)
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
 from penstock.spark.ticks.plan import Input
@@ -220,6 +227,13 @@ def _(source: GivenRows, opening: Opening) -> OpenedSource:
 @open_on_spark.register(Iterable)
 def _(source: Iterable[Any], opening: Opening) -> OpenedSource:
     return _open_rows([source], opening)
+
+
+@open_on_spark.register
+def _(source: TickTime, opening: Opening) -> OpenedSource:
+    convert = partial(opening.engine.internal_rows, opening.name)
+    times = TimeArrivals(source, convert, opening.spool, opening.positions, follow=opening.follow)
+    return open_arrivals(opening, Spooled(), times)
 
 
 def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> OpenedSource:

@@ -1,0 +1,156 @@
+"""Accumulators over distinct values, over all values in order, and of sums of powers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.power_sums import degrees_of, empty_sums
+from penstock.engine.row_codegen import tuple_source
+from penstock.engine.slot import thaw_dict
+from penstock.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
+from penstock.expr.sort_keys import order_key
+from penstock.flow.aggregates import OfDistinct
+from penstock.flow.moment_aggregates import Moments
+from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.check import TypeAndNullability
+    from penstock.expr.tree import Ordering
+
+Types = tuple["TypeAndNullability", ...]
+
+
+class OnceEach(Accumulator):
+    """Another accumulator, updated as values come and go: [copies per value, its fields...]."""
+
+    merges = True
+
+    def __init__(self, types: Types, append: bool, of: Accumulator) -> None:
+        super().__init__(types, append)
+        self.of = of
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("{}", thaw_dict), *self.of.fields())
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        value = arguments[0] if len(arguments) == 1 else tuple_source(arguments)
+        change = to.writer.fresh("change")
+        to.code.line(f"{change} = x_count_value({to.field(0)}, {value}, {weight or '1'})")
+        with to.code.block(f"if {change}:"):
+            self.of.update(self._inner(to), arguments, change)
+
+    def settle(self, to: Target) -> None:
+        self.of.settle(self._inner(to))
+
+    def result(self, to: Target) -> str:
+        return self.of.result(self._inner(to))
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"for value, copies in {fields[0]}.items():"):
+            several = len(self.types) > 1
+            arguments = tuple(f"value[{at}]" for at in range(len(self.types))) if several else ("value",)
+            self.update(to, arguments, "copies")
+
+    def _inner(self, to: Target) -> Target:
+        return replace(to, at=to.at + 1)
+
+
+class SortedValues(Extreme):
+    """Function of the ordered multiset of an `Extreme`; null if it is empty."""
+
+    def __init__(self, types: Types, append: bool, function: str, *settings: object) -> None:
+        super().__init__(types, append, 0)
+        self.function = function
+        self.settings = settings
+
+    def result(self, to: Target) -> str:
+        settings = (to.writer.constant("setting", setting) for setting in self.settings)
+        arguments = ", ".join((to.field(0), to.field(1), *settings))
+        return f"({self.function}({arguments}) if {to.field(0)} else None)"
+
+
+class SortedTexts(SortedValues):
+    """Texts in an order of their own: tuples of the values ordered by, and the text."""
+
+    def __init__(self, types: Types, append: bool, by: tuple[Ordering, ...], separator: str) -> None:
+        super().__init__(types, append, "x_joined_text", separator)
+        self.by = by
+
+    def key(self, to: Target) -> str:
+        of_text, *of_by = self.types
+        keys = [
+            order_key(typed.type, typed.nullable, ordering.descending)
+            for typed, ordering in zip(of_by, self.by, strict=True)
+        ]
+        keys.append(order_key(of_text.type, False))
+        if not any(keys):
+            return "None"
+
+        def key(value: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(v if k is None else k(v) for k, v in zip(keys, value, strict=True))
+
+        return to.writer.constant("order", key)
+
+    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+        return tuple_source((*arguments[1:], arguments[0]))
+
+
+class PowerSums(Accumulator):
+    """Statistic of sums of powers: the state of `power_sums`."""
+
+    def __init__(self, types: Types, append: bool, aggregation: Moments) -> None:
+        super().__init__(types, append)
+        self.moment, self.degrees = aggregation.moment, degrees_of(aggregation.moment)
+
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field("0") for _ in empty_sums(self.degrees))
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        values = tuple_source(arguments)
+        to.code.line(f"x_add_powers({to.group}, {to.at}, {self.degrees}, {values}, {weight or '1'})")
+
+    def result(self, to: Target) -> str:
+        moment = to.writer.constant("moment", self.moment)
+        return f"x_statistic({to.group}, {to.at}, {self.degrees}, {moment})"
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        to.code.line(f"x_merge_powers({to.group}, {to.at}, {self.degrees}, {tuple_source(tuple(fields))})")
+
+
+@accumulator_of.register(OfDistinct)
+def _distinct(aggregation: OfDistinct, types: Types, append: bool) -> Accumulator:
+    # The count of a group's rows is not that of its distinct values: so the other one keeps its own.
+    of = accumulator_of(aggregation.of, tuple(replace(typed, nullable=True) for typed in types), append)
+    return OnceEach(types, append, of)
+
+
+@accumulator_of.register(Percentile)
+def _percentile(aggregation: Percentile, types: Types, append: bool) -> Accumulator:
+    how = aggregation.at, aggregation.discrete, aggregation.descending
+    return SortedValues(types, append, "x_percentiles", *how)
+
+
+@accumulator_of.register(Mode)
+def _mode(aggregation: Mode, types: Types, append: bool) -> Accumulator:
+    return SortedValues(types, append, "x_mode", aggregation.greatest)
+
+
+@accumulator_of.register(StringAgg)
+def _string_agg(aggregation: StringAgg, types: Types, append: bool) -> Accumulator:
+    return SortedTexts(types, append, aggregation.by, aggregation.separator)
+
+
+@accumulator_of.register(Bits)
+def _bits(aggregation: Bits, types: Types, append: bool) -> Accumulator:
+    return SortedValues(types, append, _BITS[aggregation.operation])
+
+
+_BITS = {BitOperation.AND: "x_bits_and", BitOperation.OR: "x_bits_or", BitOperation.XOR: "x_bits_xor"}
+
+
+@accumulator_of.register(Moments)
+def _moments(aggregation: Moments, types: Types, append: bool) -> Accumulator:
+    return PowerSums(types, append, aggregation)

@@ -1,0 +1,197 @@
+"""Aggregates over all values of a group in order: percentiles, mode, joined text, bits.
+
+Percentiles are exact, of any number of values. Where several values are possible, the least is taken, so that
+no result depends on the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from penstock.errors import SourceLocation, WrongType
+from penstock.expr.check import check
+from penstock.expr.tree import Expr, Ordering
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType
+from penstock.flow.aggregates import Aggregation, number_field, of_distinct
+
+if TYPE_CHECKING:
+    from penstock.expr.types import DataType, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile(Aggregation):
+    """Value below which a part of the values lies, or a list of them; null if there are no values.
+
+    at:         the part, from 0 to 1; several make a list.
+    discrete:   the first value that so many do not exceed, of its own type; else interpolated, as a float.
+    descending: count from the greatest value.
+    """
+
+    expr: Expr
+    at: float | tuple[float, ...]
+    discrete: bool = False
+    descending: bool = False
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    def field(self, name: str, schema: Schema) -> Field:
+        check_parts(self.at if isinstance(self.at, tuple) else (self.at,))
+        each: DataType = FLOAT64
+        if self.discrete:
+            typed = check(self.expr, schema)
+            each, nullable = typed.type, typed.nullable
+        else:
+            nullable = number_field("percentile", self.expr, schema).nullable
+        return Field(name, ListType(each, False) if isinstance(self.at, tuple) else each, nullable)
+
+    def __str__(self) -> str:
+        at = list(self.at) if isinstance(self.at, tuple) else self.at
+        return f"percentile({self.expr}, {at}{', discrete' if self.discrete else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode(Aggregation):
+    """Most frequent value, the least of several, or the greatest; null if there are no values."""
+
+    expr: Expr
+    greatest: bool = False
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class StringAgg(Aggregation):
+    """Text of all values, ordered by `by` and then by themselves; null if there are no values."""
+
+    expr: Expr
+    separator: str = ""
+    by: tuple[Ordering, ...] = ()
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.expr, *(ordering.expr for ordering in self.by))
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        if typed.type != STR:
+            raise WrongType(
+                f"string_agg needs text, got {typed.type}: {self.expr}",
+                where=[SourceLocation.of_caller()],
+                fix="cast(str) it, or use collect",
+            )
+        for ordering in self.by:
+            check(ordering.expr, schema)
+        return Field(name, STR, typed.nullable)
+
+    def __str__(self) -> str:
+        by = f", by {', '.join(map(str, self.by))}" if self.by else ""
+        return f"string_agg({self.expr}, {self.separator!r}{by})"
+
+
+class BitOperation(Enum):
+    """How `Bits` combines integers."""
+
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+
+
+@dataclass(frozen=True, slots=True)
+class Bits(Aggregation):
+    """Bitwise combination of integers; null if there are no values."""
+
+    expr: Expr
+    operation: BitOperation
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        if typed.type not in (INT32, INT64):
+            raise WrongType(
+                f"bit_{self.operation.value} needs integers, got {typed.type}: {self.expr}",
+                where=[SourceLocation.of_caller()],
+                fix="cast(int) it",
+            )
+        return Field(name, typed.type, typed.nullable)
+
+    def __str__(self) -> str:
+        return f"bit_{self.operation.value}({self.expr})"
+
+
+def check_parts(parts: tuple[float, ...]) -> None:
+    """Raise `WrongType` unless all parts of a percentile are from 0 to 1."""
+    wrong = [part for part in parts if not 0 <= part <= 1]
+    if wrong or not parts:
+        raise WrongType(
+            f"a percentile is from 0 to 1, got {wrong[0]}" if wrong else "a percentile of no parts",
+            where=[SourceLocation.of_caller()],
+            fix="percentile(..., 0.95), say, or a list of such parts",
+        )
+
+
+def percentile(
+    expr: Expr, at: float | Sequence[float], *, discrete: bool = False, distinct: bool = False
+) -> Aggregation:
+    """Percentile of a numeric expression, interpolated, or a list of several.
+
+    at:       from 0 to 1; 0.5 is the median.
+    discrete: the first value that so many do not exceed, of any type, instead of an interpolated one.
+
+    Raises `WrongType` for an `at` beyond 0 and 1.
+    """
+    parts = tuple(at) if isinstance(at, Sequence) else (at,)
+    check_parts(parts)
+    floats = tuple(map(float, parts))
+    made = Percentile(expr, floats if isinstance(at, Sequence) else floats[0], discrete)
+    return of_distinct(made, distinct)
+
+
+def median(expr: Expr, *, distinct: bool = False) -> Aggregation:
+    """Median of a numeric expression: the middle value, or the mean of the two in the middle."""
+    return percentile(expr, 0.5, distinct=distinct)
+
+
+def mode(expr: Expr, *, greatest: bool = False) -> Mode:
+    """Most frequent value, the least of several, or the greatest."""
+    return Mode(expr, greatest)
+
+
+def string_agg(
+    expr: Expr,
+    separator: str = "",
+    *,
+    order_by: Expr | Ordering | Sequence[Expr | Ordering] = (),
+    distinct: bool = False,
+) -> Aggregation:
+    """Text of all values of an expression, ordered by `order_by` and then by themselves.
+
+    distinct: of equal texts with an equal order, one counts.
+    """
+    several = order_by if isinstance(order_by, Sequence) else (order_by,)
+    by = tuple(each if isinstance(each, Ordering) else Ordering(each) for each in several)
+    return of_distinct(StringAgg(expr, separator, by), distinct)
+
+
+def bit_and(expr: Expr) -> Bits:
+    """Bits that are set in all values of an integer expression."""
+    return Bits(expr, BitOperation.AND)
+
+
+def bit_or(expr: Expr) -> Bits:
+    """Bits that are set in any value of an integer expression."""
+    return Bits(expr, BitOperation.OR)
+
+
+def bit_xor(expr: Expr, *, distinct: bool = False) -> Aggregation:
+    """Bits that are set in an odd number of values of an integer expression."""
+    return of_distinct(Bits(expr, BitOperation.XOR), distinct)

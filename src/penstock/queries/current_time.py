@@ -1,0 +1,161 @@
+"""Current time in a query, as an input that has the time of each tick.
+
+Spark's optimiser takes the time of planning for `current_timestamp()`, so an answer would stand still. Before
+it runs, each such expression is replaced by `(SELECT max(value) FROM tick_time)` in a copy of the analysed
+plan. So time is an input like others: kept in commits, and the same when a tick is run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnsupportedQuery
+from penstock.flow.operators.source import TICK_TIME
+from penstock.flow.operators.temporal_filter import Presence
+from penstock.queries.catalyst_plan import CatalystNode, reads_table
+from penstock.queries.plan_details import items, java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.errors import SourceLocation
+
+_LATEST = f"(SELECT max(value) FROM {TICK_TIME})"
+_MOMENTS = {"CurrentTimestamp": _LATEST, "Now": _LATEST, "CurrentDate": f"CAST({_LATEST} AS DATE)"}
+_WITHOUT_ZONE = ("LocalTimestamp", "LocalTimestampNanos", "CurrentTime", "CurrentTimestampNanos")
+
+
+def reads_current_time(plan: Any, session: SparkSession) -> bool:
+    """Return whether an analysed plan may have an expression of the current time."""
+    patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return any(each.containsPattern(patterns.CURRENT_LIKE()) for each in (plan, *items(plan.subqueriesAll())))
+
+
+def with_tick_time(plan: Any, session: SparkSession, location: SourceLocation) -> Any:
+    """Return a copy of an analysed plan that reads the current time from table `tick_time`.
+
+    Raises `UnsupportedQuery` for a time without a zone.
+    """
+    moments: dict[str, Any] = {}
+    for kind, text in _MOMENTS.items():
+        selected: Any = session.sql(f"SELECT {text} AS moment")
+        (alias,) = items(selected._jdf.queryExecution().analyzed().expressions())
+        moments[kind] = alias.children().apply(0)
+    return _Copier(session, moments, location).plan(plan)
+
+
+# -- comparisons -------------------------------------------------------------------------------
+
+_RISING = frozenset({"ScalarSubquery", "DateAdd", "DateSub", "AddMonths", "TimeAdd"}) | {
+    *("TimestampAddInterval", "TimestampAddYMInterval", "DateAddYMInterval", "DateAddInterval"),
+    *("TruncDate", "TruncTimestamp", "UnixSeconds", "UnixTimestamp", "KnownNullable", "Cast"),
+}
+"""Functions that never fall as their one argument that is no constant rises."""
+
+_PRESENCES: dict[str, tuple[Presence, ...]] = {
+    "GreaterThan": (Presence.AFTER,),
+    "GreaterThanOrEqual": (Presence.SINCE,),
+    "LessThan": (Presence.BEFORE,),
+    "LessThanOrEqual": (Presence.UNTIL,),
+    "EqualTo": (Presence.SINCE, Presence.UNTIL),
+}
+_SWAPPED = {
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "EqualTo": "EqualTo",
+}
+
+
+def comparisons_with_time(
+    condition: CatalystNode,
+) -> list[tuple[CatalystNode, Presence, CatalystNode]]:
+    """Return a condition as comparisons of a rising time with a moment of each row; empty if it is none."""
+    if condition.kind not in _PRESENCES:
+        return []
+    (one, other), kind = condition.children, condition.kind
+    if not _is_time(one):
+        one, other, kind = other, one, _SWAPPED[kind]
+    if not _is_time(one) or any(node.kind == "ScalarSubquery" for node in other.walk()):
+        return []
+    return [(one, presence, other) for presence in _PRESENCES[kind]]
+
+
+def _is_time(node: CatalystNode) -> bool:
+    """Return whether an expression is the time of the tick, or rises with it."""
+    varying = [child for child in node.children if child.kind != "Literal"]
+    if node.kind == "ScalarSubquery":
+        return reads_table(node, TICK_TIME)
+    if node.kind == "Cast" and node.fields["dataType"] not in ("date", "timestamp"):
+        return False
+    return node.kind in _RISING and len(varying) == 1 and _is_time(varying[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Copier:
+    """Copies trees of the JVM where they hold the current time.
+
+    moments: what replaces each kind of expression.
+    """
+
+    session: SparkSession
+    moments: dict[str, Any]
+    location: SourceLocation
+
+    def plan(self, node: Any) -> Any:
+        children = items(node.children())
+        copied = list(map(self.plan, children))
+        if any(new is not old for new, old in zip(copied, children, strict=True)):
+            node = node.withNewChildren(self._seq(copied))
+        old = items(node.expressions())
+        if all(new is one for new, one in zip(map(self.expression, old), old, strict=True)):
+            return node
+        given: list[Any] = []
+        parameters = node.productIterator()
+        while parameters.hasNext():
+            given.append(self._parameter(parameters.next()))
+        gateway: Any = self.session.sparkContext._gateway
+        array = gateway.new_array(java_class(self.session, "java.lang.Object"), len(given))
+        for at, parameter in enumerate(given):
+            array[at] = parameter
+        return node.makeCopy(array)
+
+    def expression(self, node: Any) -> Any:
+        kind = node.getClass().getSimpleName()
+        if kind in self.moments:
+            return self.moments[kind]
+        if kind in _WITHOUT_ZONE:
+            raise UnsupportedQuery(
+                f"the query uses {node.prettyName()}(), a time without a zone",
+                where=[self.location],
+                fix="current_timestamp() or current_date()",
+                function=node.prettyName(),
+            )
+        if self._is(node, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"):
+            inner = self.plan(node.plan())
+            node = node if inner is node.plan() else node.withNewPlan(inner)
+        children = items(node.children())
+        copied = list(map(self.expression, children))
+        if all(new is old for new, old in zip(copied, children, strict=True)):
+            return node
+        return node.withNewChildren(self._seq(copied))
+
+    def _parameter(self, value: Any) -> Any:
+        """Copy a parameter of a plan's node: an expression, or a collection of some."""
+        if self._is(value, "org.apache.spark.sql.catalyst.expressions.Expression"):
+            return self.expression(value)
+        if self._is(value, "scala.collection.immutable.Seq"):
+            return self._seq([self._parameter(each) for each in items(value)])
+        if self._is(value, "scala.Some"):
+            return java_class(self.session, "scala.Some")(self._parameter(value.get()))
+        return value
+
+    def _is(self, value: Any, name: str) -> bool:
+        if not hasattr(value, "getClass"):
+            return False
+        return java_class(self.session, "java.lang.Class").forName(name).isInstance(value)
+
+    def _seq(self, listed: list[Any]) -> Any:
+        return java_class(self.session, "org.apache.spark.api.python.PythonUtils").toSeq(listed)

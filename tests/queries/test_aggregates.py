@@ -1,0 +1,138 @@
+"""Aggregate functions of Spark SQL: the answer is Spark's; of statistics, up to Spark's own rounding."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock.errors import UnsupportedQuery
+from tests.queries.spark_answers import check_answer
+
+pytest.importorskip("pyspark.sql.functions")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Item(NamedTuple):
+    id: int
+    a: int | None
+    s: str | None
+
+
+class Point(NamedTuple):
+    k: int
+    x: float | None
+    y: float | None
+
+
+TABLES = {"items": Item}
+DDL = {"items": "id BIGINT NOT NULL, a BIGINT, s STRING"}
+
+
+def draw(choice: random.Random, table: str) -> Any:
+    number, text = choice.choice([None, *range(-2, 5)]), choice.choice([None, "a", "b", "cc", ""])
+    return Item(choice.randrange(6), number, text)
+
+
+QUERIES = {
+    "sets": "SELECT id, size(collect_set(a)) AS x, size(array_agg(DISTINCT s)) AS y FROM items GROUP BY id",
+    "distinct values": "SELECT s, sum(DISTINCT a) AS x, count(*) AS y FROM items GROUP BY s",
+    "several kinds of distinct values": "SELECT count(DISTINCT a, s) AS x, sum(DISTINCT id) AS y,"
+    " avg(a) AS z, median(a) AS u FROM items GROUP BY id",
+    "distinct decimals": "SELECT avg(DISTINCT CAST(a AS DECIMAL(5,2))) AS x FROM items",
+    "distinct values with filters": "SELECT count(DISTINCT a) FILTER (WHERE id > 2) AS x,"
+    " sum(DISTINCT a) FILTER (WHERE id > 3) AS y FROM items",
+    "percentiles": "SELECT s, percentile(a, array(0.1, 0.5)) AS x, percentile(DISTINCT a, 0.3) AS y,"
+    " percentile_cont(0.3) WITHIN GROUP (ORDER BY a DESC) AS z FROM items GROUP BY s",
+    "discrete percentiles": "SELECT s, percentile_disc(0.3) WITHIN GROUP (ORDER BY a DESC) AS x,"
+    " percentile_approx(a, 0.4) AS y, approx_percentile(CAST(a AS INT), array(0.1, 0.5), 100) AS z"
+    " FROM items GROUP BY s",
+    "modes": "SELECT id, mode(a, true) AS x, mode() WITHIN GROUP (ORDER BY s DESC) AS y"
+    " FROM items GROUP BY id",
+    "joined text": "SELECT id, listagg(s, ',') WITHIN GROUP (ORDER BY a DESC NULLS FIRST, s DESC) AS x,"
+    " string_agg(DISTINCT a, ', ') WITHIN GROUP (ORDER BY a) AS y FROM items GROUP BY id",
+    "bits": "SELECT id, bit_and(a) AS x, bit_or(CAST(a AS INT)) AS y, bit_xor(DISTINCT a) AS z"
+    " FROM items GROUP BY id",
+    "filters": "SELECT bit_and(a) FILTER (WHERE a > 1) AS x, median(a) FILTER (WHERE a > 1) AS y,"
+    " listagg(s) FILTER (WHERE id > 9) AS z FROM items",
+    "of no rows": "SELECT collect_set(a) AS x, collect_list(s) AS y, listagg(s) AS z,"
+    " approx_count_distinct(a) AS u, bit_or(a) AS v, mode(a) AS w, var_pop(a) AS p FROM items WHERE id > 99",
+    "over partitions": "SELECT id, median(a) OVER (PARTITION BY s) AS x, mode(a, true) OVER (PARTITION BY s)"
+    " AS y FROM items",
+    "over frames": "SELECT id, bit_xor(a) OVER w AS x, collect_list(a) OVER w AS y, percentile_approx(a, 0.4)"
+    " OVER w AS z FROM items WINDOW w AS"
+    " (PARTITION BY s ORDER BY a, id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING)",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_answer_is_that_of_spark(spark: SparkSession, name: str) -> None:
+    text = QUERIES[name]
+    for seed in range(3):
+        flow = ps.sql(text, tables=TABLES, spark=spark)
+        check_answer(spark, flow, lambda _: spark.sql(text), DDL, draw, seed)
+
+
+OF_ONE = ("stddev", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis")
+OF_TWO = ("covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count")
+STATISTICS = (
+    *(f"{name}(x)" for name in OF_ONE),
+    *(f"{name}(y, x)" for name in (*OF_TWO, "regr_sxx", "regr_sxy", "regr_syy", "regr_avgx", "regr_avgy")),
+    "variance(k)",
+    "var_pop(DISTINCT x)",
+    "corr(x, k) FILTER (WHERE y > 0)",
+)
+NAN, INF = math.nan, math.inf
+POINTS = {
+    "nothing": [],
+    "only nulls": [Point(1, None, 1.0), Point(1, 1.0, None)],
+    "one row": [Point(1, 2.5, 3.0)],
+    "equal values": [Point(1, 2.5, 3.0), Point(1, 2.5, 3.0)],
+    "one constant": [Point(1, 2.5, 3.0), Point(2, 2.5, 4.0)],
+    "the other constant": [Point(1, 2.5, 3.0), Point(2, 3.5, 3.0)],
+    "one NaN": [Point(1, NAN, 3.0)],
+    "NaN": [Point(1, NAN, 3.0), Point(1, 1.0, 2.0), Point(1, 2.0, 2.5)],
+    "infinite": [Point(1, 2.0, INF), Point(1, 1.0, 2.0), Point(1, 2.0, 2.5)],
+    **{
+        f"random {seed}": [
+            Point(choice.randrange(9), choice.choice([None, choice.gauss()]), choice.uniform(-5, 9))
+            for choice in [random.Random(seed)]
+            for _ in range(12)
+        ]
+        for seed in range(3)
+    },
+}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_statistics_are_those_of_spark_up_to_its_rounding(spark: SparkSession, name: str) -> None:
+    columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(STATISTICS))
+    text = f"SELECT {columns} FROM points"
+    engine = ps.Engine(ps.sql(text, tables={"points": Point}, spark=spark))
+    passing = [Point(7, 1e300, -1e-300), Point(8, INF, NAN)]
+    engine.tick(points=[ps.insert(row) for row in (*passing, *POINTS[name])])
+    changes = engine.tick(points=[ps.delete(row) for row in passing])["answer"]
+    (found,) = (change.row for change in changes if change.weight > 0)
+    rows = spark.createDataFrame([tuple(row) for row in POINTS[name]], "k BIGINT, x DOUBLE, y DOUBLE")
+    rows.coalesce(1).createOrReplaceTempView("points")
+    (expected,) = spark.sql(text).collect()
+    for what, mine, theirs in zip(STATISTICS, found, expected, strict=True):
+        assert is_near(mine, theirs), (what, mine, theirs)
+
+
+def is_near(one: float | None, other: float | None) -> bool:
+    if one is None or other is None or math.isnan(one) or math.isnan(other):
+        return repr(one) == repr(other)
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def test_a_percentile_with_frequencies_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UnsupportedQuery, match="frequencies"):
+        ps.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)

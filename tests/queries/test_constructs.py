@@ -1,0 +1,188 @@
+"""Constructs of Spark SQL and functions in Python, one by one: the answer is Spark's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock.errors import UnsupportedQuery
+from tests.queries.spark_answers import check_answer
+
+F = pytest.importorskip("pyspark.sql.functions")
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Item(NamedTuple):
+    id: int
+    a: int | None
+    s: str | None
+
+
+class Edge(NamedTuple):
+    src: int
+    dst: int
+
+
+class Event(NamedTuple):
+    ts: datetime | None
+    k: str | None
+    v: int | None
+
+
+TABLES = {"items": Item, "edges": Edge, "events": Event}
+DDL = {
+    "items": "id BIGINT NOT NULL, a BIGINT, s STRING",
+    "edges": "src BIGINT NOT NULL, dst BIGINT NOT NULL",
+    "events": "ts TIMESTAMP, k STRING, v BIGINT",
+}
+START = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def draw(choice: random.Random, table: str) -> Any:
+    if table == "items":
+        return Item(choice.randrange(6), choice.choice([None, 0, 1, 2, 3]), choice.choice([None, *"xyz"]))
+    if table == "edges":
+        src = choice.randrange(6)
+        return Edge(src, src + choice.randrange(1, 4))
+    later = timedelta(minutes=choice.randrange(90), seconds=choice.randrange(2))
+    return Event(
+        choice.choice([None, *[START + later] * 6]), choice.choice([None, *"xy"]), choice.randrange(3)
+    )
+
+
+QUERIES = {
+    "pivot": "SELECT * FROM items PIVOT (sum(a) AS m, count(*) AS c FOR s IN ('x' AS u, 'y'))",
+    "pivot of several columns": "SELECT * FROM items PIVOT (count(*) FOR (s, a) IN (('x', 1), ('y', 2)))",
+    "pivot of lists": "SELECT * FROM items PIVOT (collect_list(a) FOR s IN ('x', NULL))",
+    "unpivot": "SELECT * FROM items UNPIVOT (v FOR n IN (id, a))",
+    "recursion": "WITH RECURSIVE t(s, d) AS (SELECT src, dst FROM edges UNION ALL SELECT t.s, e.dst FROM t"
+    " JOIN edges e ON t.d = e.src) SELECT s, d, count(*) AS n FROM t GROUP BY s, d",
+    "recursion of constants": "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5)"
+    " SELECT n, id FROM t JOIN items ON n = id",
+    "recursion to a depth": "WITH RECURSIVE t(s, d, n) AS (SELECT src, dst, 1 FROM edges UNION ALL SELECT"
+    " t.s, e.dst, n + 1 FROM t JOIN edges e ON t.d = e.src WHERE n < 3) SELECT DISTINCT s, d, n FROM t",
+    "tumbling windows": "SELECT window(ts, '10 minutes') AS w, k, sum(v) AS v FROM events GROUP BY 1, 2",
+    "sliding windows": "SELECT window.end AS e, count(*) AS n FROM events"
+    " GROUP BY window(ts, '10 minutes', '5 minutes', '2 minutes')",
+    "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
+    "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
+    "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",
+    "constants": "SELECT id, array('a,b', 'c') AS x, named_struct('a', 1, 'b', array(1.5, 2)) AS y, null AS z"
+    " FROM items",
+    "stack": "SELECT s, stack(2, id, a, id) FROM items",
+    "explode": "SELECT id, explode(array(a, id)) AS e FROM items",
+    "posexplode": "SELECT posexplode(array(a, id)) FROM items",
+    "inline": "SELECT id, t.* FROM items LATERAL VIEW OUTER"
+    " inline(if(a > 1, array(struct(id AS x, a AS y)), array())) t",
+    "lateral": "SELECT i.id, m FROM items i, LATERAL (SELECT max(dst) AS m FROM edges WHERE src = i.id)",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) -> None:
+    text = QUERIES[name]
+    for seed in range(3):
+        flow = ps.sql(text, tables=TABLES, spark=spark)
+        check_answer(spark, flow, lambda _: spark.sql(text), DDL, draw, seed)
+
+
+# -- functions in Python -------------------------------------------------------------------------
+
+
+def plus(x: int | None) -> int | None:
+    return None if x is None else x + 1
+
+
+def later(ts: datetime | None) -> datetime | None:
+    return None if ts is None else ts + timedelta(hours=1)
+
+
+def series_plus(x: pd.Series) -> pd.Series:
+    return x.fillna(0).astype("int64") + 1
+
+
+def in_batches(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    for batch in batches:
+        yield batch * 2
+
+
+def array_plus(x: pa.Array) -> pa.Array:
+    return pc.add(x, 5)
+
+
+def mean(x: pd.Series) -> float:
+    return x.mean()
+
+
+def sized(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(a=len(rows))
+
+
+def counted(key: tuple[Any, ...], rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame([[key[0], len(rows)]])
+
+
+def first_of(rows: pa.Table) -> pa.Table:
+    return rows.sort_by("id").slice(0, 1).select(["id"])
+
+
+def arrow(function: Callable[..., Any], type: str) -> Any:
+    return F.udf(function, type, useArrow=True)
+
+
+FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "udf": lambda i, e: i.filter(arrow(plus, "bigint")("id") > 2).select(arrow(plus, "bigint")("a")),
+    "udf of an udf": lambda i, e: i.select("s", arrow(plus, "bigint")(arrow(plus, "bigint")("a"))),
+    "udf of times": lambda i, e: e.select("k", arrow(later, "timestamp")("ts")),
+    "pickled udf": lambda i, e: i.select(F.udf(plus, "bigint", useArrow=False)("a")),
+    "pandas": lambda i, e: i.select(F.pandas_udf(series_plus, "bigint")("a"), arrow(plus, "bigint")("id")),
+    "pandas in batches": lambda i, e: i.select(F.pandas_udf(in_batches, "bigint")("id")),
+    "arrow": lambda i, e: i.select(F.arrow_udf(array_plus, "bigint")("a")),
+    "aggregate": lambda i, e: i.groupBy("s").agg(F.pandas_udf(mean, "double")("a").alias("m")),
+    "apply": lambda i, e: i.groupBy("s").applyInPandas(sized, "id bigint, a bigint, s string"),
+    "apply with keys": lambda i, e: i.groupBy("s").applyInPandas(counted, "s string, n bigint"),
+    "apply of arrow": lambda i, e: i.groupBy("s").applyInArrow(first_of, "id bigint"),
+    "pivot": lambda i, e: i.groupBy("s").pivot("a", [1, 2]).sum("id"),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_answer_of_a_dataframe_is_that_of_spark(spark: SparkSession, name: str) -> None:
+    frames = {table: spark.createDataFrame([], ddl) for table, ddl in DDL.items() if table != "edges"}
+    make = FRAMES[name]
+    for seed in range(2):
+        flow = ps.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
+        check_answer(spark, flow, lambda given: make(given["items"], given["events"]), DDL, draw, seed)
+
+
+def test_a_query_calls_registered_functions(spark: SparkSession) -> None:
+    spark.udf.register("plus_one", arrow(plus, "bigint"))
+    flow = ps.sql("SELECT plus_one(a) AS x FROM items", tables=TABLES, spark=spark)
+    assert [change.row.x for change in ps.Engine(flow).tick(items=[Item(1, 2, None)])["answer"]] == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("SELECT * FROM items TABLESAMPLE (50 PERCENT)", "Sample"),
+        ("SELECT changes(a) AS x FROM items", "not deterministic"),
+    ],
+)
+def test_what_cannot_be_taken_back_is_refused(spark: SparkSession, text: str, what: str) -> None:
+    spark.udf.register("changes", F.udf(plus, "bigint", useArrow=True).asNondeterministic())
+    with pytest.raises(UnsupportedQuery, match=what):
+        ps.sql(text, tables=TABLES, spark=spark)
