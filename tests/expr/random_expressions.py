@@ -24,7 +24,7 @@ from penstock.expr.functions.regular_expressions import start_at
 from penstock.expr.java_patterns import java_pattern
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.time_patterns import format_pattern, parse_pattern
-from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.tree import Call, Column, Expr, operand
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -34,6 +34,7 @@ from penstock.expr.types import (
     INT64,
     STR,
     TIMESTAMP,
+    DataType,
     DecimalType,
     ListType,
 )
@@ -421,6 +422,7 @@ class _Drawing:
             *map(time_field, ("hour", "minute", "second", "microsecond")),
             lambda: self.of("date", d).days_since(self.of("date", d)),
             lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
+            lambda: self.tried_cast(INT32, d, "int64", "float", "decimal", "bool"),
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
@@ -434,6 +436,7 @@ class _Drawing:
             lambda: self.of("int64", d) // self.of("int64", d),
             lambda: self.of("int64", d) // self.pick(3, 7, -2, MAX64),
             lambda: self.of(self.pick("int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
+            lambda: self.tried_cast(INT64, d, "int32", "float", "decimal", "bool", "timestamp"),
             lambda: Column("number").cast(int),
             lambda: ps.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
             lambda: ps.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
@@ -447,6 +450,8 @@ class _Drawing:
         return [
             *self._arithmetic("float", lambda: self.number(d), d),
             lambda: self.of("int64", d) / self.of("int32", d),
+            lambda: Call("try_divide", (self.of("int64", d), self.of("int32", d))),
+            lambda: self.tried_cast(FLOAT64, d, "int32", "int64", "decimal", "bool"),
             lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(float),
             lambda: Column("number").cast(float),
             lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
@@ -474,7 +479,15 @@ class _Drawing:
             lambda: modest(self.of(kind, d)).round(self.pick(0, 1, 2, -1, -2)),
             lambda: Call("bround", (modest(self.of(kind, d)),), (self.pick(0, 1, 2, -1, -2),)),
         ]
-        return [*ways, lambda: self.of(kind, d) / right()] if kind in ("float", "decimal") else ways
+        tried = ["try_add", "try_subtract", "try_multiply", "try_modulo"]
+        if kind in ("float", "decimal"):
+            ways.append(lambda: self.of(kind, d) / right())
+            tried.append("try_divide")
+        return [*ways, lambda: Call(self.pick(*tried), (self.of(kind, d), operand(right())))]
+
+    def tried_cast(self, target: DataType, d: int, *kinds: str) -> Expr:
+        value = self.of(self.pick(*kinds), d) if self.draw(st.booleans()) else Column("number")
+        return Call("try_cast", (value,), (target,))
 
     def _decimal(self, d: int) -> list[Any]:
         target = self.pick(DecimalType(10, 2), DecimalType(5, 0), DecimalType(38, 10), DecimalType(12, 12))
@@ -484,6 +497,7 @@ class _Drawing:
             *self._arithmetic("decimal", lambda: self.of(whole, d), d),
             lambda: self.pick(Expr.floor, Expr.ceil)(self.of("decimal", d)),
             lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(target),
+            lambda: self.tried_cast(target, d, "int32", "int64", "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
         ]
@@ -540,6 +554,7 @@ class _Drawing:
             lambda: self.of("date", d).truncate(self.pick("week", "month", "quarter", "year")),
             lambda: self.of("timestamp", d).to_date(),
             lambda: Column("number").to_date(),
+            lambda: self.tried_cast(DATE, d, "timestamp", "str"),
         ]
 
     def _timestamp(self, d: int) -> list[Any]:
@@ -547,6 +562,7 @@ class _Drawing:
         return [
             lambda: self.of("timestamp", d) + self.draw(spans),
             lambda: self.of("timestamp", d) - self.draw(spans),
+            lambda: self.tried_cast(TIMESTAMP, d, "int64", "date", "str"),
             lambda: self.of("timestamp", d).tumble(self.draw(spans)),
             lambda: self.of("timestamp", d).truncate(self.pick(*units)),
             lambda: self.of("date", d).to_timestamp(),

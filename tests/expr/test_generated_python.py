@@ -472,11 +472,13 @@ _OF_TWO = (
         "seconds_since",
         "days_since",
     ),
+    *("try_add", "try_subtract", "try_multiply", "try_divide", "try_modulo"),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe", "is_in", "and", "or", "least", "greatest"),
     *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with", "like", "concat_ws"),
 )
 _OPTIONS: dict[str, tuple[object, ...]] = {
     "cast": tuple(_CONSTANTS)[:-1],
+    "try_cast": tuple(_CONSTANTS)[:-1],
     "round": (1, -1),
     "bround": (1, -1),
     "field": ("x",),

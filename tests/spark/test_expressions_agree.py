@@ -52,6 +52,7 @@ SPARK_IS_VAGUE = frozenset(
         "degrees",
         "only_row",
         "cast",
+        *("try_cast", "try_add", "try_subtract", "try_multiply", "try_divide", "try_modulo"),
         "round",
         "floor",
         "ceil",

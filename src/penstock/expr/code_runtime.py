@@ -18,8 +18,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def raise_overflow(value: object, type: str) -> NoReturn:
-    """Raise for a result out of range of its type."""
-    raise EvaluationError(f"overflow: {value} does not fit {type}")
+    """Raise for a result out of range of its type.
+
+    The error's fact `beyond_years` is whether Spark has the value: a time outside the years 1 to 9999.
+    """
+    years = type in ("date", "timestamp")
+    raise EvaluationError(f"overflow: {value} does not fit {type}", beyond_years=years)
 
 
 def raise_zero_division() -> NoReturn:

@@ -124,8 +124,10 @@ def to_timestamp(text: str) -> datetime:
                 UTC,
             )
             return moment - _offset(zone)
-        except (ValueError, OverflowError):
+        except ValueError:
             pass
+        except OverflowError:
+            raise_overflow(text, "timestamp")
     malformed_error(text, "timestamp")
 
 

@@ -214,7 +214,10 @@ def constant(text: str | None, type: DataType) -> Expr:
         raise UnsupportedQuery("a constant of bytes in the query", fix="write it as unhex of a column's text")
     if isinstance(type, DecimalType):
         return Call("cast", (Literal(Decimal(text)),), (type,))
-    return Literal(read(text), type)
+    try:
+        return Literal(read(text), type)
+    except ValueError:  # a year beyond 9999
+        raise UnsupportedQuery(f"the query has the constant {text}, which is no {type} here") from None
 
 
 def _moment(text: str) -> datetime:
@@ -285,9 +288,10 @@ def _when(node: CatalystNode, scope: Scope) -> Expr:
 # -- casts and numbers -----------------------------------------------------------------------
 
 
-@lowers("Cast")
+@lowers("Cast", "TryCast")
 def _cast(node: CatalystNode, scope: Scope) -> Expr:
-    return Call("cast", (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
+    name = "cast" if node.kind == "Cast" else "try_cast"
+    return Call(name, (scope.lower(node.child("child")),), (parse_type(node.fields["dataType"]),))
 
 
 @lowers("Round")

@@ -15,14 +15,8 @@ from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
-from penstock.queries.plan_details import (
-    RELATIONS,
-    complete,
-    expressions,
-    items,
-    java_class,
-    java_session,
-)
+from penstock.queries.evaluation_modes import mark_tried
+from penstock.queries.plan_details import RELATIONS, complete, java_class, java_session
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -107,8 +101,6 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    if "try_" in plan.toString():
-        _refuse_try(plan, location)
     return _read_plan(plan, inputs, session, location)
 
 
@@ -142,6 +134,7 @@ def _read_plan(
 ) -> CatalystNode:
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
     listed = json.loads(plan.toJSON())
+    mark_tried(listed, plan, location)
     complete(listed, plan, inputs, session, location)
     return parse_tree(listed)
 
@@ -162,28 +155,3 @@ def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
             fix="give the DataFrame as it was read, and compute in the one that is planned",
         )
     return plan
-
-
-def _refuse_try(plan: Any, location: SourceLocation) -> None:
-    """Raise `UnsupportedQuery` for a function that is null where it fails, which the JSON does not tell."""
-    for each in (plan, *items(plan.subqueriesAll())):
-        for expression in expressions(each):
-            if _evaluation(expression) == "TRY":
-                raise UnsupportedQuery(
-                    f"the query uses {expression.toString()}, which has no incremental form yet",
-                    where=[location],
-                    why="It is null where it fails.",
-                    fix="test for what would fail, by CASE WHEN",
-                )
-
-
-def _evaluation(expression: Any) -> str:
-    """Return how an expression treats errors; empty if it cannot fail, or always raises."""
-    from py4j.protocol import Py4JError
-
-    for mode in (lambda: expression.evalMode(), lambda: expression.evalContext().evalMode()):
-        try:
-            return str(mode().toString())
-        except Py4JError:  # it has no such method
-            continue
-    return ""

@@ -6,7 +6,9 @@ cases by CASE. Some are calls of static methods of Spark (`StaticInvoke`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import NoReturn
 
 from penstock.errors import UnsupportedQuery
@@ -72,6 +74,12 @@ lowers_plainly(
         "Bin": "bin",
         "Conv": "conv",
         "WidthBucket": "width_bucket",
+        # null where they fail
+        "TryAdd": "try_add",
+        "TrySubtract": "try_subtract",
+        "TryMultiply": "try_multiply",
+        "TryDivide": "try_divide",
+        "TryRemainder": "try_modulo",
         # time
         "DateFormatClass": "date_format",
         "FromUnixTime": "from_unixtime",
@@ -195,30 +203,76 @@ def _of_unit(node: CatalystNode, scope: Scope) -> Expr:
     return Call(name, (typed_constant(unit, STR), *scope.lower_all(node.children)))
 
 
-def _interval(node: CatalystNode) -> int:
-    """Return the microseconds or months of a constant interval."""
+def _constant_interval(node: CatalystNode) -> str:
     if node.kind != "Literal" or node.fields["value"] is None:
         _refuse("an interval that is no constant", "interval", "use timestampadd or date_add")
-    return int(node.fields["value"])
+    return node.fields["value"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    months: int
+    days: int
+    time: timedelta
+
+
+_MONTHS = {"years": 12, "months": 1}
+_TIME = ("hours", "minutes", "seconds")
+
+
+def _mixed_interval(node: CatalystNode) -> _Interval:
+    """Return a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
+    text = _constant_interval(node)
+    if node.fields["dataType"] != "interval":
+        return _Interval(0, 0, timedelta(microseconds=int(text)))
+    words = text.split()
+    parts = {unit: Decimal(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
+    return _Interval(
+        months=sum(int(parts.get(unit, 0)) * length for unit, length in _MONTHS.items()),
+        days=int(parts.get("days", 0)),
+        time=timedelta(
+            microseconds=sum(
+                int(parts.get(unit, 0) * length)
+                for unit, length in zip(_TIME, (3_600_000_000, 60_000_000, 1_000_000), strict=True)
+            )
+        ),
+    )
 
 
 @lowers("TimestampAddInterval")
 def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
-    moment, interval = node.children
-    return Call("shift", (scope.lower(moment),), (timedelta(microseconds=_interval(interval)),))
+    # Months come first: the 30th of January and a month and a day are the 1st of March.
+    moment, interval = scope.lower(node.children[0]), _mixed_interval(node.children[1])
+    if interval.months:
+        moment = _months_later(moment, interval.months)
+    span = timedelta(days=interval.days) + interval.time
+    return Call("shift", (moment,), (span,)) if span or not interval.months else moment
+
+
+@lowers("DateAddInterval")
+def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
+    day, interval = scope.lower(node.children[0]), _mixed_interval(node.children[1])
+    if interval.time:
+        _refuse("hours added to a date", "interval", "cast the date to a timestamp")
+    if interval.months:
+        day = Call("add_months", (day, typed_constant(interval.months, INT32)))
+    return Call("date_add", (day, typed_constant(interval.days, INT32)))
+
+
+def _months_later(moment: Expr, months: int) -> Expr:
+    return Call("timestampadd", (typed_constant("MONTH", STR), typed_constant(months, INT64), moment))
 
 
 @lowers("TimestampAddYMInterval")
 def _plus_months(node: CatalystNode, scope: Scope) -> Expr:
     moment, interval = node.children
-    months = typed_constant(_interval(interval), INT64)
-    return Call("timestampadd", (typed_constant("MONTH", STR), months, scope.lower(moment)))
+    return _months_later(scope.lower(moment), int(_constant_interval(interval)))
 
 
 @lowers("DateAddYMInterval")
 def _date_plus_months(node: CatalystNode, scope: Scope) -> Expr:
     day, interval = node.children
-    return Call("add_months", (scope.lower(day), typed_constant(_interval(interval), INT32)))
+    return Call("add_months", (scope.lower(day), typed_constant(int(_constant_interval(interval)), INT32)))
 
 
 # -- refused ------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
         **_of(2, 2, "add subtract multiply divide div modulo eq ne lt le gt ge eq_null_safe and or element"),
         **_of(2, 2, "array_repeat only_row"),
+        **_of(2, 2, "try_add try_subtract try_multiply try_divide try_modulo"),
         **_of(2, 2, "contains starts_with ends_with like micros_since seconds_since days_since"),
         **_of(3, 3, "replace split_part substring"),
         **_of(1, None, "array coalesce concat concat_ws format_string hash is_in"),
@@ -81,6 +82,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
             if isinstance(function, FixedFunction)
         },
         "cast": CallSignature(1, 1, options=(_is_type,)),
+        "try_cast": CallSignature(1, 1, options=(_is_type,)),
         "struct": CallSignature(1, None, options=(_is_names,)),
         "field": CallSignature(1, 1, options=(_is_text,)),
         "round": CallSignature(1, 1, options=(_is_digits,)),

@@ -237,7 +237,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The angle of the point whose y and x these are.",
         (FLOAT64, FLOAT64),
         FLOAT64,
-        "x_atan2({0}, {1})",
+        "x_atan2({0} + 0.0, {1} + 0.0)",  # no zero is negative
         approximate=True,
     ),
     fixed(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from penstock.expr.types import DATE, DataType, DateType, StrType, TimestampType
+from penstock.expr.types import DATE, STR, DataType, DateType, StrType, TimestampType
 from penstock.expr.typing_rules import LiteralTerm
 from penstock.spark.lowering.types import spark_type
 
@@ -171,6 +171,11 @@ def _moment_of_text(text: Column, target: DataType) -> Column:
     return zoned.when(text.rlike(_LOCAL), in_utc).otherwise(F.when(text.isNotNull(), failed))
 
 
+def _tried_moment_of_text(text: Column) -> Column:
+    in_utc = _moment_in_utc(text.try_cast("timestamp_ntz"))
+    return F.when(text.rlike(_ZONED), text.try_cast("timestamp")).when(text.rlike(_LOCAL), in_utc)
+
+
 def _moment_in_utc(wall: Column) -> Column:
     """Return the instant at which a UTC clock shows the given zoneless timestamp."""
     day = F.unix_date(wall.cast("date")).cast("bigint") * F.lit(_DAY)
@@ -186,6 +191,14 @@ CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], 
     (TimestampType, StrType): _text_of_moment,
     (StrType, TimestampType): _moment_of_text,
 }
+
+TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Column]] = {
+    (TimestampType, DateType): _date_of,
+    (DateType, TimestampType): _midnight,
+    (TimestampType, StrType): lambda value: _text_of_moment(value, STR),
+    (StrType, TimestampType): _tried_moment_of_text,
+}
+"""Casts that look at the session's time zone, null where they fail."""
 
 TIME: dict[str, Lowering] = {
     "shift": _shift,

@@ -12,6 +12,7 @@ from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
+from penstock.spark.lowering.time_functions import TRIED_CASTS
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ def _cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     source, target = call.arguments[0].type, call.type
     special = _CASTS.get((type(source), type(target)))
     return arguments[0].cast(spark_type(target)) if special is None else special(arguments[0], target)
+
+
+def _try_cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    source, target = call.arguments[0].type, call.type
+    special = TRIED_CASTS.get((type(source), type(target)))
+    return arguments[0].try_cast(spark_type(target)) if special is None else special(arguments[0])
 
 
 def _decimal_of_float(value: Column, target: DataType) -> Column:
@@ -141,6 +148,12 @@ VALUES: dict[str, Lowering] = {
     "array_repeat": _plain(F.array_repeat),
     "only_row": _only_row,
     "cast": _cast,
+    "try_cast": _try_cast,
+    "try_add": _plain(F.try_add),
+    "try_subtract": _plain(F.try_subtract),
+    "try_multiply": _plain(F.try_multiply),
+    "try_divide": _plain(F.try_divide),
+    "try_modulo": _plain(F.try_mod),
     "btrim": _plain(lambda a, b: F.btrim(a, b)),
     "bitwise_and": _plain(lambda a, b: a.bitwiseAND(b)),
     "bitwise_or": _plain(lambda a, b: a.bitwiseOR(b)),

@@ -1,0 +1,115 @@
+"""Functions that are null where others raise: `try_add`, `try_cast`.
+
+Only an error of the function itself becomes null. Errors of its arguments are raised, as in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import EvaluationError
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.functions import arithmetic, casts
+from penstock.expr.literals import literal_source
+from penstock.expr.types import BYTES, FLOAT64, STR
+from penstock.expr.typing_rules import (
+    Arguments,
+    CallTerm,
+    Function,
+    LiteralTerm,
+    Mismatch,
+    Signature,
+    Term,
+)
+
+
+def _of_failing(function: StrictFunction) -> LazyFunction:
+    """Return the function that is null where another raises."""
+    name = f"try_{function.name}"
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        signature = function.rule(arguments, options)
+        _refuse_without_failure(name, arguments, signature)
+        call = CallTerm(signature.result, True, function, _typed(signature), options)
+        return Signature(signature.arguments, signature.result, True if _fails(function, call) else None)
+
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
+        constants = [_constant(each) for each in call.arguments]
+        names = [inline or emitter.fresh() for inline in constants]
+        named = [
+            (name, each)
+            for name, each, inline in zip(names, call.arguments, constants, strict=True)
+            if inline is None
+        ]
+        tests = [_null_test(emitter, name, each) for name, each in named]
+        if function.last_first and constants[-1] in (None, "0", "0.0", "-0.0"):
+            # A divisor of zero gives null before the dividend is evaluated.
+            divisor = constants[-1] or f"({names[-1]} := {emitter.value(call.arguments[-1])})"
+            tests = [f"not {divisor}", *(tests if constants[-1] else tests[:-1])]
+        bound = [name for name, _ in named]
+        parameters = ", ".join(bound)
+        source = function.python(emitter, call, tuple(names))
+        tried = f"x_try({', '.join((f'lambda {parameters}: {source}', *bound))})"
+        guarded = f"(None if {' or '.join(tests)} else {tried})" if tests else tried
+        return GuardedSource(guarded, (), call.type != FLOAT64)
+
+    return LazyFunction(name, rule, python, fallible=True)
+
+
+def _constant(term: Term) -> str | None:
+    """Return the source of a constant that needs no name."""
+    return literal_source(term.value) if isinstance(term, LiteralTerm) and term.value is not None else None
+
+
+def _null_test(emitter: Emitter, name: str, term: Term) -> str:
+    """Return source that binds an argument to a name and is truthy if it is null."""
+    bound = f"({name} := {emitter.value(term)})"
+    return f"{bound} is None" if term.nullable else f"({bound}, False)[1]"
+
+
+def _typed(signature: Signature) -> Arguments:
+    return tuple(Term(type, False) for type in signature.arguments)
+
+
+def _fails(function: StrictFunction, call: CallTerm) -> bool:
+    """Return whether a call can fail: arithmetic on floats cannot, other than by division."""
+    if not function.last_first and call.type == FLOAT64 and function is not casts.CAST:
+        return False
+    return function.fallible if isinstance(function.fallible, bool) else function.fallible(call)
+
+
+def _refuse_without_failure(name: str, arguments: Arguments, signature: Signature) -> None:
+    if name == "try_add" and signature.result == STR:
+        raise Mismatch("try_add needs numbers, got text", fix="concat(...)")
+    if signature.arguments[0] == BYTES and signature.result == STR:
+        raise Mismatch(
+            "try_cast from bytes to str",
+            why="Spark makes text of any bytes, which is not null where they are not UTF-8.",
+            fix="cast(str), which raises there",
+        )
+
+
+def null_on_error(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the value, or None where it fails. Raises for a time that Spark has and Python has not."""
+    try:
+        return function(*arguments)
+    except EvaluationError as error:
+        if error.facts.get("beyond_years"):
+            raise
+        return None
+
+
+_FUNCTIONS = {function.name: function for function in (*arithmetic.FUNCTIONS, casts.CAST)}
+_TRIED = ("add", "subtract", "multiply", "divide", "modulo", "cast")
+
+NAMES: dict[str, Any] = {"x_try": null_on_error}
+
+
+def _strict(name: str) -> StrictFunction:
+    function = _FUNCTIONS[name]
+    assert isinstance(function, StrictFunction)
+    return function
+
+
+FUNCTIONS: tuple[Function, ...] = tuple(_of_failing(_strict(name)) for name in _TRIED)
