@@ -86,6 +86,10 @@ class WindowFunction(ABC):
     ordered: ClassVar[bool] = True
     framed: ClassVar[bool] = False
 
+    def is_possible(self) -> bool:
+        """Return whether its numbers, such as that of a row, can be."""
+        return True
+
     def over(
         self,
         *,
@@ -302,6 +306,9 @@ class Ntile(_Ranking):
 
     parts: int
 
+    def is_possible(self) -> bool:
+        return self.parts > 0
+
 
 # -- values of other rows -------------------------------------------------------------------------
 
@@ -357,6 +364,9 @@ class NthValue(WindowFunction):
     n: int
     ignore_nulls: bool = False
 
+    def is_possible(self) -> bool:
+        return self.n != 0
+
     def arguments(self) -> tuple[Expr, ...]:
         return (self.expr,)
 
@@ -396,18 +406,21 @@ def cume_dist() -> CumeDist:
 
 def ntile(parts: int) -> Ntile:
     """Number of the row's part, from 1, of a partition divided into `parts` of equal size."""
-    if type(parts) is not int or parts < 1:
+    if type(parts) is not int or not Ntile(parts).is_possible():
         raise WrongType(f"ntile of {parts!r} parts", where=[SourceLocation.of_caller()], fix="ntile(4)")
     return Ntile(parts)
 
 
 def lead(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
     """Value of an expression `offset` rows after; `default` where there is no such row."""
-    return lagged(expr, -offset, default, ignore_nulls=ignore_nulls)
+    ahead: Any = -offset if type(offset) is int else offset
+    return lagged(expr, ahead, default, ignore_nulls=ignore_nulls)
 
 
 def lagged(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
     """Value of an expression `offset` rows before; `default` where there is no such row."""
+    if type(offset) is not int:
+        raise WrongType(f"lag by {offset!r} rows", where=[SourceLocation.of_caller()], fix="lag(x, 2)")
     return Lag(operand(expr), offset, None if default is None else operand(default), ignore_nulls)
 
 

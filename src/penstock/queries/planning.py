@@ -60,7 +60,7 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(text)).queryExecution().analyzed()
-    return _optimised(analysed, inputs, session, location)
+    return _optimised(analysed, inputs, session, location, may_try="try_" in text.lower())
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -85,13 +85,16 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location)
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, may_try=True)
 
 
 def _optimised(
-    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation
+    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation, *, may_try: bool
 ) -> CatalystNode:
-    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
+    """Optimise and read an analysed plan.
+
+    inputs: the plan of each relation, by its name. may_try: it may have functions that are null on failure.
+    """
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs:
             raise UnsupportedQuery(
@@ -107,7 +110,7 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    if "try_" in plan.toString():
+    if may_try:
         _refuse_try(plan, location)
     return _read_plan(plan, inputs, session, location)
 
