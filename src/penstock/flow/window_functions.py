@@ -115,7 +115,7 @@ class WindowFunction(ABC):
         given = rows if range is None else range
         if given is not None and not self.framed:
             raise WrongType(f"{name} has no frame", where=[location], fix="leave out rows= and range=")
-        by = tuple(_ordering(each) for each in _several(order_by))
+        by = orderings_of(order_by)
         if self.ordered and not by:
             raise WrongType(f"{name} needs an order", where=[location], fix="give order_by=")
         frame = None
@@ -152,6 +152,11 @@ def _several(given: Any) -> Sequence[Any]:
 
 def _expression(given: str | Expr) -> Expr:
     return Column(given) if isinstance(given, str) else operand(given)
+
+
+def orderings_of(given: str | Expr | Ordering | Sequence[str | Expr | Ordering]) -> tuple[Ordering, ...]:
+    """Return the orderings that an `order_by` gives."""
+    return tuple(_ordering(each) for each in _several(given))
 
 
 def _ordering(given: str | Expr | Ordering) -> Ordering:
