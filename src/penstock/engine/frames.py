@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from penstock.errors import BadInput
@@ -81,7 +80,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         if len(set(names)) < len(names):
             raise BadInput("a frame has two columns of one name", why=f"Its columns are {', '.join(names)}.")
         with _read(frame):
-            return cast("dict[str, list[Any]]", _in_utc(frame).to_pydict())
+            return cast("dict[str, list[Any]]", frame.to_pydict())
     if not hasattr(frame, "to_dict") or not hasattr(frame, "get_columns"):
         make = _polars_frame_class(frame)
         with _read(frame):
@@ -90,19 +89,8 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         return {series.name: _utc_series(series).to_list() for series in frame.get_columns()}
 
 
-def _in_utc(table: Any) -> Any:
-    """Return a table of pyarrow with its times in UTC: Python knows other offsets of old times."""
-    pa: Any = import_module("pyarrow")
-    fields = [
-        field.with_type(pa.timestamp(field.type.unit, "UTC"))
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None
-        else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
-
-
 def _utc_series(series: Any) -> Any:
+    """Return a series with its times in UTC: Python knows other offsets of old times than Polars."""
     zone = getattr(series.dtype, "time_zone", None)
     return series if zone is None else series.dt.convert_time_zone("UTC")
 

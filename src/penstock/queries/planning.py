@@ -39,9 +39,12 @@ _CONFIGURATION = {
     "spark.sql.optimizer.inSetConversionThreshold": str(2**31 - 1),
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
-    # Rules that look at rows, or that compute decimals as unscaled numbers.
+    # Rules that look at rows, compute decimals as unscaled numbers, or make one struct of several subqueries.
     "spark.sql.optimizer.excludedRules": ",".join(
-        _RULES + rule for rule in ("DecimalAggregates", "PropagateEmptyRelation", "ConvertToLocalRelation")
+        [
+            *map(_RULES.__add__, ("DecimalAggregates", "PropagateEmptyRelation", "ConvertToLocalRelation")),
+            "org.apache.spark.sql.execution.planmerging.MergeSubplans",
+        ]
     ),
 }
 
