@@ -19,9 +19,24 @@ from penstock.expr.annotations import Int32
 from penstock.expr.constructors import lit
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
+from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
+from penstock.expr.functions.regular_expressions import start_at
+from penstock.expr.java_patterns import java_pattern
 from penstock.expr.row_classes import from_user, schema_of
+from penstock.expr.time_patterns import format_pattern, parse_pattern
 from penstock.expr.tree import Call, Column, Expr
-from penstock.expr.types import BYTES, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DecimalType,
+    ListType,
+)
 
 MIN64, MAX64 = -(2**63), 2**63 - 1
 MIN32, MAX32 = -(2**31), 2**31 - 1
@@ -205,14 +220,67 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
 KINDS = tuple(_LEAVES)
 _NUMBERS = ("int32", "int64", "float", "decimal")
 _KIND_OF = {
-    INT32: "int32", INT64: "int64", FLOAT64: "float", STR: "str", BYTES: "bytes", DATE: "date",
+    BOOL: "bool", INT32: "int32", INT64: "int64", FLOAT64: "float", STR: "str", BYTES: "bytes", DATE: "date",
     TIMESTAMP: "timestamp",
 }  # fmt: skip
 _FIXED: dict[str, list[FixedFunction]] = {}
+
+
+def _kind_of(type: Any) -> str:
+    """The kind of a parameter or result; lists are drawn by their length."""
+    if isinstance(type, ListType):
+        return "list"
+    return "decimal" if type is DecimalType or isinstance(type, DecimalType) else _KIND_OF[type]
+
+
 for _function in CATALOGUE.values():
     if isinstance(_function, FixedFunction):
-        _FIXED.setdefault(_KIND_OF[_function.result], []).append(_function)
+        _result = _function.result
+        _kinds = (_kind_of(_result),) if _result is not None else map(_kind_of, _function.takes[0])
+        for _kind in _kinds:
+            _FIXED.setdefault(_kind, []).append(_function)
 _SMALL = st.integers(-5, 5)
+
+_PATTERNS = st.sampled_from(
+    [
+        *("a", "[a-c]+", "(?i)SS", r"\d+", r"\w", r"\s+", r"(\w)(\d)?", r"^\s", r"\d$", "(?m)^a|9$", "a|b|,"),
+        *(
+            r"(?<first>\p{L})\k<first>",
+            r"[^\w\s]",
+            r"\p{Lu}",
+            r"\b[a-z]",
+            r"(a|b)+?,",
+            r"\Aa.*\z",
+            "(?s)a.",
+            "é",
+        ),
+        *(r"[\p{Alpha}&-]", r"\Q.\E", r"(?:1|2){1,2}", r"\h", r"\R", r"(?=1)\d", r"[0-9]++", r"(\d)(?!\1)\S"),
+    ]
+)
+_TIME_PATTERNS = st.sampled_from(
+    [
+        *(
+            "yyyy-MM-dd",
+            "yyyy-MM-dd HH:mm:ss",
+            "yyyy/M/d",
+            "dd.MM.yy",
+            "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+            "yyyy",
+        ),
+        *("d MMM yyyy hh:mm a", "MMMM d, y", "yyyy DDD", "HHmmss", "k:m", "yyyy-MM"),
+    ]
+)
+_PREPARED: dict[Any, st.SearchStrategy[Any]] = {
+    start_at: st.integers(1, 9),
+    java_pattern: _PATTERNS,
+    format_pattern: _TIME_PATTERNS | st.sampled_from(["EEE QQQ q", "EEEE K SSS D", "''yy"]),
+    parse_pattern: _TIME_PATTERNS,
+    unit_of: st.sampled_from(["microsecond", "SECOND", "hour", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"]),
+    weekday_of: st.sampled_from(["MO", "tue", "Sunday"]),
+    zone_of: st.sampled_from(
+        ["UTC", "Europe/Zurich", "America/New_York", "Asia/Kolkata", "+02:30", "-11:00"]
+    ),
+}
 
 
 @st.composite
@@ -221,6 +289,16 @@ def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> Exp
     if kind is None:
         kind = draw(st.sampled_from(KINDS))
     return _Drawing(draw).of(kind, depth)
+
+
+@st.composite
+def calls(draw: st.DrawFn, function: FixedFunction) -> Expr:
+    """A call of a function of fixed types, with arguments of some depth."""
+    kind = (
+        "" if function.result is not None else draw(st.sampled_from(list(map(_kind_of, function.takes[0]))))
+    )
+    call = _Drawing(draw).fixed(function, draw(st.integers(0, 1)), kind)
+    return call.length() if isinstance(function.result, ListType) else call
 
 
 class _Drawing:
@@ -256,19 +334,40 @@ class _Drawing:
         ways.append(lambda: self._of_twice(value()))
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         if kind in _FIXED:
-            ways.append(lambda: self._fixed(self.pick(*_FIXED[kind]), d))
+            # More of them than of other ways.
+            ways += [lambda: self.fixed(self.pick(*_FIXED[kind]), d, kind)] * 2
         if kind != "bytes":
             ways.append(lambda: self.pick(ps.least, ps.greatest)(value(), value(), value()))
         return ways
 
-    def _fixed(self, function: FixedFunction, d: int) -> Expr:
+    def fixed(self, function: FixedFunction, d: int, kind: str = "") -> Expr:
         """A call of a function of fixed types. Its counts and places are small."""
-        small = function.result not in (DATE, INT64)
-        arguments = (
-            self.draw(_SMALL.map(lit)) if type == INT32 and small else self.of(_KIND_OF[type], d)
-            for type in function.takes
-        )
-        return Call(function.name, tuple(arguments))
+        small = function.result not in (DATE, INT64, TIMESTAMP)
+        arguments: list[Expr] = []
+        for at, type in enumerate(function.takes):
+            wanted = [_kind_of(each) for each in (type if isinstance(type, tuple) else (type,))]
+            wanted = kind if at == 0 and function.result is None else self.pick(*wanted)
+            make = function.prepared.get(at)
+            if make is not None:
+                arguments.append(self.prepared(_PREPARED[make], at in function.constant))
+            elif wanted == "int32" and small:
+                arguments.append(self.draw(_SMALL.map(lit)))
+            else:
+                arguments.append(self.of(wanted, d))
+        call = Call(function.name, tuple(arguments))
+        if not function.approximate:
+            return call
+        # Its last digits depend on the library.
+        return ps.when(call.abs() < 1e9, call).otherwise(2.5).round(4)
+
+    def prepared(self, texts: st.SearchStrategy[Any], constant: bool) -> Expr:
+        """A pattern or the like: a constant for the most part, or by row."""
+        one, other = lit(self.draw(texts)), lit(self.draw(texts))
+        by_row = [ps.when(Column("b"), one).otherwise(other), Column("number"), Column("s_")]
+        return one if constant else self.pick(one, one, one, *by_row)
+
+    def texts(self, d: int) -> Expr:
+        return self.fixed(self.pick(*_FIXED["list"]), d)
 
     def _of_twice(self, value: Expr) -> Expr:
         return ps.array(value, value)[self.pick(0, 1)]
@@ -324,6 +423,7 @@ class _Drawing:
             lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
+            lambda: self.texts(d).length(),
             lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
@@ -372,6 +472,7 @@ class _Drawing:
             lambda: -self.of(kind, d),
             lambda: abs(self.of(kind, d)),
             lambda: modest(self.of(kind, d)).round(self.pick(0, 1, 2, -1, -2)),
+            lambda: Call("bround", (modest(self.of(kind, d)),), (self.pick(0, 1, 2, -1, -2),)),
         ]
         return [*ways, lambda: self.of(kind, d) / right()] if kind in ("float", "decimal") else ways
 
@@ -409,7 +510,23 @@ class _Drawing:
             lambda: (self.of("int32", 0) / 8).cast(str),
             lambda: text().cast(bytes).cast(str),
             lambda: Column("inner_").field("s"),
+            lambda: self.texts(d)[self.draw(st.integers(0, 1))],
+            lambda: Call("concat_ws", (self.pick(lit("-"), text()), text(), self.texts(d), Column("s_"))),
+            lambda: Call("elt", (self.draw(st.integers(1, 2).map(lit)), text(), text())),
+            lambda: self.formatted(d),
         ]
+
+    def formatted(self, d: int) -> Expr:
+        number, directive = self.pick(
+            ("int64", "%,d|"), ("int32", "%08d %x"), ("float", "%.3f"), ("float", "%12.2e"), ("str", "%-9s!"),
+            ("bool", "%b %%"), ("int64", "%+d%n"),
+        )  # fmt: skip
+        value = self.of(number, d)
+        if number == "float":
+            # Java before 19 shows some large ones with a digit too many.
+            value = ps.when(value.abs() < 1e9, value).otherwise(2.5)
+        values = (value, value) if "x" in directive else (value,)
+        return Call("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
 
     def _bytes(self, d: int) -> list[Any]:
         return [

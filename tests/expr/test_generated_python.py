@@ -29,7 +29,10 @@ from penstock.expr.compile_python import (
 from penstock.expr.constructors import lit
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
+from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
+from penstock.expr.functions.regular_expressions import start_at
 from penstock.expr.row_classes import schema_of
+from penstock.expr.time_patterns import format_pattern, parse_pattern
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import (
     ANY,
@@ -470,11 +473,12 @@ _OF_TWO = (
         "days_since",
     ),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe", "is_in", "and", "or", "least", "greatest"),
-    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with", "like"),
+    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with", "like", "concat_ws"),
 )
 _OPTIONS: dict[str, tuple[object, ...]] = {
     "cast": tuple(_CONSTANTS)[:-1],
     "round": (1, -1),
+    "bround": (1, -1),
     "field": ("x",),
     "struct": (("x",),),
     "shift": (timedelta(hours=1),),
@@ -483,11 +487,36 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
 }
 
 
+_PREPARED: dict[Any, object] = {
+    start_at: 1,
+    unit_of: "DAY",
+    weekday_of: "MO",
+    zone_of: "UTC",
+    format_pattern: "yyyy",
+    parse_pattern: "yyyy",
+}
+
+
+def _fixed_arguments(function: FixedFunction) -> Iterable[tuple[Expr, ...]]:
+    """At the last places of a long call, constants only."""
+    choices: list[tuple[Expr, ...]] = []
+    for at, parameter in enumerate(function.takes):
+        wanted = parameter[0] if isinstance(parameter, tuple) else parameter
+        if isinstance(wanted, DecimalType) or wanted is DecimalType:
+            wanted = DecimalType(10, 2)
+        assert isinstance(wanted, DataType)
+        leaves = _LEAVES[INT64 if wanted == INT32 else wanted]
+        if at in function.prepared:
+            leaves = (lit(_PREPARED.get(function.prepared[at], "a")), *leaves[1:])
+        choices.append(leaves[:1] if at > 2 else leaves)
+    return itertools.product(*choices)
+
+
 def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
     """Constants and columns in every position, some that no type allows too."""
     fixed = CATALOGUE[function]
     if isinstance(fixed, FixedFunction):
-        return itertools.product(*(_LEAVES[INT64 if type == INT32 else type] for type in fixed.takes))
+        return _fixed_arguments(fixed)
     match function:
         case "when":
             pairs = (itertools.product(values, repeat=2) for values in _LEAVES.values())
@@ -500,6 +529,10 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
             return itertools.product(_LEAVES[STR], _LEAVES[STR], _LEAVES[INT64])
         case "array_repeat" | "only_row":
             return itertools.product(itertools.chain(*_LEAVES.values()), _LEAVES[INT64])
+        case "format_string":
+            return ((lit("%s %<s".replace("<", "1$")), leaf) for leaf in _LEAVES[STR])
+        case "elt":
+            return itertools.product(_LEAVES[INT64], _LEAVES[STR], _LEAVES[STR])
         case "element":
             return itertools.product([Column(str(_LISTS))], _LEAVES[INT64])
     if function in _OF_TWO:

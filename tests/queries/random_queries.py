@@ -235,6 +235,14 @@ class QueryWriter:
             f"pmod({a}, 3)",
             f"if({self.condition(relation, depth - 1)}, {a}, NULL)",
             f"CAST(length({self.text(relation, depth - 1)}) AS BIGINT)",
+            f"CAST(regexp_count({self.text(relation, depth - 1)}, '[ab]') AS BIGINT)",
+            f"CAST(regexp_instr({self.text(relation, depth - 1)}, 'b') AS BIGINT)",
+            f"shiftleft({a}, 1)",
+            f"bround({a}, -1)",
+            f"factorial(CAST({self.pick(*relation.numbers)} AS INT))",
+            f"unix_timestamp(timestamp_seconds({self.pick(*relation.numbers)}))",
+            f"timestampdiff(HOUR, timestamp_seconds({self.pick(*relation.numbers)}), timestamp'1971-01-01')",
+            f"CAST(find_in_set({self.pick(*relation.texts)}, 'a,ab,b') AS BIGINT)",
         )
 
     def text(self, relation: Relation, depth: int = 2) -> str:
@@ -252,6 +260,15 @@ class QueryWriter:
             f"repeat({a}, 2)",
             f"CASE WHEN {self.condition(relation, depth - 1)} THEN {a} END",
             f"initcap({a})",
+            f"regexp_replace({a}, '(a)(b)?', '$1-')",
+            f"regexp_extract({a}, '(a+)(b)', 2)",
+            f"concat_ws('-', {a}, {self.pick(*relation.texts)})",
+            f"hex({a})",
+            f"soundex({a})",
+            f"url_encode({a})",
+            f"format_string('%s|%3d', {a}, {self.pick(*relation.numbers)})",
+            f"date_format(timestamp_seconds({self.pick(*relation.numbers)}), 'yyyy-MM-dd HH:mm:ss')",
+            f"concat_ws(',', split({a}, 'a'))",
             f"CAST({self.number(relation, depth - 1)} AS STRING)",
         )
 
@@ -268,6 +285,8 @@ class QueryWriter:
             f"{text} IN ('a', 'b')",
             f"{a} BETWEEN 0 AND 3",
             f"startswith({text}, 'a')",
+            f"{text} RLIKE '^a?b$'",
+            f"{text} ILIKE 'A%'",
         ]
         if depth:
             one, other = (self.condition(relation, depth - 1) for _ in range(2))

@@ -18,11 +18,12 @@ from hypothesis import find, given, settings
 from penstock.errors import EvaluationError, WrongType
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
+from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import Call, Expr
 from penstock.expr.types import StructType
 from penstock.io.arrow import column_to_values, rows_to_table
-from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
+from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.seeds]
 
 EXPRESSIONS = 2_000
+EACH = 4
 ROWS = 60
 AT_ONCE = 80
 RAISING_CHECKED = 60
@@ -43,6 +45,7 @@ SPARK_IS_VAGUE = frozenset(
         "divide",
         "div",
         "modulo",
+        "bround",
         "pmod",
         "sqrt",
         "signum",
@@ -69,6 +72,17 @@ SPARK_IS_VAGUE = frozenset(
         "minute",
         "second",
         "microsecond",
+        *(
+            "date_format",
+            "decode",
+            "encode",
+            "from_unixtime",
+            "luhn_check",
+            "make_timestamp",
+            "months_between",
+        ),
+        *("next_day", "radians", "right", "rint", "second_with_fraction", "timestampadd", "timestampdiff"),
+        *("to_date", "to_timestamp", "unix_timestamp", "url_decode", "url_encode"),
     ]
 )
 
@@ -82,7 +96,9 @@ class Raised:
     @property
     def is_of_python_alone(self) -> bool:
         """Years beyond 9999 (and before 1) exist in Spark's columns; no Python value can hold them."""
-        return self.error.what.endswith(("does not fit date", "does not fit timestamp"))
+        return self.error.what.endswith(
+            ("does not fit date", "does not fit timestamp", "which has no counterpart here")
+        )
 
 
 @dataclass
@@ -166,11 +182,12 @@ class Table:
                     break
 
     def raises(self, outcome: Outcome, row: int) -> bool:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             self.frame.where(f"row = {row}").select(outcome.column).toArrow()
-        except PySparkException:
+        except (PySparkException, Py4JError):
             return True
         return False
 
@@ -196,6 +213,9 @@ def table(spark: SparkSession) -> Table:
 @pytest.fixture(scope="module")
 def outcomes(table: Table) -> list[Outcome]:
     drawn: list[Expr] = gather(expressions(), EXPRESSIONS)
+    for function in CATALOGUE.values():
+        if isinstance(function, FixedFunction):
+            drawn += gather(calls(function), EACH)
     for function in sorted(CATALOGUE.keys() - {name for expr in drawn for name in functions_of(expr)}):
         # Chance left it out; `find` fails for a function that cannot be drawn at all.
         drawn.append(find(expressions(), lambda expr, f=function: f in functions_of(expr), settings=PATIENT))
@@ -216,11 +236,12 @@ def test_values_agree_where_python_does_not_raise(table: Table, outcomes: list[O
 
 def wrong_in(table: Table, chunk: Sequence[Outcome]) -> list[Expr]:
     """The expressions of a chunk on which the two differ, or that make Spark raise alone."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         return [expr for expr, *_ in table.disagreements(chunk)]
-    except PySparkException:
+    except (PySparkException, Py4JError):
         if len(chunk) == 1:
             return [chunk[0].expr]
         half = len(chunk) // 2
@@ -229,6 +250,7 @@ def wrong_in(table: Table, chunk: Sequence[Outcome]) -> list[Expr]:
 
 def blame(table: Table, expr: Expr) -> str:
     """The smallest part of a wrong expression that is wrong."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     for part in expr.walk():
@@ -240,7 +262,7 @@ def blame(table: Table, expr: Expr) -> str:
             continue
         try:
             found = next(table.disagreements([outcome]), None)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             return (
                 f"{part}\nraises on Spark alone: {str(error)[:600]}\nPython: {outcome.values}\nwhole: {expr}"
             )

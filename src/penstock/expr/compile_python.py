@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr import code_runtime, decimal_arithmetic, dict_keys, text_casts
 from penstock.expr.check import checked_tree
-from penstock.expr.functions import CATALOGUE, arithmetic, casts, hashing, nested, numbers, strings, time
+from penstock.expr.functions import (
+    CATALOGUE,
+    arithmetic,
+    calendar,
+    casts,
+    encodings,
+    formatting,
+    hashing,
+    mathematics,
+    nested,
+    numbers,
+    regular_expressions,
+    strings,
+    texts,
+    time,
+    time_formats,
+)
 from penstock.expr.python_emitter import PythonEmitter, Scope
 
 if TYPE_CHECKING:
@@ -32,12 +48,19 @@ _MODULES = (
     code_runtime,
     text_casts,
     arithmetic,
+    calendar,
     casts,
+    encodings,
+    formatting,
     hashing,
+    mathematics,
     nested,
     numbers,
+    regular_expressions,
     strings,
+    texts,
     time,
+    time_formats,
 )
 
 RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in module.NAMES.items()}

@@ -10,7 +10,7 @@ from penstock.expr.code_runtime import raise_overflow, raise_zero_division
 from penstock.expr.types import DecimalType
 
 EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
-_WIDE = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
+WIDE = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
 # Spark multiplies with 39 significant digits and divides to 39 digits after the point
 # before it rounds to the result's scale; rounding twice can differ from rounding once.
 _MULTIPLY = Context(prec=39, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
@@ -32,7 +32,7 @@ class DecimalSpec:
 
 def round_to_scale(value: Decimal, shape: DecimalSpec) -> Decimal:
     """Round `value` to the scale. Raises `EvaluationError` if it has too many digits."""
-    rounded = _WIDE.quantize(value, shape.step)
+    rounded = WIDE.quantize(value, shape.step)
     if not -shape.bound < rounded < shape.bound:
         raise_overflow(value, str(shape.type))
     return rounded or abs(rounded)
@@ -54,11 +54,11 @@ def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
         raise_zero_division()
     # Unscaled integers give the exact quotient, so that it is rounded once, half up, at 39 digits.
-    top, bottom = a.scaleb(76, _WIDE), b.scaleb(76 - _QUOTIENT_DIGITS, _WIDE)
+    top, bottom = a.scaleb(76, WIDE), b.scaleb(76 - _QUOTIENT_DIGITS, WIDE)
     quotient, rest = divmod(abs(int(top)), abs(int(bottom)))
     if 2 * rest >= abs(int(bottom)):
         quotient += 1
-    value = _WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
+    value = WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
     # Not `-value`, which would round to the digits of the caller's context.
     return round_to_scale(value.copy_negate() if (a < 0) != (b < 0) else value, shape)
 
@@ -72,13 +72,13 @@ def round_half_up(value: Decimal, digits: int) -> Decimal:
         return value
     if value.adjusted() + 1 < -digits:
         return Decimal(0)
-    return _WIDE.quantize(value, Decimal((0, (1,), -digits)))
+    return WIDE.quantize(value, Decimal((0, (1,), -digits)))
 
 
 def remainder(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
         raise_zero_division()
-    return round_to_scale(_WIDE.remainder(a, b), shape)
+    return round_to_scale(WIDE.remainder(a, b), shape)
 
 
 def absolute(a: Decimal) -> Decimal:

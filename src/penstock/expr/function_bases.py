@@ -6,12 +6,22 @@ A function is data: its name, its typing rule, and its Python source. Its Spark 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType
-from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature, Term
+from penstock.errors import EvaluationError
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
+from penstock.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    LiteralTerm,
+    Mismatch,
+    Signature,
+    Term,
+)
 from penstock.expr.widening import is_integer, is_number
 
 
@@ -74,8 +84,9 @@ class Emitter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StrictFunction(Function):
-    """Function that is null exactly if an argument is.
+    """Function that is null if an argument is.
 
+    nullable: whether it can also be None for arguments that are not.
     python:   source of the value from non-null operands, each an atom or in brackets;
               `Emitter.name_value` binds one that is used twice.
     fallible: whether it can raise for some row, for all calls or for a given one.
@@ -87,6 +98,11 @@ class StrictFunction(Function):
     fallible: bool | Callable[[CallTerm], bool] = False
     keeps_nan: bool = False
     last_first: bool = False
+    nullable: bool = False
+
+
+Parameter: TypeAlias = DataType | type[DecimalType] | tuple["DataType | type[DecimalType]", ...]
+"""Type that an argument converts to, or several of which it has one; `DecimalType` is any decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,37 +110,103 @@ class FixedFunction(StrictFunction):
     """Strict function of fixed types, whose name and meaning are Spark's; `ps.functions` has it.
 
     takes: the argument types; int32 parameters accept integers of any width, float64 ones any number.
+    result: None: the type of the first argument.
+    prepared: by position, how a value becomes what the function works with, such as a compiled pattern: once
+              for a constant, for a row's value if that was not seen lately. Raises `EvaluationError`.
+    constant: positions of arguments that must be constants.
+    approximate: whether its last digit depends on the library of mathematics.
     meaning: for its documentation.
     """
 
-    takes: tuple[DataType, ...] = ()
-    result: DataType = STR
+    takes: tuple[Parameter, ...] = ()
+    result: DataType | None = STR
+    prepared: Mapping[int, Callable[[Any], object]] = field(
+        default_factory=dict[int, Callable[[Any], object]], compare=False
+    )
+    constant: tuple[int, ...] = ()
+    approximate: bool = False
     meaning: str = ""
 
 
 def fixed(
     name: str,
     meaning: str,
-    takes: tuple[DataType, ...],
-    result: DataType,
+    takes: tuple[Parameter, ...],
+    result: DataType | None,
     source: str,
     *,
     fallible: bool = False,
+    nullable: bool = False,
+    approximate: bool = False,
+    prepared: Mapping[int, Callable[[Any], object]] | None = None,
+    constant: tuple[int, ...] = (),
 ) -> FixedFunction:
-    """Build a function of fixed types. source: of the value, with the operands as {0}, {1} ..."""
+    """Build a function of fixed types.
+
+    source: of the value, with the operands as {0}, {1} ...; {bits} is the width of an integer result.
+    """
+    prepare = prepared or {}
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        for argument, want in zip(arguments, takes, strict=True):
-            fits = argument.type in (want, NULL)
-            fits = fits or (want in (INT32, INT64) and is_integer(argument.type))
-            if not fits and not (want == FLOAT64 and is_number(argument.type)):
-                raise Mismatch(f"{name} needs {want}, got {argument.type}", fix=f"cast it: .cast({want})")
-        return Signature(takes, result)
+        types = tuple(_fitting(name, a.type, want) for a, want in zip(arguments, takes, strict=True))
+        for at in constant:
+            if not isinstance(arguments[at], LiteralTerm):
+                raise Mismatch(f"argument {at + 1} of {name} must be a constant")
+        for at, make in prepare.items():
+            given = arguments[at]
+            if isinstance(given, LiteralTerm) and given.value is not None:
+                try:
+                    make(given.value)
+                except EvaluationError as error:
+                    raise Mismatch(f"{name}: {error.what}", why=error.why, fix=error.fix) from error
+        return Signature(types, types[0] if result is None else result, True if nullable else None)
 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        return source.format(*operands)
+        found = list(operands)
+        for at, make in prepare.items():
+            given = call.arguments[at]
+            if isinstance(given, LiteralTerm) and given.value is not None:
+                found[at] = emitter.constant(make(given.value))
+            else:
+                found[at] = f"{emitter.constant(make)}({found[at]})"
+        return source.format(*found, bits=32 if call.type == INT32 else 64)
 
-    return FixedFunction(name, rule, python, fallible, takes=takes, result=result, meaning=meaning)
+    def may_fail(call: CallTerm) -> bool:
+        return fallible or any(not isinstance(call.arguments[at], LiteralTerm) for at in prepare)
+
+    return FixedFunction(
+        name,
+        rule,
+        python,
+        may_fail if prepare else fallible,
+        nullable=nullable,
+        takes=takes,
+        result=result,
+        prepared=prepare,
+        constant=constant,
+        approximate=approximate,
+        meaning=meaning,
+    )
+
+
+def _fitting(name: str, found: DataType, parameter: Parameter) -> DataType:
+    """Return the type that an argument converts to. Raises `Mismatch` if it fits none."""
+    wanted = parameter if isinstance(parameter, tuple) else (parameter,)
+    if found in wanted:
+        return found
+    if found == NULL:
+        first = wanted[0]
+        return first if isinstance(first, DataType) else DecimalType(38, 18)
+    if DecimalType in wanted and isinstance(found, DecimalType):
+        return found
+    for want in wanted:
+        if want in (INT32, INT64) and is_integer(found):
+            return INT32 if INT32 in wanted and INT64 not in wanted else INT64
+        if (want == FLOAT64 or isinstance(want, DecimalType)) and is_number(found):
+            assert isinstance(want, DataType)
+            return want
+    names = " or ".join("decimal" if want is DecimalType else str(want) for want in wanted)
+    raise Mismatch(f"{name} needs {names}, got {found}", fix=f"cast it: .cast({wanted[0]})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,9 @@ class PythonEmitter(Emitter):
             return GuardedSource("None", guards)
         source = function.python(self, term, sources[::step])
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
+        if function.nullable:
+            first, source = self.name_value(source)
+            guards = (*guards, first)
         return GuardedSource(source, guards, canonical)
 
     def _guarded(self, term: Term, code: GuardedSource) -> GuardedSource:

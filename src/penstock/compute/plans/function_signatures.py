@@ -72,8 +72,8 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(2, 2, "array_repeat only_row"),
         **_of(2, 2, "contains starts_with ends_with like micros_since seconds_since days_since"),
         **_of(3, 3, "replace split_part substring"),
-        **_of(1, None, "array coalesce concat hash is_in"),
-        **_of(2, None, "greatest least"),
+        **_of(1, None, "array coalesce concat concat_ws format_string hash is_in"),
+        **_of(2, None, "elt greatest least"),
         **_of(3, None, "when", step=2),
         **{
             name: CallSignature(len(function.takes), len(function.takes))
@@ -84,6 +84,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         "struct": CallSignature(1, None, options=(_is_names,)),
         "field": CallSignature(1, 1, options=(_is_text,)),
         "round": CallSignature(1, 1, options=(_is_digits,)),
+        "bround": CallSignature(1, 1, options=(_is_digits,)),
         "shift": CallSignature(1, 1, options=(_is_span,)),
         "truncate": CallSignature(1, 1, options=(_is_text,)),
         "tumble": CallSignature(1, 1, options=(_is_span,)),

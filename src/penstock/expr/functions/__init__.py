@@ -7,18 +7,42 @@ from types import MappingProxyType
 
 from penstock.expr.functions import (
     arithmetic,
+    calendar,
     casts,
     comparison,
+    encodings,
+    formatting,
     hashing,
     logic,
+    mathematics,
     nested,
     numbers,
+    regular_expressions,
     strings,
+    texts,
     time,
+    time_formats,
 )
 from penstock.expr.typing_rules import Function
 
-_THEMES = (arithmetic, casts, comparison, hashing, logic, nested, numbers, strings, time)
+_THEMES = (
+    arithmetic,
+    calendar,
+    casts,
+    comparison,
+    encodings,
+    formatting,
+    hashing,
+    logic,
+    mathematics,
+    nested,
+    numbers,
+    regular_expressions,
+    strings,
+    texts,
+    time,
+    time_formats,
+)
 
 CATALOGUE: Mapping[str, Function] = MappingProxyType(
     {function.name: function for theme in _THEMES for function in theme.FUNCTIONS}

@@ -47,12 +47,17 @@ def _may_overflow(call: CallTerm) -> bool:
 # -- rounding ---------------------------------------------------------------------------
 
 
-def _round_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    (argument,), (digits,) = arguments, options
-    assert isinstance(digits, int)
-    if not is_number(argument.type):
-        raise Mismatch(f"round needs a number, got {argument.type}")
-    return Signature((argument.type,), _rounded_type(argument.type, digits))
+def rounding_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    """Typing rule of rounding to a number of digits, the option."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        (argument,), (digits,) = arguments, options
+        assert isinstance(digits, int)
+        if not is_number(argument.type):
+            raise Mismatch(f"{what} needs a number, got {argument.type}")
+        return Signature((argument.type,), _rounded_type(argument.type, digits))
+
+    return rule
 
 
 def _rounded_type(type: DataType, digits: int) -> DataType:
@@ -223,7 +228,11 @@ def positive_remainder(value: int, by: int) -> int:
     if not by:
         raise_zero_division()
     rest = _remainder(value, by)
-    return rest if rest >= 0 else _remainder(rest + by, by)
+    if rest >= 0:
+        return rest
+    # The sum leaves the range of 64 bits at its other end, as Spark's does.
+    total = rest + by
+    return _remainder(total if total >= -(2**63) else total + 2**64, by)
 
 
 def _remainder(value: int, by: int) -> int:
@@ -256,7 +265,7 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("negate", _number("-"), _negate, _may_overflow),
     StrictFunction("abs", _number("abs"), _abs, _may_overflow),
-    StrictFunction("round", _round_rule, _round, lambda call: call.type != FLOAT64),
+    StrictFunction("round", rounding_rule("round"), _round, lambda call: call.type != FLOAT64),
     StrictFunction("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
     StrictFunction("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
     LazyFunction("least", _extreme_rule("least"), _extreme("least", "<=")),

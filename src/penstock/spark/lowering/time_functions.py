@@ -1,18 +1,22 @@
 """Lowering of date and timestamp functions to Spark columns.
 
 Spark reads the fields of a timestamp in the session's time zone. Here, time is UTC in every session, so
-everything is computed on microseconds since 1970, and on dates, which have no time zone.
+everything is computed on microseconds since 1970, and on dates, which have no time zone. What cannot be
+computed so raises in a session of another zone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.types import DATE, DataType, DateType, StrType, TimestampType
+from penstock.expr.typing_rules import LiteralTerm
+from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -108,6 +112,38 @@ def _time_field(unit: int, of: int) -> Lowering:
     return lowering
 
 
+# -- in a session in UTC ---------------------------------------------------------------------
+
+_UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+
+
+def _in_utc(function: Callable[..., Column]) -> Lowering:
+    """Lower to a function of Spark that looks at the session's time zone, which must be UTC."""
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        message = f"{call.function.name} needs a session with spark.sql.session.timeZone = UTC"
+        failed = F.raise_error(F.lit(message)).cast(spark_type(call.type))
+        return F.when(F.current_timezone().isin(*_UTC_NAMES), function(*arguments)).otherwise(failed)
+
+    return lowering
+
+
+def _of_unit(function: Callable[..., Column]) -> Lowering:
+    """Lower to a function of a constant unit."""
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        unit = call.arguments[0]
+        assert isinstance(unit, LiteralTerm)
+        return _in_utc(partial(function, str(unit.value)))(call, arguments[1:])
+
+    return lowering
+
+
+def _second_with_fraction(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    micros = _rest(F.unix_micros(arguments[0]), _WIDTHS["minute"]).cast("decimal(8,0)")
+    return (micros * F.lit(0.000001).cast("decimal(6,6)")).cast("decimal(8,6)")
+
+
 # -- casts -------------------------------------------------------------------------------------
 
 
@@ -169,4 +205,15 @@ TIME: dict[str, Lowering] = {
     "minute": _time_field(60_000_000, 3_600_000_000),
     "second": _time_field(1_000_000, 60_000_000),
     "microsecond": _time_field(1, 1_000_000),
+    "second_with_fraction": _second_with_fraction,
+    "yearofweek": lambda call, arguments: F.extract(F.lit("YEAROFWEEK"), arguments[0]),
+    "timestampdiff": _of_unit(F.timestamp_diff),
+    "timestampadd": _of_unit(F.timestamp_add),
+    **{
+        name: _in_utc(partial(F.call_function, name))
+        for name in (
+            *("date_format", "from_unixtime", "to_timestamp", "try_to_timestamp", "to_date", "try_to_date"),
+            *("unix_timestamp", "months_between", "make_timestamp", "try_make_timestamp"),
+        )
+    },
 }

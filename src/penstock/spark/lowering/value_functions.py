@@ -151,4 +151,6 @@ VALUES: dict[str, Lowering] = {
         for name, function in CATALOGUE.items()
         if isinstance(function, FixedFunction) and not name.startswith(("btrim", "bitwise"))
     },
+    "bround": lambda call, arguments: F.bround(arguments[0], _option(call)),
+    **{name: _plain(partial(F.call_function, name)) for name in ("concat_ws", "elt", "format_string")},
 }

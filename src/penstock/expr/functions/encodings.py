@@ -1,0 +1,235 @@
+"""Functions between text and bytes: hexadecimal, base64, URLs, digests, other bases of numbers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import string
+from typing import Any
+from urllib.parse import quote_plus
+
+from penstock.errors import EvaluationError
+from penstock.expr.code_runtime import raise_overflow
+from penstock.expr.function_bases import fixed
+from penstock.expr.types import BYTES, INT32, INT64, STR
+from penstock.expr.typing_rules import Function
+
+_LINE = 76
+_BASE64 = frozenset(string.ascii_letters + string.digits + "+/")
+_DIGITS = string.digits + string.ascii_lowercase
+_ESCAPED = re.compile(r"%(.{0,2})", re.DOTALL)
+_HEX = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+_BITS = 64
+
+
+def to_hex(value: int | str | bytes) -> str:
+    """Return an integer as the hexadecimal digits of its 64 bits, text and bytes as those of each byte."""
+    if isinstance(value, int):
+        return f"{value & (1 << _BITS) - 1:X}"
+    return (value.encode() if isinstance(value, str) else value).hex().upper()
+
+
+def of_hex(text: str) -> bytes | None:
+    """Return the bytes of hexadecimal digits, the first digit alone if they are odd; None for others."""
+    if not _HEX.fullmatch(text):
+        return None
+    return bytes.fromhex(f"0{text}" if len(text) % 2 else text)
+
+
+def to_base64(value: bytes) -> str:
+    """Return bytes as base64, in lines of 76 characters."""
+    text = base64.b64encode(value).decode()
+    return "\r\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE))
+
+
+def of_base64(text: str) -> bytes:
+    """Return the bytes of a base64 text; characters that are none of base64 are left out.
+
+    Raises `EvaluationError` where it ends too early, or goes on after its end.
+    """
+    kept = "".join(character for character in text if character in _BASE64 or character == "=")
+    letters, _, rest = kept.partition("=")
+    missing = -len(letters) % 4
+    if missing == 3:
+        raise EvaluationError(f"the base64 text {text[:60]!r} ends within a byte")
+    if len(letters) < len(kept) and (not missing or rest != "=" * (missing - 1)):
+        raise EvaluationError(f"the base64 text {text[:60]!r} is filled up at the wrong place")
+    return base64.b64decode(letters + "=" * missing)
+
+
+def url_encode(text: str) -> str:
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+def url_decode(text: str) -> str:
+    """Decode a text as of a form in a URL. Raises `EvaluationError` for a percent sign without digits."""
+    if "%" not in text:
+        return text.replace("+", " ")
+    found = bytearray()
+    at = 0
+    while at < len(text):
+        if text[at] == "%":
+            match = _ESCAPED.match(text, at)
+            assert match is not None
+            digits = match[1]
+            if len(digits) != 2 or not _HEX.fullmatch(digits):
+                raise EvaluationError(f"{text[:60]!r} is no encoded URL")
+            found.append(int(digits, 16))
+            at += 3
+        else:
+            found += (" " if text[at] == "+" else text[at]).encode()
+            at += 1
+    return found.decode(errors="replace")
+
+
+def try_url_decode(text: str) -> str | None:
+    try:
+        return url_decode(text)
+    except EvaluationError:
+        return None
+
+
+def sha2(value: bytes, bits: int) -> str | None:
+    """Return the SHA-2 digest of 224, 256 (or 0), 384 or 512 bits; None for other sizes."""
+    if bits not in (0, 224, 256, 384, 512):
+        return None
+    return hashlib.new(f"sha{bits or 256}", value).hexdigest()
+
+
+def decode_text(value: bytes, charset: str) -> str:
+    _need_utf8(charset)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise EvaluationError(f"{value[:20]!r} is not UTF-8 text") from None
+
+
+def encode_text(text: str, charset: str) -> bytes:
+    _need_utf8(charset)
+    return text.encode()
+
+
+def _need_utf8(charset: str) -> None:
+    if charset.upper() != "UTF-8":
+        raise EvaluationError(
+            f"the encoding {charset!r}, which has no counterpart here", fix="only UTF-8 is supported"
+        )
+
+
+def convert(text: str, base: int, to: int) -> str | None:
+    """Convert a number from one base to another, signed if the target is negative.
+
+    It ends at the first character that is no digit.
+    None without a digit, and for bases beyond 2 and 36. Raises beyond 64 bits.
+    """
+    if not (2 <= base <= 36 and 2 <= abs(to) <= 36):
+        return None
+    text = text.strip(" ")
+    if not text:
+        return None
+    negative = text.startswith("-")
+    value = 0
+    for character in text[negative:].lower():
+        digit = _DIGITS.find(character)
+        if not 0 <= digit < base:
+            break
+        value = value * base + digit
+        if value >= 1 << _BITS:
+            raise_overflow(text, "64 bits")
+    # As Spark computes it: a signed number of 64 bits.
+    signed = value - (1 << _BITS) if value >> (_BITS - 1) else value
+    if negative and to > 0:
+        signed = -1 if signed < 0 else -signed
+    if to < 0 and signed < 0:
+        negative, signed = True, -signed
+    shown = _in_base(signed % (1 << _BITS), abs(to))
+    return f"-{shown}" if negative and to < 0 else shown
+
+
+def _in_base(value: int, base: int) -> str:
+    digits = ""
+    while value:
+        value, digit = divmod(value, base)
+        digits = _DIGITS[digit] + digits
+    return (digits or "0").upper()
+
+
+NAMES: dict[str, Any] = {
+    "x_base64": to_base64,
+    "x_conv": convert,
+    "x_decode_text": decode_text,
+    "x_encode_text": encode_text,
+    "x_hex": to_hex,
+    "x_sha2": sha2,
+    "x_try_url_decode": try_url_decode,
+    "x_unbase64": of_base64,
+    "x_unhex": of_hex,
+    "x_url_decode": url_decode,
+    "x_url_encode": url_encode,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    fixed("hex", "In hexadecimal digits.", ((INT64, STR, BYTES),), STR, "x_hex({0})"),
+    fixed(
+        "unhex",
+        "The bytes of hexadecimal digits; null for other characters.",
+        (STR,),
+        BYTES,
+        "x_unhex({0})",
+        nullable=True,
+    ),
+    fixed("bin", "The bits of an integer.", (INT64,), STR, "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')"),
+    fixed("base64", "Bytes in base64, in lines of 76 characters.", (BYTES,), STR, "x_base64({0})"),
+    fixed("unbase64", "The bytes of a base64 text.", (STR,), BYTES, "x_unbase64({0})", fallible=True),
+    fixed(
+        "sha2",
+        "The SHA-2 digest of some bits, in hexadecimal; null for other sizes than 0, 224, 256, 384, 512.",
+        (BYTES, INT32),
+        STR,
+        "x_sha2({0}, {1})",
+        nullable=True,
+    ),
+    fixed("url_encode", "The text as in a form of a URL.", (STR,), STR, "x_url_encode({0})"),
+    fixed(
+        "url_decode",
+        "The text of a form in a URL.",
+        (STR,),
+        STR,
+        "x_url_decode({0})",
+        fallible=True,
+    ),
+    fixed(
+        "try_url_decode",
+        "The text of a form in a URL; null if it is none.",
+        (STR,),
+        STR,
+        "x_try_url_decode({0})",
+        nullable=True,
+    ),
+    fixed(
+        "encode",
+        "The bytes of a text; the encoding is UTF-8.",
+        (STR, STR),
+        BYTES,
+        "x_encode_text({0}, {1})",
+        fallible=True,
+    ),
+    fixed(
+        "decode",
+        "The text of bytes; the encoding is UTF-8.",
+        (BYTES, STR),
+        STR,
+        "x_decode_text({0}, {1})",
+        fallible=True,
+    ),
+    fixed(
+        "conv",
+        "A number in one base, in another; null if it is none.",
+        (STR, INT32, INT32),
+        STR,
+        "x_conv({0}, {1}, {2})",
+        fallible=True,
+        nullable=True,
+    ),
+)
