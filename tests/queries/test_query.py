@@ -161,6 +161,7 @@ def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
         ("SELECT sentences(kind) AS s FROM items", "getSentences"),
         ("SELECT rand() AS s FROM items", "answers otherwise each time"),
         ("SELECT date_trunc(kind, current_timestamp()) AS s FROM items", "no constant"),
+        ("SELECT id FROM items WHERE kind LIKE 'a!%' ESCAPE '!'", "escape character '!'"),
         ("SELECT try_add(id, 1) AS more FROM items", "null where it fails"),
         ("SELECT try_cast(kind AS INT) AS n FROM items", "null where it fails"),
         ("SELECT try_sum(id) AS n FROM items", "null where it fails"),

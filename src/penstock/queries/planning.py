@@ -63,7 +63,9 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(text)).queryExecution().analyzed()
-    return _optimised(analysed, inputs, session, location, may_try="try_" in text.lower())
+    return _optimised(
+        analysed, inputs, session, location, hides=any(word in text.lower() for word in ("try_", "escape"))
+    )
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -88,15 +90,15 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, may_try=True)
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, hides=True)
 
 
 def _optimised(
-    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation, *, may_try: bool
+    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
 ) -> CatalystNode:
     """Optimise and read an analysed plan.
 
-    inputs: the plan of each relation, by its name. may_try: it may have functions that are null on failure.
+    inputs: the plan of each relation, by its name. hides: it may have what its JSON does not tell.
     """
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs:
@@ -113,8 +115,8 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    if may_try:
-        _refuse_try(plan, location)
+    if hides:
+        _refuse_hidden(plan, location)
     return _read_plan(plan, inputs, session, location)
 
 
@@ -170,8 +172,11 @@ def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
     return plan
 
 
-def _refuse_try(plan: Any, location: SourceLocation) -> None:
-    """Raise `UnsupportedQuery` for a function that is null where it fails, which the JSON does not tell."""
+def _refuse_hidden(plan: Any, location: SourceLocation) -> None:
+    """Raise `UnsupportedQuery` for what the JSON does not tell of a function.
+
+    That is whether it is null where it fails, and the escape character of LIKE.
+    """
     for each in (plan, *items(plan.subqueriesAll())):
         for expression in expressions(each):
             if _evaluation(expression) == "TRY":
@@ -180,6 +185,12 @@ def _refuse_try(plan: Any, location: SourceLocation) -> None:
                     where=[location],
                     why="It is null where it fails.",
                     fix="test for what would fail, by CASE WHEN",
+                )
+            if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
+                raise UnsupportedQuery(
+                    f"LIKE with the escape character {expression.escapeChar()!r}",
+                    where=[location],
+                    fix="escape by a backslash, which needs no ESCAPE",
                 )
 
 
