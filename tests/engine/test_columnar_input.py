@@ -571,3 +571,25 @@ def test_rows_of_weight_0_are_no_rows() -> None:
     for kept in (0, 1):
         frame = pl.DataFrame({"value": range(many), "weight": [1] * kept + [0] * (many - kept)})
         assert [change.row for change in ps.Engine(flow).tick(numbers=frame)["out"]] == [0] * kept
+
+
+@pytest.mark.parametrize("count", [63, 64])
+def test_old_times_with_a_zone_are_the_same_however_many(count: int) -> None:
+    """Zones have other offsets in Polars and in Python, long ago."""
+    moment = datetime(1800, 1, 1, tzinfo=UTC)
+    table = pa.table({"value": pa.array([moment] * count, pa.timestamp("us", "Europe/Amsterdam"))})
+    flow = ps.Flow("times")
+    flow.sink("out", flow.source("times", datetime))
+    for frame in (table, pl.DataFrame(table)):
+        assert {change.row for change in ps.Engine(flow).tick(times=frame)["out"]} == {moment}
+
+
+@pytest.mark.parametrize("count", [63, 64])
+def test_text_that_is_no_utf_8_is_refused(count: int) -> None:
+    offsets = b"".join(at.to_bytes(4, "little") for at in range(count + 1))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"\xff" * count)]
+    table = pa.table({"value": pa.Array.from_buffers(pa.string(), count, buffers)})
+    flow = ps.Flow("texts")
+    flow.sink("out", flow.source("texts", str))
+    with pytest.raises(BadInput, match="no value of Python"):
+        ps.Engine(flow).tick(texts=table)

@@ -10,6 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
+from penstock.errors import WrongType
 from penstock.testing import check_ticks
 
 if TYPE_CHECKING:
@@ -244,3 +245,9 @@ def test_a_range_of_long_decimals_is_exact() -> None:
     most = "9" * 36
     rows = [Day(date.min, Decimal(f"{most}.{cents}")) for cents in ("00", "40", "60")]
     assert sorted(c.row.near for c in ps.Engine(flow).tick(days=rows)["out"]) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("build", [lambda: ps.lag(col.price, 1.5), lambda: ps.lead(col.price, "a")])  # type: ignore[arg-type]
+def test_an_offset_is_a_number_of_rows(build: Any) -> None:
+    with pytest.raises(WrongType, match="lag by"):
+        build()

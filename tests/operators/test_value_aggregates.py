@@ -128,12 +128,13 @@ def test_text_is_joined_in_its_order(backend: Backend) -> None:
         backend,
         """
         tick | bids                | out
-        1    | null 1              | + null null null
-        2    | b 1; c 2; a 2; +2 a 1 | - null null null; + a,a,a,b,c acaab cba
-        3    | - a 2; d null       | - a,a,a,b,c acaab cba; + a,a,b,c,d caabd dcba
+        1    | null 1              | + null null null null
+        2    | b 1; c 2; a 2; +2 a 1 | - null null null null; + a,a,a,b,c acaab aabac cba
+        3    | - a 2; d null       | - a,a,a,b,c acaab aabac cba; + a,a,b,c,d caabd daabc dcba
     """,
         ps.string_agg(col.item, ","),
         ps.string_agg(col.item, order_by=col.price.desc()),
+        ps.string_agg(col.item, order_by="price"),
         ps.string_agg(col.item, distinct=True, order_by=col.item.desc()),
     )
 

@@ -78,6 +78,11 @@ QUERIES = {
     "tumbling windows": "SELECT window(ts, '10 minutes') AS w, k, sum(v) AS v FROM events GROUP BY 1, 2",
     "sliding windows": "SELECT window.end AS e, count(*) AS n FROM events"
     " GROUP BY window(ts, '10 minutes', '5 minutes', '2 minutes')",
+    "session windows": "SELECT session_window(ts, '10 minutes') AS w, k, sum(v) AS v FROM events"
+    " GROUP BY 1, 2",
+    "sessions of all": "SELECT session_window.start AS s, session_window.end AS e, count(*) AS n FROM events"
+    " GROUP BY session_window(ts, '9 minutes')",
+    "subqueries": "SELECT id, (SELECT sum(a) FROM items) AS s, (SELECT count(a) FROM items) AS c FROM items",
     "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
     "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
     "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",

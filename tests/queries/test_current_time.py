@@ -35,6 +35,7 @@ DDL = "id BIGINT NOT NULL, ts TIMESTAMP, d DATE"
 QUERIES = {
     "to come": "SELECT id FROM events WHERE ts > current_timestamp()",
     "the last days": "SELECT id, d FROM events WHERE d >= date_sub(current_date(), 3)",
+    "the last hours": "SELECT id FROM events WHERE ts BETWEEN now() - INTERVAL 30 HOURS AND now()",
     "today": "SELECT id, d FROM events WHERE d = current_date()",
     "before today": "SELECT id, d FROM events WHERE d < current_date() AND id > 1",
     "ages": "SELECT id, datediff(current_date(), d) AS age FROM events WHERE d <= current_date()",
@@ -48,7 +49,7 @@ QUERIES = {
     " (SELECT 1 FROM events o WHERE o.id = events.id AND o.d = current_date())",
     "or": "SELECT id FROM events WHERE datediff(current_date(), d) < 3 OR d IS NULL",
 }
-FILTERS = ("to come", "the last days", "today", "before today", "groups", "in a subquery")
+FILTERS = ("to come", "the last hours", "the last days", "today", "before today", "groups", "in a subquery")
 """Queries in which time costs the rows that come and go, and nothing else."""
 
 

@@ -115,3 +115,11 @@ def test_a_flow_with_functions_is_not_saved(tmp_path: Path) -> None:
     flow.sink("out", flow.source("numbers", int).map(lambda n: n + 1, returns=int))
     with pytest.raises(CallableRefused):
         ps.save_flow(flow, tmp_path / "functions.plan")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "large.plan"
+    with file.open("wb") as opened:
+        opened.truncate(1 << 30)
+    with pytest.raises(BadPlan, match="too large for a plan"):
+        ps.load_flow(file)

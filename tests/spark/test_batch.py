@@ -14,10 +14,10 @@ import penstock as ps
 from penstock import col, left, right
 from penstock.engine.change import Change
 from penstock.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
-from penstock.flow.value_aggregates import Percentile
 from penstock.lattice import Max
 from penstock.spark.batch.lower_flow import lower_flow
 from penstock.spark.ticks.errors import told_errors
+from tests.spark.aggregates_of_items import AGGREGATES, FURTHER
 from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 
 if TYPE_CHECKING:
@@ -114,54 +114,6 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
         .group_by(col.name)
         .agg(mean=ps.mean(col.top), most=ps.count_distinct(col.top))
     ),
-}
-AGGREGATES = {
-    "rows": ps.count(),
-    "names": ps.count(col.name),
-    "prices": ps.sum(col.price),
-    "price": ps.mean(col.price),
-    "least": ps.min(col.name),
-    "most": ps.max(col.key),
-    "keys": ps.count_distinct(col.key),
-    "first": ps.first(col.name, by=col.count),
-    "last": ps.last(col.name, by=col.key),
-    "sum_of_floats": ps.sum(col.key),
-    "mean_of_floats": ps.mean(col.key),
-    "mean_of_ints": ps.mean(col.count),
-    "sum_of_ints": ps.sum(col.count % 1000),
-    "all_names": ps.collect(col.name),
-    "all_keys": ps.collect(col.key),
-}
-_SMALL = col.count % 1000
-FURTHER = {
-    "keys_and_names": ps.count_distinct(col.key, col.name),
-    "sum_of_keys": ps.sum(col.key, distinct=True),
-    "mean_of_keys": ps.mean(col.key, distinct=True),
-    "sum_of_counts": ps.sum(_SMALL, distinct=True),
-    "mean_of_counts": ps.mean(col.count, distinct=True),
-    "sum_of_prices": ps.sum(col.price, distinct=True),
-    "mean_of_prices": ps.mean(col.price, distinct=True),
-    "different_keys": ps.collect(col.key, distinct=True),
-    "middle": ps.median(col.key),
-    "parts": ps.percentile(col.price, [0, 0.3, 1]),
-    "part": ps.percentile(col.name, 0.4, discrete=True),
-    "part_from_above": Percentile(col.count, (0.2, 0.9), discrete=True, descending=True),
-    "part_of_different": ps.percentile(col.count, 0.7, distinct=True),
-    "mode": ps.mode(col.key),
-    "greatest_mode": ps.mode(col.name, greatest=True),
-    "text": ps.string_agg(col.name, "{'\\\\"),
-    "ordered_text": ps.string_agg(col.name, ",", order_by=[col.key.desc(), col.price, col.count]),
-    "different_text": ps.string_agg(col.name, distinct=True, order_by=col.name.desc()),
-    "all_bits": ps.bit_and(col.count),
-    "any_bits": ps.bit_or(col.count),
-    "odd_bits": ps.bit_xor(col.count),
-    "odd_bits_of_different": ps.bit_xor(col.count, distinct=True),
-    "spread": ps.stddev(col.count),
-    "spread_of_different": ps.variance(col.price, population=True, distinct=True),
-    "third": ps.skewness(_SMALL),
-    "fourth": ps.kurtosis(col.price),
-    "together": ps.corr(col.key, col.count),
-    "near": ps.covariance(_SMALL, col.price),
 }
 
 

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from penstock.flow import aggregates
+from penstock.flow import aggregates, moment_aggregates, value_aggregates
 from penstock.flow.aggregates import Aggregation
 from penstock.spark.batch.aggregates import measure
 
@@ -19,7 +19,12 @@ def classes_of(base: type, package: str) -> list[type]:
 @pytest.mark.parametrize(
     "aggregation",
     # A base that several share is private to its module.
-    [cls for cls in classes_of(Aggregation, aggregates.__name__) if not cls.__name__.startswith("_")],
+    [
+        cls
+        for module in (aggregates, moment_aggregates, value_aggregates)
+        for cls in classes_of(Aggregation, module.__name__)
+        if not cls.__name__.startswith("_")
+    ],
     ids=lambda cls: cls.__name__,
 )
 def test_every_aggregate_function_is_measured(aggregation: type[Aggregation]) -> None:

@@ -86,7 +86,13 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         with _read(frame):
             frame = make(frame)
     with _read(frame):
-        return {series.name: series.to_list() for series in frame.get_columns()}
+        return {series.name: _utc_series(series).to_list() for series in frame.get_columns()}
+
+
+def _utc_series(series: Any) -> Any:
+    """Return a series with its times in UTC: Python knows other offsets of old times than Polars."""
+    zone = getattr(series.dtype, "time_zone", None)
+    return series if zone is None else series.dt.convert_time_zone("UTC")
 
 
 def _polars_frame_class(frame: object) -> Any:

@@ -194,8 +194,19 @@ def bounds_of(
     if not frame.measures_values:
         return PeerBounds(peers, start is not None, end is not None)
     if isinstance(of, DateType):
-        start, end = (timedelta(days=b) if isinstance(b, int) else b for b in (start, end))
+        start, end = (_days(start, up=True), _days(end, up=False))
     return RangeBounds(peers, start, end, value, key or _same, descending)
+
+
+def _days(bound: Any, *, up: bool) -> timedelta | None:
+    """Return a distance between dates as whole days; beyond what spans hold it is the longest."""
+    if bound is None:
+        return None
+    days = bound if isinstance(bound, int) else -(-bound // _DAY) if up else bound // _DAY
+    return timedelta(days=max(timedelta.min.days, min(days, timedelta.max.days)))
+
+
+_DAY = timedelta(days=1)
 
 
 def _same(value: Any) -> Any:

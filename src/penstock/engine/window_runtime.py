@@ -131,12 +131,16 @@ def last_window(grid: Grid, time: float) -> int:
 # -- buckets of time ---------------------------------------------------------------------------------
 
 
-def bucket_function(width: Any, type: DataType) -> Callable[[Any], int]:
-    """Return the function from a time to the number of its bucket of length `width`."""
-    origin: Any = EPOCH if type == TIMESTAMP else 0
+def bucket_function(width: Any, type: DataType) -> Callable[..., int]:
+    """Return the function to the number of the bucket of length `width` that holds a time, or one after it.
 
-    def bucket(time: Any) -> int:
-        return int((time - origin) // width)
+    The calendar need not have the later time.
+    """
+    origin: Any = EPOCH if type == TIMESTAMP else 0
+    nothing: Any = width - width
+
+    def bucket(time: Any, after: Any = nothing) -> int:
+        return int((time - origin + after) // width)
 
     return bucket
 
@@ -154,7 +158,7 @@ def bucket_assigner(
     beside = 1 if type == FLOAT64 else 0
 
     def buckets(time: Any) -> tuple[Any, Any, int, range]:
-        first, last, own = bucket(time + low), bucket(time + high), bucket(time)
+        first, last, own = bucket(time, low), bucket(time, high), bucket(time)
         numbers = range(first - beside, last + 1 + beside)
         if beside:
             return time, time, own, numbers
@@ -235,4 +239,4 @@ def is_first(kept: list[Any], time: Any, within: Any) -> bool:
 
 def times_still_near(kept: list[Any], mark: Any, within: Any) -> list[Any]:
     """Return the times that a future row may still be close to. mark: None for the end of time."""
-    return [] if mark is None else [time for time in kept if time + within > mark]
+    return [] if mark is None else [time for time in kept if mark - time < within]

@@ -16,6 +16,7 @@ from penstock.expr.check import check
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
+from penstock.flow.window_functions import orderings_of
 
 if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
@@ -170,16 +171,14 @@ def string_agg(
     expr: Expr,
     separator: str = "",
     *,
-    order_by: Expr | Ordering | Sequence[Expr | Ordering] = (),
+    order_by: str | Expr | Ordering | Sequence[str | Expr | Ordering] = (),
     distinct: bool = False,
 ) -> Aggregation:
     """Text of all values of an expression, ordered by `order_by` and then by themselves.
 
     distinct: of equal texts with an equal order, one counts.
     """
-    several = order_by if isinstance(order_by, Sequence) else (order_by,)
-    by = tuple(each if isinstance(each, Ordering) else Ordering(each) for each in several)
-    return of_distinct(StringAgg(expr, separator, by), distinct)
+    return of_distinct(StringAgg(expr, separator, orderings_of(order_by)), distinct)
 
 
 def bit_and(expr: Expr) -> Bits:

@@ -86,6 +86,10 @@ class WindowFunction(ABC):
     ordered: ClassVar[bool] = True
     framed: ClassVar[bool] = False
 
+    def is_possible(self) -> bool:
+        """Return whether its numbers, such as that of a row, can be."""
+        return True
+
     def over(
         self,
         *,
@@ -111,7 +115,7 @@ class WindowFunction(ABC):
         given = rows if range is None else range
         if given is not None and not self.framed:
             raise WrongType(f"{name} has no frame", where=[location], fix="leave out rows= and range=")
-        by = tuple(_ordering(each) for each in _several(order_by))
+        by = orderings_of(order_by)
         if self.ordered and not by:
             raise WrongType(f"{name} needs an order", where=[location], fix="give order_by=")
         frame = None
@@ -148,6 +152,11 @@ def _several(given: Any) -> Sequence[Any]:
 
 def _expression(given: str | Expr) -> Expr:
     return Column(given) if isinstance(given, str) else operand(given)
+
+
+def orderings_of(given: str | Expr | Ordering | Sequence[str | Expr | Ordering]) -> tuple[Ordering, ...]:
+    """Return the orderings that an `order_by` gives."""
+    return tuple(_ordering(each) for each in _several(given))
 
 
 def _ordering(given: str | Expr | Ordering) -> Ordering:
@@ -302,6 +311,9 @@ class Ntile(_Ranking):
 
     parts: int
 
+    def is_possible(self) -> bool:
+        return self.parts > 0
+
 
 # -- values of other rows -------------------------------------------------------------------------
 
@@ -357,6 +369,9 @@ class NthValue(WindowFunction):
     n: int
     ignore_nulls: bool = False
 
+    def is_possible(self) -> bool:
+        return self.n != 0
+
     def arguments(self) -> tuple[Expr, ...]:
         return (self.expr,)
 
@@ -396,18 +411,21 @@ def cume_dist() -> CumeDist:
 
 def ntile(parts: int) -> Ntile:
     """Number of the row's part, from 1, of a partition divided into `parts` of equal size."""
-    if type(parts) is not int or parts < 1:
+    if type(parts) is not int or not Ntile(parts).is_possible():
         raise WrongType(f"ntile of {parts!r} parts", where=[SourceLocation.of_caller()], fix="ntile(4)")
     return Ntile(parts)
 
 
 def lead(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
     """Value of an expression `offset` rows after; `default` where there is no such row."""
-    return lagged(expr, -offset, default, ignore_nulls=ignore_nulls)
+    ahead: Any = -offset if type(offset) is int else offset
+    return lagged(expr, ahead, default, ignore_nulls=ignore_nulls)
 
 
 def lagged(expr: Expr, offset: int = 1, default: object = None, *, ignore_nulls: bool = False) -> Lag:
     """Value of an expression `offset` rows before; `default` where there is no such row."""
+    if type(offset) is not int:
+        raise WrongType(f"lag by {offset!r} rows", where=[SourceLocation.of_caller()], fix="lag(x, 2)")
     return Lag(operand(expr), offset, None if default is None else operand(default), ignore_nulls)
 
 

@@ -62,7 +62,7 @@ def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
         mine = planner.names.get(expr_id, name)
         renamed[expr_id] = mine if mine not in taken else planner.fresh(name)
     columns = {renamed[expr_id]: Column(name) for expr_id, name in right.columns.items()}
-    return Relation(right.stream.select(**columns), renamed)
+    return Relation(right.stream.select(**(columns or {planner.fresh("row"): Literal(1)})), renamed)
 
 
 _HOW = {
@@ -133,7 +133,7 @@ def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
 
 
 def _selected(stream: AnyStream, columns: Mapping[int, str]) -> Relation:
-    if tuple(columns.values()) != stream.schema.names:
+    if columns and tuple(columns.values()) != stream.schema.names:
         stream = stream.select(*columns.values())
     return Relation(stream, columns)
 

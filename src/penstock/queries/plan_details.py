@@ -170,7 +170,8 @@ def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
     from penstock.io.arrow import table_to_rows
 
     dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
-    frame = DataFrame(dataset.ofRows(java_session(session), leaf), session)
+    named = DataFrame(dataset.ofRows(java_session(session), leaf), session)
+    frame = named.toDF(*(f"column {at}" for at in range(len(named.columns))))
     return table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
 
 

@@ -16,7 +16,14 @@ from penstock.flow.operators.source import TICK_TIME
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.evaluation_modes import mark_tried
-from penstock.queries.plan_details import RELATIONS, complete, java_class, java_session
+from penstock.queries.plan_details import (
+    RELATIONS,
+    complete,
+    expressions,
+    items,
+    java_class,
+    java_session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,9 +40,12 @@ _CONFIGURATION = {
     "spark.sql.optimizer.inSetConversionThreshold": str(2**31 - 1),
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
-    # Rules that look at rows, or that compute decimals as unscaled numbers.
+    # Rules that look at rows, compute decimals as unscaled numbers, or make one struct of several subqueries.
     "spark.sql.optimizer.excludedRules": ",".join(
-        _RULES + rule for rule in ("DecimalAggregates", "PropagateEmptyRelation", "ConvertToLocalRelation")
+        [
+            *map(_RULES.__add__, ("DecimalAggregates", "PropagateEmptyRelation", "ConvertToLocalRelation")),
+            "org.apache.spark.sql.execution.planmerging.MergeSubplans",
+        ]
     ),
 }
 
@@ -54,7 +64,9 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(text)).queryExecution().analyzed()
-    return _optimised(analysed, inputs, session, location)
+    return _optimised(
+        analysed, inputs, session, location, hides=any(word in text.lower() for word in ("try_", "escape"))
+    )
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -79,13 +91,16 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location)
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, hides=True)
 
 
 def _optimised(
-    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation
+    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
 ) -> CatalystNode:
-    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
+    """Optimise and read an analysed plan.
+
+    inputs: the plan of each relation, by its name. hides: it may have what its JSON does not tell.
+    """
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs:
             raise UnsupportedQuery(
@@ -101,7 +116,9 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    return _read_plan(plan, inputs, session, location)
+    if hides:
+        _refuse_hidden(plan, location)
+    return _read_plan(plan, inputs, session, location, hides=hides)
 
 
 def _session(spark: SparkSession) -> SparkSession:
@@ -130,11 +147,12 @@ def _spark_errors(location: SourceLocation) -> Generator[None]:
 
 
 def _read_plan(
-    plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation
+    plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
 ) -> CatalystNode:
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
     listed = json.loads(plan.toJSON())
-    mark_tried(listed, plan, location)
+    if hides:
+        mark_tried(listed, plan, location)
     complete(listed, plan, inputs, session, location)
     return parse_tree(listed)
 
@@ -155,3 +173,15 @@ def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
             fix="give the DataFrame as it was read, and compute in the one that is planned",
         )
     return plan
+
+
+def _refuse_hidden(plan: Any, location: SourceLocation) -> None:
+    """Raise `UnsupportedQuery` for an escape character of LIKE, which the JSON does not tell."""
+    for each in (plan, *items(plan.subqueriesAll())):
+        for expression in expressions(each):
+            if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
+                raise UnsupportedQuery(
+                    f"LIKE with the escape character {expression.escapeChar()!r}",
+                    where=[location],
+                    fix="escape by a backslash, which needs no ESCAPE",
+                )

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
 
 _FORMAT = 1
+_LARGEST = 1 << 23
+"""Limit on the bytes of a file, several times what a plan and its places may have."""
 _DECLARED = re.compile(r"^--\s*(source|table)\s+(\w+)\s*:\s*(.+?)\s*$", re.MULTILINE)
 
 
@@ -139,6 +141,8 @@ def _spark_version() -> str | None:
 def _read(path: Path) -> dict[str, Any]:
     from penstock.compute.errors import BadPlan
 
+    if path.stat().st_size > _LARGEST:
+        raise BadPlan(f"{path} is too large for a plan", fix="save it again", part="")
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -42,11 +42,22 @@ def columns_of_frame(
     """
     if not can_hold(schema):
         return None
+    if hasattr(given, "validate") and not _is_valid(given):
+        return None
     try:
         frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
         return _columns_of(schema, append, frame, unread)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
+
+
+def _is_valid(table: Any) -> bool:
+    """Return whether a table of pyarrow holds what it says; Polars takes text for granted."""
+    try:
+        table.validate(full=True)
+    except ValueError:
+        return False
+    return True
 
 
 def columns_of_values(schema: Schema, values: list[Any]) -> Columns | None:

@@ -54,9 +54,9 @@ class ExpiryCalendar:
         self._after = None if after is None else writer.constant("after", after)
         self.slots = self._calendar.slots
 
-    def bucket(self, time: str) -> str:
-        """Return the source of a time's bucket number."""
-        return f"{self._bucket}({time})"
+    def bucket(self, time: str, *after: str) -> str:
+        """Return the source of the bucket number of a time, or of one a span after it."""
+        return f"{self._bucket}({', '.join((time, *after))})"
 
     def schedule_expiry(self, bucket: str, key: str) -> None:
         """Write code that schedules `key` to be dropped once the watermark has passed its bucket."""
@@ -68,8 +68,8 @@ class ExpiryCalendar:
         code, writer, top = self._code, self._writer, self.watermark.mark
         number, key = writer.fresh("number"), writer.fresh("key")
         with code.block(f"if {self.watermark.risen}:"):
-            mark = top if self._after is None else f"{top} - {self._after}"
-            code.line(f"{number} = None if {top} is None else {self._bucket}({mark})")
+            mark = self.bucket(top, *(() if self._after is None else (f"-{self._after}",)))
+            code.line(f"{number} = None if {top} is None else {mark}")
             with code.block(f"for _, {key} in {self._calendar.closed_entries(number)}:"):
                 yield key
 
@@ -141,7 +141,7 @@ class FirstWithinStep(ExpiringStep):
         within = writer.constant("within", self.operator.within)
         self.state("kept").get_or_add(kept, key, "[]")
         with code.block(f"if {writer.constant('is_first', is_first)}({kept}, {time}, {within}):"):
-            self._forgetting.schedule_expiry(self._forgetting.bucket(f"{time} + {within}"), key)
+            self._forgetting.schedule_expiry(self._forgetting.bucket(time, within), key)
             self.emit(row)
 
     def finish(self) -> None:

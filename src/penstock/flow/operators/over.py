@@ -60,6 +60,7 @@ class ComputeOver(Operator):
         for _, over in self.functions:
             same = over.shares_partitions(self.functions[0][1])
             context.require(same, "window functions have different partitions or orders")
+            context.require(over.function.is_possible(), f"{over} is of no part, or of no row")
         added = (over.field(name, context.input) for name, over in self.functions)
         return (*context.input.fields, *added)
 
