@@ -12,7 +12,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
-from penstock.expr.types import BYTES, FLOAT64, STR
+from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, DecimalType
 from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
@@ -22,6 +22,7 @@ from penstock.expr.typing_rules import (
     Signature,
     Term,
 )
+from penstock.expr.widening import exact_as_decimal, holds_all_of, is_integer
 
 
 def _of_failing(function: StrictFunction) -> LazyFunction:
@@ -76,6 +77,13 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
     """Return whether a call can fail: arithmetic on floats cannot, other than by division."""
     if not function.last_first and call.type == FLOAT64 and function is not casts.CAST:
         return False
+    source = call.arguments[0].type
+    if (
+        function is casts.CAST
+        and isinstance(call.type, DecimalType)
+        and (is_integer(source) or source == BOOL)
+    ):
+        return not holds_all_of(call.type, DecimalType(1, 0) if source == BOOL else exact_as_decimal(source))
     return function.fallible if isinstance(function.fallible, bool) else function.fallible(call)
 
 
