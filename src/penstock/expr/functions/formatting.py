@@ -164,7 +164,8 @@ def _shown(directive: Directive, value: Any, bits: int) -> str:
             text = ("+" if "+" in directive.flags else " " if " " in directive.flags else "") + text
     elif directive.precision is not None and (value is None or directive.conversion in "sSb"):
         text = text[: directive.precision]
-    missing = directive.width - len(text)
+    # Java counts UTF-16 units.
+    missing = directive.width - len(text) - sum(character > "\uffff" for character in text)
     if missing <= 0:
         return text
     if "-" in directive.flags:

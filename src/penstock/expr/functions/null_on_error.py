@@ -12,7 +12,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
-from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, DecimalType
+from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, TIMESTAMP, DecimalType
 from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
@@ -22,7 +22,7 @@ from penstock.expr.typing_rules import (
     Signature,
     Term,
 )
-from penstock.expr.widening import exact_as_decimal, holds_all_of, is_integer
+from penstock.expr.widening import exact_as_decimal, is_integer
 
 
 def _of_failing(function: StrictFunction) -> LazyFunction:
@@ -78,12 +78,12 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
     if not function.last_first and call.type == FLOAT64 and function is not casts.CAST:
         return False
     source = call.arguments[0].type
-    if (
-        function is casts.CAST
-        and isinstance(call.type, DecimalType)
-        and (is_integer(source) or source == BOOL)
-    ):
-        return not holds_all_of(call.type, DecimalType(1, 0) if source == BOOL else exact_as_decimal(source))
+    if function is casts.CAST and (is_integer(source) or source == BOOL):
+        if call.type == TIMESTAMP:
+            return False  # Spark has them all; those outside the years 1 to 9999 raise
+        if isinstance(call.type, DecimalType):
+            digits = 1 if source == BOOL else exact_as_decimal(source).precision
+            return call.type.precision - call.type.scale < digits
     return function.fallible if isinstance(function.fallible, bool) else function.fallible(call)
 
 
