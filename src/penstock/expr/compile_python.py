@@ -8,24 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr import code_runtime, decimal_arithmetic, dict_keys, text_casts
 from penstock.expr.check import checked_tree
-from penstock.expr.functions import (
-    CATALOGUE,
-    arithmetic,
-    calendar,
-    casts,
-    encodings,
-    formatting,
-    hashing,
-    mathematics,
-    nested,
-    null_on_error,
-    numbers,
-    regular_expressions,
-    strings,
-    texts,
-    time,
-    time_formats,
-)
+from penstock.expr.functions import CATALOGUE, NAMES
 from penstock.expr.python_emitter import PythonEmitter, Scope
 
 if TYPE_CHECKING:
@@ -43,29 +26,13 @@ __all__ = [
     "value_source",
 ]
 
-_MODULES = (
-    decimal_arithmetic,
-    dict_keys,
-    code_runtime,
-    text_casts,
-    arithmetic,
-    calendar,
-    casts,
-    encodings,
-    formatting,
-    hashing,
-    mathematics,
-    nested,
-    null_on_error,
-    numbers,
-    regular_expressions,
-    strings,
-    texts,
-    time,
-    time_formats,
-)
-
-RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in module.NAMES.items()}
+RUNTIME: dict[str, Any] = {
+    **decimal_arithmetic.NAMES,
+    **dict_keys.NAMES,
+    **code_runtime.NAMES,
+    **text_casts.NAMES,
+    **NAMES,
+}
 """Names that generated code may use, all starting with `x_`."""
 
 

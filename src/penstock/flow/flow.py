@@ -155,10 +155,12 @@ class Flow:
         node = self._feedback(schema, max_iterations, location, distinct=distinct)
         return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
-    def changing_feedback(self, schema: Schema, *, distinct: bool = True) -> ChangingFeedbackStream[Any]:
+    def changing_feedback(
+        self, schema: Schema, *, distinct: bool = True, max_iterations: int = 10_000
+    ) -> ChangingFeedbackStream[Any]:
         """Add a stream like `feedback`, of rows of a schema."""
         location = SourceLocation.of_caller()
-        return ChangingFeedbackStream(*self._feedback(schema, 10_000, location, distinct=distinct))
+        return ChangingFeedbackStream(*self._feedback(schema, max_iterations, location, distinct=distinct))
 
     def fixpoint(
         self,
@@ -172,12 +174,8 @@ class Flow:
         If rows of `seed`, or of another input of `body`, are retracted, so are the rows derived only from
         them. max_iterations: limit on the rounds within one tick.
         """
-        location = SourceLocation.of_caller()
-        schema = seed.schema
         # Whether its rows may be retracted is known only once it is closed.
-        reached: ChangingFeedbackStream[Any] = ChangingFeedbackStream(
-            *self._feedback(schema, max_iterations, location)
-        )
+        reached = self.changing_feedback(seed.schema, max_iterations=max_iterations)
         same = cast("Stream[T, Unbounded, Any, NoOrder]", reached)
         reached.close(seed.union(body(same)))
         return same

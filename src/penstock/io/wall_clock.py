@@ -22,6 +22,15 @@ def _system_time() -> datetime:
     return datetime.now(UTC)
 
 
+def _check_span(every: timedelta | str) -> None:
+    """Raise `WrongType` unless a clock can have this span."""
+    if duration(every) <= timedelta():
+        raise WrongType(
+            f"a clock needs a span above 0, got {format_duration(duration(every))}",
+            where=[SourceLocation.of_caller()],
+        )
+
+
 @dataclass(frozen=True)
 class WallClock(Source):
     """Source of the current time (UTC): each multiple of `every` since 1970, once it has passed.
@@ -37,11 +46,7 @@ class WallClock(Source):
     now: Callable[[], datetime] = field(default=_system_time, repr=False)
 
     def __post_init__(self) -> None:
-        if duration(self.every) <= timedelta():
-            raise WrongType(
-                f"a clock needs a span above 0, got {format_duration(duration(self.every))}",
-                where=[SourceLocation.of_caller()],
-            )
+        _check_span(self.every)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class TickTime(Source):
     now: Callable[[], datetime] = field(default=_system_time, repr=False)
 
     def __post_init__(self) -> None:
-        WallClock(self.every)
+        _check_span(self.every)
 
     def take(self, taken: MutableMapping[Any, Any], *, begins: bool) -> datetime | None:
         """Return the time if it is due, and record it in `taken`. begins: none was taken in this run."""

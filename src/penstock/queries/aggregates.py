@@ -8,14 +8,14 @@ from operator import and_
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
-from penstock.expr.tree import Call, Expr, Literal, Ordering
+from penstock.expr.tree import Call, Expr, Literal
 from penstock.expr.types import FLOAT64
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation, of_distinct
 from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
 from penstock.queries.catalyst_plan import CONSTANT, CatalystNode
-from penstock.queries.expressions import Scope
+from penstock.queries.expressions import Scope, orderings
 
 Lower: TypeAlias = Callable[[CatalystNode], Expr]
 """Lowers a child of an aggregate function; null for rows that its filter drops."""
@@ -62,15 +62,8 @@ def _string_agg(node: CatalystNode, lower: Lower) -> Aggregation:
     delimiter = node.child("delimiter")
     if delimiter.kind != "Literal":
         raise UnsupportedQuery("the delimiter of listagg is no constant", function=node.kind)
-    by: list[Ordering] = []
-    for at in node.fields["orderExpressions"]:
-        order = node.children[at]
-        expr, descending = lower(order.child("child")), order.setting("direction") == "Descending"
-        nulls_first = order.setting("nullOrdering") == "NullsFirst"
-        if nulls_first == descending:
-            by.append(Ordering(expr.is_null(), descending=nulls_first))
-        by.append(Ordering(expr, descending))
-    return StringAgg(lower(node.child("child")), delimiter.fields["value"] or "", tuple(by))
+    by = tuple(orderings((node.children[at] for at in node.fields["orderExpressions"]), lower))
+    return StringAgg(lower(node.child("child")), delimiter.fields["value"] or "", by)
 
 
 _LOWERINGS: dict[str, Lowering] = {

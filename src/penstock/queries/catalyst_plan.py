@@ -100,14 +100,12 @@ def conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
 
 def reads_table(plan: CatalystNode, name: str) -> bool:
     """Return whether a plan, or a subquery in it, reads a table."""
-    if plan.fields.get(TABLE) == name:
-        return True
-    return _holds(plan.fields, name) or any(reads_table(child, name) for child in plan.children)
+    return any(_holds(node.fields, name) for node in plan.walk())
 
 
 def _holds(value: Any, name: str) -> bool:
-    if isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
+    if isinstance(value, Mapping):
+        named = cast("Mapping[str, Any]", value)
         return named.get(TABLE) == name or any(_holds(each, name) for each in named.values())
     return isinstance(value, list) and any(_holds(each, name) for each in cast("list[Any]", value))
 

@@ -8,7 +8,7 @@ plan. So time is an input like others: kept in commits, and the same when a tick
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
@@ -69,9 +69,11 @@ _SWAPPED = {
 }
 
 
-def comparisons_with_time(
-    condition: CatalystNode,
-) -> list[tuple[CatalystNode, Presence, CatalystNode]]:
+Comparison: TypeAlias = tuple[CatalystNode, Presence, CatalystNode]
+"""Comparison of a rising time with a moment of each row: the time, how, the moment."""
+
+
+def comparisons_with_time(condition: CatalystNode) -> list[Comparison]:
     """Return a condition as comparisons of a rising time with a moment of each row; empty if it is none."""
     if condition.kind not in _PRESENCES:
         return []

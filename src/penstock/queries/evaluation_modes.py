@@ -1,8 +1,8 @@
-"""Functions of a plan that are null where they fail, such as `try_add`.
+"""Functions of a plan that its JSON does not tell apart: those that are null where they fail, and LIKE.
 
-Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart.
-So the expressions of the JSON are paired with those of the JVM, which are in the same order, and those of
-`try_add` get a class of their own.
+Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart. So
+the expressions of the JSON are paired with those of the JVM, which are in the same order, and those of
+`try_add` get a class of their own. LIKE with an escape character of its own is refused.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ _MODES = ("evalMode", "evalContext")
 """Fields of an expression that treats errors in several ways."""
 
 
-def mark_tried(listed: list[Any], plan: Any, location: SourceLocation) -> None:
+def tell_apart(listed: list[Any], plan: Any, location: SourceLocation) -> None:
     """Rename `Add` to `TryAdd`, and so on, in the JSON of a plan.
 
-    Raises `UnsupportedQuery` for other functions that are null where they fail.
+    Raises `UnsupportedQuery` for other functions that are null where they fail, and for LIKE with ESCAPE.
     """
     pairs = list(_pairs_of_plans(listed, plan))
     if None in pairs:
         _refuse_any(plan, location)
         return
     for node, expression in (pair for pair in pairs if pair is not None):
+        _refuse_escape(expression, location)
         if not any(mode in node for mode in _MODES) or _mode(expression) != "TRY":
             continue
         kind = simple_name(node["class"])
@@ -101,11 +102,21 @@ def _mode(expression: Any) -> str:
 
 
 def _refuse_any(plan: Any, location: SourceLocation) -> None:
-    """Refuse a plan whose JSON is in another order, if a function in it is null where it fails."""
+    """Refuse a plan whose JSON is in another order, if it has a function that the JSON does not tell."""
     for each in (plan, *items(plan.subqueriesAll())):
         for expression in expressions(each):
+            _refuse_escape(expression, location)
             if _mode(expression) == "TRY":
                 _refuse(expression, location)
+
+
+def _refuse_escape(expression: Any, location: SourceLocation) -> None:
+    if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
+        raise UnsupportedQuery(
+            f"LIKE with the escape character {expression.escapeChar()!r}",
+            where=[location],
+            fix="escape by a backslash, which needs no ESCAPE",
+        )
 
 
 def _refuse(expression: Any, location: SourceLocation) -> NoReturn:

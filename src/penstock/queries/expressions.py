@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import NAN
-from penstock.expr.tree import Call, Expr, Literal
+from penstock.expr.tree import Call, Expr, Literal, Ordering
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -309,6 +309,17 @@ def _round(node: CatalystNode, scope: Scope) -> Expr:
 def _trim(node: CatalystNode, scope: Scope) -> Expr:
     arguments = scope.lower_all(node.children)
     return Call("btrim" if len(arguments) > 1 else "trim", arguments)
+
+
+def orderings(orders: Iterable[CatalystNode], lower: Callable[[CatalystNode], Expr]) -> Iterator[Ordering]:
+    """Yield the lowered form of `SortOrder`s."""
+    for order in orders:
+        expr, descending = lower(order.child("child")), order.setting("direction") == "Descending"
+        nulls_first = order.setting("nullOrdering") == "NullsFirst"
+        if nulls_first == descending:
+            # Nulls come first ascending and last descending, unless asked for otherwise.
+            yield Ordering(expr.is_null(), descending=nulls_first)
+        yield Ordering(expr, descending)
 
 
 def typed_constant(value: object, type: DataType) -> Expr:

@@ -15,12 +15,10 @@ from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
-from penstock.queries.evaluation_modes import mark_tried
+from penstock.queries.evaluation_modes import tell_apart
 from penstock.queries.plan_details import (
     RELATIONS,
     complete,
-    expressions,
-    items,
     java_class,
     java_session,
 )
@@ -116,8 +114,6 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    if hides:
-        _refuse_hidden(plan, location)
     return _read_plan(plan, inputs, session, location, hides=hides)
 
 
@@ -152,7 +148,7 @@ def _read_plan(
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
     listed = json.loads(plan.toJSON())
     if hides:
-        mark_tried(listed, plan, location)
+        tell_apart(listed, plan, location)
     complete(listed, plan, inputs, session, location)
     return parse_tree(listed)
 
@@ -173,15 +169,3 @@ def _leaf(name: str, frame: Any, location: SourceLocation) -> Any:
             fix="give the DataFrame as it was read, and compute in the one that is planned",
         )
     return plan
-
-
-def _refuse_hidden(plan: Any, location: SourceLocation) -> None:
-    """Raise `UnsupportedQuery` for an escape character of LIKE, which the JSON does not tell."""
-    for each in (plan, *items(plan.subqueriesAll())):
-        for expression in expressions(each):
-            if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
-                raise UnsupportedQuery(
-                    f"LIKE with the escape character {expression.escapeChar()!r}",
-                    where=[location],
-                    fix="escape by a backslash, which needs no ESCAPE",
-                )

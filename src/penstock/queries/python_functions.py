@@ -165,13 +165,13 @@ def _naive(type: Any) -> Any:
     return pa.timestamp("us") if pa.types.is_timestamp(type) else type
 
 
-def _values(function: PythonFunction, made: Any) -> list[Any]:
-    """Return what a function made, a series or an array, as values of the declared type."""
+def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> list[Any]:
+    """Return what a function made, a series or an array, as values of a type: by default that it declares."""
     import pyarrow as pa
 
     from penstock.io.arrow import arrow_type
 
-    type = _naive(arrow_type(function.result))
+    type = _naive(arrow_type(function.result if of is None else of))
     array = made.cast(type) if function.uses_arrow else pa.Array.from_pandas(made, type=type)
     return [_with_zone(value) for value in array.to_pylist()]
 
@@ -179,9 +179,11 @@ def _values(function: PythonFunction, made: Any) -> list[Any]:
 # -- groups ------------------------------------------------------------------------------------
 
 
-def collected(udf: CatalystNode, scope: Scope) -> aggregates.Aggregation:
-    """Lower the arguments of an aggregate: the sorted list of its group's rows."""
-    names = tuple(f"_{at}" for at in range(len(udf.children)))
+def collected(
+    udf: CatalystNode, scope: Scope, names: tuple[str, ...] | None = None
+) -> aggregates.Aggregation:
+    """Lower the arguments of a function of a group: the sorted list of its rows, with these names."""
+    names = names or tuple(f"_{at}" for at in range(len(udf.children)))
     return aggregates.collect(Call("struct", scope.lower_all(udf.children), (names,)))
 
 
@@ -232,14 +234,13 @@ def _flat_map_groups(node: CatalystNode, planner: Planner) -> Relation:
     keys = below.scope.lower_all(node.trees("groupingAttributes"))
     named = {f"key {at}": key for at, key in enumerate(keys)}
     names = tuple(child.fields["name"] for child in udf.children)
-    listed = aggregates.collect(Call("struct", below.scope.lower_all(udf.children), (names,)))
-    groups = below.stream.group_by(**named).agg(rows=listed)
+    groups = below.stream.group_by(**named).agg(rows=collected(udf, below.scope, names))
     output = node.trees("output")
     columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in output}
     result = cast("StructType", function.result)
     made = tuple(Field(name, f.type, True) for name, f in zip(columns.values(), result.fields, strict=True))
     element = _element_of(groups.schema, len(named))
-    step = GroupRows(function, groups.schema.fields[: len(named)], element.fields, result.fields)
+    step = GroupRows(function, element.fields, result.fields)
     return Relation(_added(FlatMap(step), made, groups), columns)
 
 
@@ -248,7 +249,6 @@ class GroupRows:
     """Function from a group, its keys and the list of its rows, to the rows of the table made of it."""
 
     function: PythonFunction
-    keys: tuple[Field, ...]
     fields: tuple[Field, ...]
     made: tuple[Field, ...]
 
@@ -273,22 +273,12 @@ class GroupRows:
 
     def _rows(self, made: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table: its columns by name, or in order if they have no names."""
-        import pyarrow as pa
-
-        from penstock.io.arrow import arrow_type
-
         labels = made.column_names if self.function.uses_arrow else list(made.columns)
         named = any(isinstance(label, str) for label in labels)
-        columns: list[list[Any]] = []
-        for at, field in enumerate(self.made):
-            label: Any = field.name if named else labels[at]
-            type = _naive(arrow_type(field.type))
-            column = (
-                made[label].cast(type)
-                if self.function.uses_arrow
-                else pa.Array.from_pandas(made[label], type=type)
-            )
-            columns.append([_with_zone(value) for value in column.to_pylist()])
+        columns = (
+            _values(self.function, made[field.name if named else labels[at]], field.type)
+            for at, field in enumerate(self.made)
+        )
         return zip(*columns, strict=True)
 
 

@@ -29,8 +29,8 @@ from penstock.queries.catalyst_plan import (
     same_expression,
     simple_name,
 )
-from penstock.queries.current_time import comparisons_with_time
-from penstock.queries.expressions import Scope, typed_constant
+from penstock.queries.current_time import Comparison, comparisons_with_time
+from penstock.queries.expressions import Scope, orderings, typed_constant
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
 
@@ -271,15 +271,20 @@ def _filter(node: CatalystNode, planner: Planner) -> Relation:
 
 def filtered(below: Relation, conditions: Sequence[CatalystNode], planner: Planner) -> Relation:
     """Keep the rows for which all conditions are true; those on the time come last."""
-    timed = [each for condition in conditions if (each := comparisons_with_time(condition))]
-    plain = [condition for condition in conditions if not comparisons_with_time(condition)]
+    plain: list[CatalystNode] = []
+    timed: list[Comparison] = []
+    for condition in conditions:
+        comparisons = comparisons_with_time(condition)
+        timed += comparisons
+        if not comparisons:
+            plain.append(condition)
     stream = below.stream
     if plain:
         relation, scope = planner.with_subqueries(below, plain)
         stream = relation.stream.filter(reduce(and_, map(scope.lower, plain)))
         if relation.stream is not below.stream:
             stream = stream.select(*below.columns.values())
-    for time, presence, moment in (comparison for each in timed for comparison in each):
+    for time, presence, moment in timed:
         location = SourceLocation.of_caller()
         stream = stream.filter_by_clock(planner.clock(time), presence, below.scope.lower(moment), location)
     return Relation(stream, below.columns)
@@ -444,7 +449,7 @@ def _limit(node: CatalystNode, planner: Planner) -> Relation:
     projects = below.kind == "Project" and below.children[0].kind == "Sort"
     rows = below.children[0] if projects else below
     relation = planner.relation(rows)
-    order = list(orderings(rows, "order", relation)) if rows.kind == "Sort" else []
+    order = list(orderings(rows.trees("order"), relation.scope.lower)) if rows.kind == "Sort" else []
     stream = relation.stream
     if limit is not None:
         stream = stream.top_k(offset + limit, by=order)
@@ -463,15 +468,3 @@ def _number(node: CatalystNode, name: str) -> int:
     expr = node.tree(name)
     assert expr is not None
     return int(expr.fields["value"])
-
-
-def orderings(node: CatalystNode, name: str, relation: Relation) -> Iterator[Ordering]:
-    """Yield the orderings listed in a field of an operator."""
-    for order in node.trees(name):
-        descending = order.setting("direction") == "Descending"
-        expr = relation.scope.lower(order.child("child"))
-        nulls_first = order.setting("nullOrdering") == "NullsFirst"
-        if nulls_first == descending:
-            # Nulls come first ascending and last descending, unless asked for otherwise.
-            yield Ordering(expr.is_null(), descending=nulls_first)
-        yield Ordering(expr, descending)

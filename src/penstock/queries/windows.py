@@ -13,8 +13,8 @@ from penstock.flow import window_functions
 from penstock.flow.window_functions import Frame, FrameUnit, Over, WindowFunction
 from penstock.queries.aggregates import lower_aggregate
 from penstock.queries.catalyst_plan import CatalystNode, registrar
-from penstock.queries.expressions import Scope
-from penstock.queries.relations import Planner, Relation, lowers, orderings
+from penstock.queries.expressions import Scope, orderings
+from penstock.queries.relations import Planner, Relation, lowers
 
 Lowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
 _LOWERINGS: dict[str, Lowering] = {
@@ -32,7 +32,7 @@ of_kind = registrar(_LOWERINGS)
 def _window(node: CatalystNode, planner: Planner) -> Relation:
     below = planner.relation(node.children[0])
     per = below.scope.lower_all(node.trees("partitionSpec"))
-    by = tuple(orderings(node, "orderSpec", below))
+    by = tuple(orderings(node.trees("orderSpec"), below.scope.lower))
     columns = dict(below.columns)
     added: dict[str, Any] = {}
     for alias in node.trees("windowExpressions"):
@@ -48,7 +48,7 @@ def _group_limit(node: CatalystNode, planner: Planner) -> Relation:
     if function.kind != "RowNumber":
         return below  # peers of the last row come, too, so there is no number of rows
     per = below.scope.lower_all(node.trees("partitionSpec"))
-    by = list(orderings(node, "orderSpec", below))
+    by = list(orderings(node.trees("orderSpec"), below.scope.lower))
     return Relation(below.stream.top_k(node.fields["limit"], by=by, per=per), below.columns)
 
 

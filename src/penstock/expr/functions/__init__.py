@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from penstock.expr.functions import (
     arithmetic,
@@ -20,7 +21,6 @@ from penstock.expr.functions import (
     numbers,
     regular_expressions,
     strings,
-    texts,
     time,
     time_formats,
 )
@@ -41,10 +41,14 @@ _THEMES = (
     numbers,
     regular_expressions,
     strings,
-    texts,
     time,
     time_formats,
 )
+
+NAMES: Mapping[str, Any] = {
+    name: value for theme in _THEMES for name, value in getattr(theme, "NAMES", {}).items()
+}
+"""Names that the generated code of the functions uses."""
 
 CATALOGUE: Mapping[str, Function] = MappingProxyType(
     {function.name: function for theme in _THEMES for function in theme.FUNCTIONS}
