@@ -25,7 +25,6 @@ class TemporalFilterStep(Step):
 
     operator: TemporalFilter
     keeps_state = True
-    consolidates = True
     sites = 2
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
