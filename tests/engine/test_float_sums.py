@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,15 @@ def test_what_is_taken_back_leaves_nothing_behind(kept: list[float], gone: list[
     assert float_sum(group, 0) == float_sum(total([(v, 1) for v in kept]), 0)
     if not kept:
         assert group == [0, 1, 0, 0, 0], "so that an empty group can be dropped"
+
+
+@given(st.lists(st.tuples(floats, st.integers(-3, 3))), st.randoms(use_true_random=False))
+def test_nothing_is_left_when_all_is_taken_back_in_any_order_and_number(
+    changes: list[tuple[float, int]], rng: Random
+) -> None:
+    back = [(value, -weight) for value, weight in changes]
+    rng.shuffle(back)
+    assert total(changes + back) == [0, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

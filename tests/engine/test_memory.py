@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import weakref
 from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
@@ -246,6 +247,31 @@ def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too()
     state.mappings["2.right"].update((n, "x" * 100) for n in range(15_000))
     state.settle()
     assert state.spilled == ("1.left", "2.right")
+
+
+class Node:
+    """Of a program that an engine runs in: part of a cycle, which only the collector frees."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_the_collector_frees_what_the_program_drops_while_and_after_state_grows() -> None:
+    state = StateInMemory([Slot("1.left")], None, lambda name, mapping: None)
+    kept, known = Node(), []
+    for start in range(0, 200_000, 10_000):
+        known.append(weakref.ref(Node()))
+        state.mappings["1.left"].update((n, (n,)) for n in range(start, start + 10_000))
+        state.settle()
+    gc.collect()
+    assert gc.get_freeze_count()
+    assert [dropped() for dropped in known] == [None] * len(known)
+    known = [weakref.ref(kept)]
+    del kept
+    del state
+    gc.collect()
+    assert not gc.get_freeze_count()
+    assert known[0]() is None
 
 
 def test_few_keys_with_large_values_are_held_to_the_bound_too() -> None:

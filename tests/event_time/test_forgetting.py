@@ -21,7 +21,7 @@ from tests.properties.effort import examples
 from tests.properties.test_state import changes_of, restarted
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
-KEEPS_NOTHING = {"clock", "ended", "marks"}
+KEEPS_NOTHING = {"clock", "ended", "marks", "left_passed", "right_passed"}
 
 
 def answers(flow: ps.Flow, ticks: list[dict[str, list[Any]]]) -> list[tuple[Any, int]]:
@@ -145,6 +145,30 @@ def test_a_join_without_bounds_on_both_sides_of_the_time_forgets_nothing(on: Any
     rights = flow.source("rights", Event).watermark(col.at, lateness=0)
     flow.sink("out", lefts.join(rights, on=on, suffix="_r"))
     assert "forgets" not in ps.explain(flow)
+
+
+@pytest.mark.parametrize("ended", ["lefts", "rights"])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_join_of_times_keeps_no_rows_for_a_side_that_has_ended(ended: str, bounded: bool) -> None:
+    flow = ps.Flow("join")
+    sides = [
+        flow.source(name, Event, bounded=bounded and name == ended).watermark(col.at, lateness=5)
+        for name in ("lefts", "rights")
+    ]
+    near = right.at.between(left.at - 10, left.at + 10)
+    flow.sink("out", sides[0].join(sides[1], on=(left.key == right.key) & near, suffix="_r"))
+    state: dict[str, Any] = {slot.name: {} for slot in Engine(flow).program.slots}
+    engine = Engine(flow, state=state)
+    (goes_on,) = {"lefts", "rights"} - {ended}
+    first = engine.tick(**{ended: [Event(1, 3, 0)], goes_on: [Event(1, 0, 0)]})
+    assert len(first["out"]) == 1
+    if not bounded:
+        engine.end(ended)
+    at_the_end = engine.tick(**{goes_on: [Event(1, 13, 0)]})
+    assert len(at_the_end["out"]) == 1
+    for at in range(20, 2000, 20):
+        engine.tick(**{goes_on: [Event(1, at, 0)]})
+    assert sum(len(slot) for name, slot in state.items() if name.partition(".")[2] in {"left", "right"}) < 3
 
 
 class Click(NamedTuple):

@@ -51,13 +51,13 @@ def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
     numerator, denominator = value.as_integer_ratio()
     common = group[at + 1]
     if denominator > common:
-        group[at] = group[at] * (denominator // common) + numerator * weight
+        total = group[at] * (denominator // common) + numerator * weight
         group[at + 1] = denominator
     else:
         total = group[at] + numerator * (common // denominator) * weight
-        group[at] = total
-        if not total:
-            group[at + 1] = 1
+    group[at] = total
+    if not total:
+        group[at + 1] = 1
 
 
 def float_merge(

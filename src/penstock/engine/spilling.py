@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+import weakref
 from collections.abc import Iterator, MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -89,7 +90,7 @@ SHARDED_FROM = 250_000
 
 _MOVED_PER_LOOK = 64
 _ROWS_PER_LOOK = 10_000
-_FROZEN_EACH = 50_000
+_FROZEN_FROM = 50_000
 _SAMPLE = 32
 _LEAST_HOT = 16
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -164,10 +165,17 @@ class StateInMemory:
             self._look()
             self._entries_at_last_look = self._entries()
             self._rows_since_look = 0
-        if entries > self._frozen + _FROZEN_EACH:
-            # State stays and holds no cycles: the collector need not go through it again and again.
-            self._frozen = entries
-            gc.freeze()
+        if entries > max(self._frozen + _FROZEN_FROM, self._frozen * 1.25):
+            self._freeze(entries)
+
+    def _freeze(self, entries: int) -> None:
+        # State stays and holds no cycles: the collector need not go through it again and again. Garbage of
+        # the host that is at hand is not to be frozen with it, and what is, not for longer than the state.
+        if not self._frozen:
+            weakref.finalize(self, gc.unfreeze)
+        self._frozen = entries
+        gc.collect(1)
+        gc.freeze()
 
     def _entries(self) -> int:
         return sum(map(len, self.mappings.values())) + sum(map(len, self._sharded.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Row
@@ -35,7 +36,8 @@ class ExpiryCalendar:
     """Writer of code for a calendar of keys to drop once the watermark has passed their time bucket.
 
     prefix: distinguishes several calendars of one node. width: of the buckets. type: of the times.
-    after:  how far the watermark must have passed.
+    after:  how far the watermark must have passed. If given, it is the watermark of another input, so that rows
+            may come to buckets it has passed: slot `passed`, () -> the first bucket that it has not.
     """
 
     def __init__(
@@ -52,7 +54,25 @@ class ExpiryCalendar:
         self.watermark = WatermarkInput(node, writer, prefix)
         self._bucket = writer.constant("bucket", bucket_function(width, type))
         self._after = None if after is None else writer.constant("after", after)
-        self.slots = self._calendar.slots
+        self._node, self._passed = node.id, f"{prefix}passed"
+        self._open_from = writer.node_variable(f"{prefix}open_from", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        passed = () if self._after is None else (Slot(f"{self._node}.{self._passed}"),)
+        return (*self._calendar.slots(), *passed)
+
+    def begin(self) -> None:
+        """Write the code to run before all rows."""
+        self.watermark.begin()
+        if self._after is not None:
+            getter = self._writer.slot_get(self._node, self._passed)
+            self._code.line(f"{self._open_from} = {getter}((), {self._writer.constant('least', -inf)})")
+
+    @contextmanager
+    def if_open(self, bucket: str) -> Generator[None]:
+        """Open a block that runs if the other input's watermark had not passed a bucket before this tick."""
+        with self._code.block(f"if {bucket} >= {self._open_from}:"):
+            yield
 
     def bucket(self, time: str, *after: str) -> str:
         """Return the source of the bucket number of a time, or of one a span after it."""
@@ -70,6 +90,10 @@ class ExpiryCalendar:
         with code.block(f"if {self.watermark.risen}:"):
             mark = self.bucket(top, *(() if self._after is None else (f"-{self._after}",)))
             code.line(f"{number} = None if {top} is None else {mark}")
+            if self._after is not None:
+                all_passed = writer.constant("all_passed", inf)
+                slot = writer.slot(self._node, self._passed)
+                code.line(f"{slot}[()] = {all_passed} if {number} is None else {number}")
             with code.block(f"for _, {key} in {self._calendar.closed_entries(number)}:"):
                 yield key
 
@@ -87,7 +111,7 @@ class ExpiringStep(Step):
         self._forgetting = ExpiryCalendar(node, writer, "", width, node.schema.fields[at].type)
 
     def begin(self) -> None:
-        self._forgetting.watermark.begin()
+        self._forgetting.begin()
 
     def consume(self, port: int, row: Row) -> None:
         if port == 1:
@@ -193,7 +217,7 @@ class JoinOnTimeStep(Step):
     def begin(self) -> None:
         least = self.writer.constant("least", time_lower_bound(self._type))
         for port, forgetting in enumerate(self._forgetting):
-            forgetting.watermark.begin()
+            forgetting.begin()
             start, end, _, _ = self._variables(port)
             self.code.line(f"{start} = {end} = {least}")
 
@@ -213,7 +237,8 @@ class JoinOnTimeStep(Step):
             with self.code.block(f"if not {start} <= {time} < {end}:"):
                 self.code.line(f"{start}, {end}, {own}, {near} = {self._buckets[port]}({time})")
             self._match(port, row, key, near)
-            self._add(port, row, key, own)
+            with self._forgetting[port].if_open(own):
+                self._add(port, row, key, own)
 
     def _match(self, port: int, row: Row, key: str, near: str) -> None:
         writer, code, other = self.writer, self.code, 1 - port

@@ -11,6 +11,7 @@ from penstock.flow.time_spans import shown_span
 from penstock.flow.unservable import EVENT_TIME
 from penstock.graph.node import Operator
 from penstock.graph.operator_declarations import (
+    EverywhereSlot,
     Facts,
     KeyedSlot,
     Need,
@@ -103,6 +104,8 @@ class JoinOnTime(Operator):
             "right": right,
             **calendar_slots("left_", left),
             **calendar_slots("right_", right),
+            "left_passed": EverywhereSlot(),
+            "right_passed": EverywhereSlot(),
         }
 
     def placement(self) -> Placement:
