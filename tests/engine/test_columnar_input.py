@@ -136,6 +136,16 @@ def test_a_long_list_that_nothing_computes_on_in_columns_stays_rows() -> None:
     assert not in_columns(passing(int, columnar="auto", columnar_rows=1).tick(rows=[1, 2])["out"])
 
 
+@pytest.mark.parametrize(("listed", "expected"), [(3, True), (5, False)])
+def test_a_tick_of_which_most_rows_come_in_lists_runs_in_rows(listed: int, expected: bool) -> None:
+    flow = ps.Flow("both")
+    flow.sink("out", flow.source("framed", Item).union(flow.source("listed", Item)).filter(col.price > 0))
+    frame = pl.DataFrame({"name": ["a"] * 4, "price": [1.5] * 4, "count": [None, 1, 2, 3]})
+    made = ps.Engine(flow, columnar_rows=1).tick(framed=frame, listed=[Item("b", 2.5, 1)] * listed)["out"]
+    assert in_columns(made) is expected
+    assert len(made) == 4 + listed
+
+
 @pytest.mark.parametrize("columnar", ["always", "auto", "never"])
 def test_a_frame_gives_the_rows_that_it_holds(columnar: Any) -> None:
     rows = [Item("a", 1.5, None), Item("ä", NAN, 3)]

@@ -90,12 +90,8 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     start_of, end_of = float_borders(grid)
 
     def windows(time: float) -> list[Window]:
-        number = last_window(grid, time)
-        windows_found: list[Window] = []
-        while (end := end_of(number)) > time:
-            windows_found.append((start_of(number), end))
-            number -= 1
-        return windows_found
+        numbers = range(last_window(grid, time), first_window(grid, time) - 1, -1)
+        return [(start_of(number), end_of(number)) for number in numbers]
 
     return windows
 
@@ -125,6 +121,17 @@ def last_window(grid: Grid, time: float) -> int:
         number -= 1
     while (number + 1) * every + offset <= time:
         number += 1
+    return number
+
+
+def first_window(grid: Grid, time: float) -> int:
+    """Return the number of the earliest window that contains a float."""
+    number = last_window(grid, time) - floor(float(grid.size) / float(grid.every))  # type: ignore[arg-type]
+    _, end_of = float_borders(grid)
+    while end_of(number) <= time:
+        number += 1
+    while end_of(number - 1) > time:
+        number -= 1
     return number
 
 

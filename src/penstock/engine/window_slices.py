@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.window_runtime import (
     CHUNK,
     Window,
+    first_window,
     float_borders,
     last_window,
-    window_assigner,
     window_origin,
 )
+from penstock.expr.code_runtime import raise_overflow
 from penstock.expr.types import FLOAT64
 
 if TYPE_CHECKING:
@@ -27,39 +28,34 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType
     from penstock.flow.event_time_windows import Grid
 
-Slice = tuple[Any, Any, list[Window]]
-"""Start and end of a slice, and the windows that contain it, the latest first."""
-
-
-def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Slice]:
-    """Return the function from a time to its slice."""
-    windows = window_assigner(grid, type)
+def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Window]:
+    """Return the function from a time to the start and the end of its slice."""
     if type == FLOAT64:
-        return _float_slices(grid, windows)
+        return _float_slices(grid)
     size: Any = grid.size
     every: Any = grid.every
     # Windows begin at 0 and end at `border` of each step.
     border = size % every
     origin = window_origin(grid, type)
 
-    def slice_of(time: Any) -> Slice:
-        found = windows(time)
-        since = (time - origin) % every
-        if since < border:
-            start = time - since
-            return start, start + border, found
-        return time - since + border, found[-1][1] if not border else time - since + every, found
+    def slice_of(time: Any) -> Window:
+        try:
+            since = (time - origin) % every
+            begin = time - since
+            return (begin, begin + border) if since < border else (begin + border, begin + every)
+        except OverflowError:
+            raise_overflow(f"a window of {time}", "timestamp")
+            raise
 
     return slice_of
 
 
-def _float_slices(grid: Grid, windows: Callable[[float], list[Window]]) -> Callable[[float], Slice]:
+def _float_slices(grid: Grid) -> Callable[[float], Window]:
     start_of, end_of = float_borders(grid)
 
-    def slice_of(time: float) -> Slice:
-        found, last = windows(time), last_window(grid, time)
-        start = max(found[0][0], end_of(last - len(found)))
-        return start, min(start_of(last + 1), found[-1][1]), found
+    def slice_of(time: float) -> Window:
+        first, last = first_window(grid, time), last_window(grid, time)
+        return max(start_of(last), end_of(first - 1)), min(start_of(last + 1), end_of(first))
 
     return slice_of
 
@@ -72,10 +68,13 @@ def schedule_slice(
     counts: SlotMapping,
     due: SlotMapping,
     start: Any,
-    windows: list[Window],
     entry: Any,
+    windows_of: Callable[[Any], list[Window]],
+    time: Any,
 ) -> int:
     """Schedule `entry` of the slice that begins at `start` for the closing of its windows; return its number.
+
+    The windows, which may be a thousand, are those of any `time` in the slice, and made when it is new.
 
     calendar: () -> heap of (end, start) of open windows, "slices" -> starts of slices, "next" -> number of
     the next entry. counts: slice -> how many entries, and (end, start) of each open window. due: (slice,
@@ -84,7 +83,7 @@ def schedule_slice(
     count = counts.get(start)
     if count is None:
         count = 0
-        _open_slice(calendar, counts, start, windows)
+        _open_slice(calendar, counts, start, windows_of(time))
     chunk = (start, count // CHUNK)
     if count % CHUNK:
         due.get(chunk).append(entry)

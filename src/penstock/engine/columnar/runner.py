@@ -110,7 +110,8 @@ class PartRunner:
         shape, count = self._shape, sum(map(len, inputs))
         if count < max(self._least, 1) or not shape.uses_frames:
             return False
-        if not self._always and not any(isinstance(given, Columns) for given in inputs):
+        in_frames = sum(len(given) for given in inputs if isinstance(given, Columns))
+        if not self._always and in_frames * 2 < count:
             return False
         return all(join.move_to_frames(count, lazily=self._lazily) for join in self.joins.values())
 

@@ -98,7 +98,7 @@ class PartialWindowStep(GridStep):
         super().begin()
         self.code.line(f"{self._sums} = {{}}")
 
-    def fold(self, key: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: Row) -> None:
         entry, group = self.writer.fresh("entry"), self.writer.fresh("group")
         self.code.line(f"{entry} = ({key}, {self.start})")
         MappingCode(self.writer, self._sums).get_or_add(group, entry, self.group.empty)

@@ -10,7 +10,7 @@ from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound
+from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound, window_assigner
 from penstock.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from penstock.expr.check import check
 from penstock.flow.operators.window import Emit, Window
@@ -68,10 +68,10 @@ class WindowCalendar:
             f"{self._writer.constant('schedule', schedule_window)}({self._state}, {end}, {entry})"
         )
 
-    def schedule_slice(self, start: str, windows: str, entry: str) -> str:
+    def schedule_slice(self, start: str, entry: str, windows_of: str, time: str) -> str:
         """Return the source of a call that schedules an entry of a slice, and returns its number."""
         schedule = self._writer.constant("schedule", schedule_slice)
-        return f"{schedule}({self._state}, {start}, {windows}, {entry})"
+        return f"{schedule}({self._state}, {start}, {entry}, {windows_of}, {time})"
 
     def closing_windows(self, mark: str) -> str:
         """Return the source of the iterator over the windows of slices that end by `mark`."""
@@ -171,8 +171,8 @@ class WindowStep(Step):
 class GridStep(WindowStep):
     """Base of steps of grid windows, which assign each row to its slice.
 
-    start, end, windows: variables of the slice of the last row. Rows arrive roughly in time order, so it is
-          tried first.
+    start, end: variables of the slice of the last row. Rows arrive roughly in time order, so it is tried first.
+    windows_of: the function from a time to the windows of its slice.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class GridStep(WindowStep):
         self.grid = grid
         self.start = writer.node_variable("start", node.id)
         self.end = writer.node_variable("end", node.id)
-        self.windows = writer.node_variable("windows", node.id)
+        self.windows_of = writer.constant("windows_of", window_assigner(grid, self.type))
 
     def begin(self) -> None:
         super().begin()
@@ -193,10 +193,10 @@ class GridStep(WindowStep):
         time, key = self.assign_time(row), self.assign_key(row)
         with self.code.block(f"if not {self.start} <= {time} < {self.end}:"):
             slice_of = self.writer.constant("slice_of", slice_assigner(self.grid, self.type))
-            self.code.line(f"{self.start}, {self.end}, {self.windows} = {slice_of}({time})")
-        self.fold(key, row)
+            self.code.line(f"{self.start}, {self.end} = {slice_of}({time})")
+        self.fold(key, time, row)
 
-    def fold(self, key: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: Row) -> None:
         """Write code that adds a row of a group to its slice."""
         raise NotImplementedError
 
@@ -224,7 +224,7 @@ class ClosedWindowStep(KeptGridStep):
     `groups` has a list per slice. A tumbling window is one slice.
     """
 
-    def fold(self, key: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: Row) -> None:
         writer, code = self.writer, self.code
         entry, group = writer.fresh("entry"), writer.fresh("group")
         code.line(f"{entry} = ({key}, {self.start})")
@@ -234,7 +234,7 @@ class ClosedWindowStep(KeptGridStep):
             if self.grid.tumbles:
                 self.calendar.schedule_end(self.end, entry)
             else:
-                number = self.calendar.schedule_slice(self.start, self.windows, entry)
+                number = self.calendar.schedule_slice(self.start, entry, self.windows_of, time)
                 code.line(f"{group}[{NUMBER}] = {number}")
         self.add(group, row)
 
@@ -306,13 +306,13 @@ class UpdatedWindowStep(KeptGridStep):
         if not self.grid.tumbles:
             self.code.line(f"{self._slices} = {{}}")
 
-    def fold(self, key: str, row: Row) -> None:
+    def fold(self, key: str, time: str, row: Row) -> None:
         writer, code = self.writer, self.code
         group = writer.fresh("group")
         if self.grid.tumbles:
             self._open(group, key, self.start, self.end)
         else:
-            entry, made = writer.fresh("slice"), f"({self.group.empty}, {self.windows})"
+            entry, made = writer.fresh("slice"), f"({self.group.empty}, {self.windows_of}({time}))"
             code.line(f"{entry} = ({key}, {self.start})")
             MappingCode(writer, self._slices).get_or_add(group, entry, made)
             code.line(f"{group} = {group}[0]")
