@@ -146,7 +146,9 @@ def _without(rows: Rows, gone: Rows, order: Key, lacking: dict[Row, int]) -> Row
                 copies[row] -= 1
             else:
                 left.append(row)
-        lacking.update((row, -count) for row, count in copies.items() if count)
+        for row, count in copies.items():
+            if count:
+                lacking[row] = lacking.get(row, 0) - count
         return left
     for row in gone:
         at = bisect_left(left, order(row), key=order)
