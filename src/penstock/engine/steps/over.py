@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine import partition_frames, partitions
+from penstock.engine import partition_frames, partition_values, partitions
 from penstock.engine.row_codegen import Row, item_sources, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.group_code import ROWS, Group
@@ -172,14 +172,14 @@ class OverStep(Step):
         default = self._row_function(f"default_{suffix}", ["None"])
         if function.default is not None:
             default = self._value(f"default_{suffix}", function.default)
-        made = self._of(partitions.Lagged)
+        made = self._of(partition_values.Lagged)
         return f"{made}({value}, {default}, {function.offset}, {function.ignore_nulls})"
 
     @_function.register(NthValue)
     def _(self, function: NthValue, frame: Frame | None, suffix: str) -> str:
         assert frame is not None
         value = self._value(f"value_{suffix}", function.expr)
-        made = self._of(partition_frames.NthValues)
+        made = self._of(partition_values.NthValues)
         return f"{made}({self._bounds(frame)}, {value}, {function.n}, {function.ignore_nulls})"
 
     @_function.register(Aggregation)
