@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.partition_frames import RowBounds
 from penstock.engine.partition_values import Lagged, NthValues
-from penstock.engine.partitions import Function, Partitions
+from penstock.engine.partitions import Function, Partition, PartitionRule
 
 ROWS = 600
 
@@ -51,8 +51,8 @@ def function(kind: str, value: Any, *arguments: Any) -> Function:
 @pytest.mark.parametrize("values", [{}, {0: 1}, {ROWS - 1: 1}], ids=["none", "first", "last"])
 def test_a_tick_looks_at_each_row_a_few_times(which: Any, values: dict[int, int]) -> None:
     looks = Looks()
-    partitions = Partitions((function(which[0], looks, *which[1:]),), lambda row: row[0])
-    partitions.update([[], [], {}], {(at, values.get(at)): 1 for at in range(ROWS)})
+    rule = PartitionRule((function(which[0], looks, *which[1:]),), lambda row: row[0])
+    rule.update([[], [], {}], {(at, values.get(at)): 1 for at in range(ROWS)})
     assert looks.count <= 2 * ROWS
 
 
@@ -90,13 +90,13 @@ WHICH = st.one_of(
 @given(which=WHICH, ticks=st.lists(TICK, max_size=5))
 def test_answers_are_those_of_the_rows_that_are_there(which: Any, ticks: list[dict[Any, int]]) -> None:
     kind, *arguments = which
-    partitions = Partitions((function(kind, lambda row: row[1], *arguments),), row_order)
-    partition: list[Any] = [[], [], {}]
+    rule = PartitionRule((function(kind, lambda row: row[1], *arguments),), row_order)
+    partition: Partition = [[], [], {}]
     held: Counter[Any] = Counter()
     output: Counter[Any] = Counter()
     for tick in ticks:
         held.update(tick)
-        for row, weight in partitions.update(partition, tick):
+        for row, weight in rule.update(partition, tick):
             output[row] += weight
         rows = sorted((row for row in held for _ in range(held[row])), key=row_order)
         expected = Counter((*row, answer(kind, rows, at, *arguments)) for at, row in enumerate(rows))
