@@ -45,9 +45,9 @@ class Contestant:
     def tick(self, given: Mapping[str, Any]) -> Counter[Any]:
         start = time.process_time()
         changes = self.engine.tick(**given)
-        told = {name: sink.raw for name, sink in changes.items()}
+        output = {name: sink.raw for name, sink in changes.items()}
         self.took.append(time.process_time() - start)
-        return Counter((name, *change) for name, rows in told.items() for change in rows)
+        return Counter((name, *change) for name, rows in output.items() for change in rows)
 
 
 def measure(query: str, size: int, table: Table) -> None:

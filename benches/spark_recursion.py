@@ -158,8 +158,8 @@ def compare_batches(spark: SparkSession, sizes: list[int], folder: Path) -> None
             expected,
         )
         one, others = took["one"], [took["rounds"], took["frames"]]
-        told = " ".join(f"{s:>8.2f} ({s / one:4.1f}x)" for s in others)
-        print(f"{size:>10,} {expected:>10,} {one:>10.2f} {told}", flush=True)
+        factors = " ".join(f"{s:>8.2f} ({s / one:4.1f}x)" for s in others)
+        print(f"{size:>10,} {expected:>10,} {one:>10.2f} {factors}", flush=True)
 
 
 # --- tick by tick --------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def in_process(ticks: list[list[Any]], start: int, expected: int, *, append: boo
     return took
 
 
-def told(name: str, took: list[float], first: float, tick: float) -> None:
+def show(name: str, took: list[float], first: float, tick: float) -> None:
     bulk, rest = took[0], statistics.median(took[1:])
     print(
         f"{name:>34} {bulk:>9.2f} ({bulk / first:6.2f}x) {rest * 1000:>10.1f} ({rest / tick:8.2f}x)",
@@ -236,13 +236,13 @@ def compare_ticks(spark: SparkSession, name: str, edges: Pairs, count: int, fold
     on_spark(spark, ticks[:4], start, reached_by_hand(_after(ticks[:4]), start), append=False)
     ours = on_spark(spark, ticks, start, expected, append=False)
     first, tick = ours[0], statistics.median(ours[1:])
-    told("Spark, tick by tick", ours, first, tick)
-    told("in-process", in_process(ticks, start, expected, append=False), first, tick)
+    show("Spark, tick by tick", ours, first, tick)
+    show("in-process", in_process(ticks, start, expected, append=False), first, tick)
     frame = frame_of(spark, final, folder / "final.parquet")
     batch(spark, frame, start, ONE_TASK)
     again = [seconds(lambda: batch(spark, frame, start, ONE_TASK), expected) for _ in range(3)]
-    told("Spark, the batch each tick", [statistics.median(again)] * 2, first, tick)
-    told(
+    show("Spark, the batch each tick", [statistics.median(again)] * 2, first, tick)
+    show(
         "Spark, a loop of DataFrames",
         [seconds(lambda: frames(spark, frame, start), expected)] * 2,
         first,
@@ -256,7 +256,7 @@ def compare_ticks(spark: SparkSession, name: str, edges: Pairs, count: int, fold
         "rounds, a tick in one task": {"loops": "rounds", "way": "one task"},
         "rounds, each a job where large": {"loops": "rounds", "way": "stages"},
     }.items():
-        told(label, on_spark(spark, ticks, start, expected, append=True, **how), first, tick)
+        show(label, on_spark(spark, ticks, start, expected, append=True, **how), first, tick)
 
 
 def _after(ticks: list[list[Any]]) -> Pairs:

@@ -156,6 +156,19 @@ def test_a_row_that_goes_before_it_comes_is_not_there(backend: Backend) -> None:
     )
 
 
+def test_copies_that_go_before_they_come_are_counted(backend: Backend) -> None:
+    over_sales(
+        backend,
+        """
+        tick | sales    | out
+        1    | -2 x 1 5 |
+        2    | +2 x 1 5 |
+        3    | x 1 5    | + x 1 null
+    """,
+        before=ps.lag(col.price).over(order_by="day"),
+    )
+
+
 def test_columns_are_computed_of_the_row_as_it_was() -> None:
     flow = ps.Flow("replacing")
     sales = flow.table("sales", Sale)

@@ -36,11 +36,11 @@ _NOTHING: Rows = []
 class Machine:
     """Executor of a program's ticks over `state`: one mapping per slot name.
 
-    columnar:    condition for running a tick on Polars.
-    at_home:     whether operators that act by themselves do so here; else only what is reached
-                 runs, because another machine is theirs.
-    activations: per node id the number of ticks in which a row reached it, if the
-                 program counts them.
+    columnar:     condition for running a tick on Polars.
+    owns_unkeyed: whether this machine runs the parts that run without input; else another machine, with
+                  other keys of the same flow, does.
+    activations:  per node id the number of ticks in which a row reached it, if the
+                  program counts them.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Machine:
         state: Mapping[str, SlotMapping],
         columnar: Columnar | None = None,
         *,
-        at_home: bool = True,
+        owns_unkeyed: bool = True,
     ) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
@@ -71,7 +71,7 @@ class Machine:
         self._sinks = tuple(program.graph.sinks.items())
         self._delayed = tuple((d.node, d.source, state[d.slot.name], d.append) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
-        own = tuple(enumerate(program.parts)) if at_home else ()
+        own = tuple(enumerate(program.parts)) if owns_unkeyed else ()
         self._runs_each_tick = tuple(at for at, part in own if part.runs_each_tick)
         # What has begun by an earlier machine's tick finds that in its state, and says nothing.
         self._beginning = tuple(at for at, part in own if part.begins)

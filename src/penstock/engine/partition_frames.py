@@ -1,4 +1,4 @@
-"""Frames of window functions, and the functions that read them."""
+"""Frames of window functions, and aggregates of them."""
 
 from __future__ import annotations
 
@@ -211,42 +211,6 @@ _DAY = timedelta(days=1)
 
 def _same(value: Any) -> Any:
     return value
-
-
-@dataclass(slots=True)
-class NthValues(Function):
-    """Values of the n-th rows of frames, from the end where `n` is negative."""
-
-    bounds: Bounds
-    value: Key
-    n: int
-    ignore_nulls: bool
-
-    @property
-    def is_local(self) -> bool:  # type: ignore[override]
-        return self.bounds.is_local
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return self.bounds.affected(after)
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        value, n = self.value, self.n
-        for first, last in self.bounds.of(rows, start, stop):
-            if self.ignore_nulls:
-                yield self._skipping(rows, first, last)
-                continue
-            at = first + n - 1 if n > 0 else last + n
-            yield value(rows[at]) if first <= at < last else None
-
-    def _skipping(self, rows: Rows, first: int, last: int) -> Any:
-        left = abs(self.n)
-        for at in range(first, last) if self.n > 0 else range(last - 1, first - 1, -1):
-            found = self.value(rows[at])
-            if found is not None:
-                left -= 1
-                if not left:
-                    return found
-        return None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""Partitions of window functions: rows in order with their answers, brought up to date by changes.
+"""Partitions of window functions: rows in order with their answers, maintained as rows change.
 
-A change moves a stretch of a partition's rows. Each function says which rows it may answer differently
-afterwards; these are computed again, and those whose answer has changed are told.
+Changes replace a stretch of a partition's rows. Each function returns which rows it may answer differently
+afterwards; their answers are computed again, and the output changes where an answer does.
 """
 
 from __future__ import annotations
@@ -10,23 +10,32 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any
+from operator import add, itemgetter
+from typing import Any, TypeAlias
 
 Row = tuple[Any, ...]
 Rows = list[Row]
 Key = Callable[[Any], Any]
 
+ROWS, ANSWERS, NEGATIVE = range(3)
+Partition: TypeAlias = list[Any]
+"""State of a partition: ROWS in order, each copy an entry; their ANSWERS; NEGATIVE multiplicity by row."""
+
 # Up to so many changes, functions of near rows take them one by one; more are taken as one stretch.
 _ONE_BY_ONE = 16
 
 
+def thaw_partition(partition: Any) -> Partition:
+    """Thaw function for a partition."""
+    return [list(partition[ROWS]), list(partition[ANSWERS]), dict(partition[NEGATIVE])]
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of a partition after a change: those from `low` to `high` are new, in place of others.
+    """Rows of a partition after a change: those from `low` to `high` have replaced others.
 
     moved:   the partition has more or fewer rows than before.
-    changed: the rows that came or went.
+    changed: the rows that were inserted or retracted.
     """
 
     rows: Rows
@@ -51,113 +60,7 @@ class Function(ABC):
 
     @abstractmethod
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        """Return the answers of rows from `start` to `stop`. before: that of the row before them."""
-
-
-@dataclass(slots=True)
-class Partitions:
-    """How the partitions of one operator are kept.
-
-    functions: the operator's. order: sort key of a row, in which rows are unique.
-
-    A partition is [rows in order, a copy each; their answers; {row: copies that it lacks}].
-    """
-
-    functions: tuple[Function, ...]
-    order: Key
-
-    def update(self, partition: list[Any], changes: Mapping[Row, int]) -> list[tuple[Row, int]]:
-        """Apply changes, row by weight; return those of the output, retractions first."""
-        rows, answers, lacking = partition
-        come: Rows = []
-        gone: Rows = []
-        for row, weight in changes.items():
-            if row in lacking:
-                weight += lacking.pop(row)
-            (come if weight > 0 else gone).extend([row] * abs(weight))
-        told: dict[Row, int] = {}
-        singly = len(come) + len(gone) <= _ONE_BY_ONE and all(f.is_local for f in self.functions)
-        if singly:
-            for row in gone:
-                self._replace(rows, answers, lacking, [], [row], told)
-            for row in come:
-                self._replace(rows, answers, lacking, [row], [], told)
-        elif come or gone:
-            self._replace(rows, answers, lacking, come, gone, told)
-        found = [change for change in told.items() if change[1]]
-        found.sort(key=itemgetter(1))
-        return found
-
-    def _replace(
-        self, rows: Rows, answers: Rows, lacking: dict[Row, int], come: Rows, gone: Rows, told: dict[Row, int]
-    ) -> None:
-        """Take some rows out of a partition and others in, and add to `told` what that changes."""
-        order = self.order
-        keys = list(map(order, [*come, *gone]))
-        low = bisect_left(rows, min(keys), key=order)
-        end = bisect_right(rows, max(keys), lo=low, key=order)
-        size, old, old_answers = len(rows), rows[low:end], answers[low:end]
-        new = _without(old, gone, order, lacking)
-        if len(come) * 8 > len(new):
-            new += come
-            new.sort(key=order)
-        else:
-            for row in come:
-                insort(new, row, key=order)
-        high = low + len(new)
-        rows[low:end] = new
-        after = Stretch(rows, low, high, len(rows) != size, [*come, *gone])
-        spans = [function.affected(after) for function in self.functions]
-        start, stop = min(low, *(s for s, _ in spans)), max(high, *(e for _, e in spans))
-        kept = (answers[start:low], answers[end : end + stop - high])
-        columns: list[list[Any]] = []
-        for at, (function, (first, last)) in enumerate(zip(self.functions, spans, strict=True)):
-            column = [a[at] for a in kept[0]] + [None] * len(new) + [a[at] for a in kept[1]]
-            first, last = min(first, low), max(last, high)
-            before = answers[first - 1][at] if first else None
-            column[first - start : last - start] = function.answers(rows, first, last, before)
-            columns.append(column)
-        made = list(zip(*columns, strict=True))
-        for row, answer in zip(old, old_answers, strict=True):
-            told[row + answer] = told.get(row + answer, 0) - 1
-        for row, answer in zip(new, made[low - start : high - start], strict=True):
-            told[row + answer] = told.get(row + answer, 0) + 1
-        around = ((start, 0), (high, high - start))
-        for (first, offset), answered in zip(around, kept, strict=True):
-            for at, was in enumerate(answered):
-                now = made[offset + at]
-                if now != was:
-                    row = rows[first + at]
-                    told[row + was] = told.get(row + was, 0) - 1
-                    told[row + now] = told.get(row + now, 0) + 1
-        answers[start : end + stop - high] = made
-
-
-def _without(rows: Rows, gone: Rows, order: Key, lacking: dict[Row, int]) -> Rows:
-    """Return rows in order without a copy of each that is gone; note those that are not there."""
-    left = list(rows)
-    if len(gone) * 8 > len(rows):
-        copies: dict[Row, int] = {}
-        for row in gone:
-            copies[row] = copies.get(row, 0) + 1
-        left.clear()
-        for row in rows:
-            if copies.get(row):
-                copies[row] -= 1
-            else:
-                left.append(row)
-        lacking.update((row, -count) for row, count in copies.items() if count)
-        return left
-    for row in gone:
-        at = bisect_left(left, order(row), key=order)
-        if at < len(left) and left[at] == row:
-            del left[at]
-        else:
-            lacking[row] = lacking.get(row, 0) - 1
-    return left
-
-
-# -- the place of a row -----------------------------------------------------------------------------
+        """Return the answers to rows from `start` to `stop`. before: that to the row before them."""
 
 
 @dataclass(slots=True)
@@ -181,132 +84,128 @@ class Peers:
 
 
 @dataclass(slots=True)
-class RowNumbers(Function):
-    """Places from 1."""
+class PartitionRule:
+    """Window functions of an operator, with the order of rows that they share.
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return after.low, after.size if after.moved else after.high
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        return range(start + 1, stop + 1)
-
-
-@dataclass(slots=True)
-class Ranks(Function):
-    """Places of the first peer from 1, as part of the others if `relative`."""
-
-    peers: Peers
-    relative: bool = False
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        if after.moved:
-            return 0 if self.relative else after.low, after.size
-        return after.low, self.peers.around(after)[1]
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        others, at = len(rows) - 1, start
-        while at < stop:
-            place, end = self.peers.first(rows, at), min(self.peers.end(rows, at), stop)
-            answer: Any = (place / others if others else 0.0) if self.relative else place + 1
-            yield from [answer] * (end - at)
-            at = end
-
-
-@dataclass(slots=True)
-class DenseRanks(Function):
-    """Number of the group of peers, from 1."""
-
-    peers: Peers
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return after.low, after.size
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        by = self.peers.by
-        rank, last = (0, None) if before is None else (before, by(rows[start - 1]))
-        for at in range(start, stop):
-            key = by(rows[at])
-            if rank == 0 or key != last:
-                rank, last = rank + 1, key
-            yield rank
-
-
-@dataclass(slots=True)
-class CumulativeParts(Function):
-    """Part of the rows up to the last peer."""
-
-    peers: Peers
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return (0, after.size) if after.moved else self.peers.around(after)
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        at = start
-        while at < stop:
-            end = self.peers.end(rows, at)
-            yield from [end / len(rows)] * (min(end, stop) - at)
-            at = end
-
-
-@dataclass(slots=True)
-class Tiles(Function):
-    """Numbers of parts of equal size, the first ones larger by one."""
-
-    parts: int
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return (0, after.size) if after.moved else (after.low, after.high)
-
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        size, larger = divmod(len(rows), self.parts)
-        border = larger * (size + 1)
-        for at in range(start, stop):
-            yield at // (size + 1) + 1 if at < border else (at - border) // size + larger + 1
-
-
-# -- values of other rows ------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Lagged(Function):
-    """Values some rows before, or after.
-
-    value: of a row. default: for a row without another.
+    order: sort key of a row, different for different rows.
     """
 
-    value: Key
-    default: Key
-    offset: int
-    ignore_nulls: bool
+    functions: tuple[Function, ...]
+    order: Key
 
-    @property
-    def is_local(self) -> bool:  # type: ignore[override]
-        return not self.ignore_nulls
+    def update(self, partition: Partition, changes: Mapping[Row, int]) -> list[tuple[Row, int]]:
+        """Apply changes, row by weight; return those of the output, retractions first."""
+        inserted, retracted = _copies(changes, partition[NEGATIVE])
+        update = _Update(self, *partition)
+        if len(inserted) + len(retracted) <= _ONE_BY_ONE and all(f.is_local for f in self.functions):
+            for row in retracted:
+                update.replace([], [row])
+            for row in inserted:
+                update.replace([row], [])
+        elif inserted or retracted:
+            update.replace(inserted, retracted)
+        output = [change for change in update.output.items() if change[1]]
+        output.sort(key=itemgetter(1))
+        return output
 
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        if self.ignore_nulls:
-            return (after.low, after.size) if self.offset > 0 else (0, after.high)
-        if self.offset > 0:
-            return after.low, min(after.size, after.high + self.offset)
-        return max(0, after.low + self.offset), after.high
 
-    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
-        value, default = self.value, self.default
-        for at in range(start, stop):
-            if self.ignore_nulls and self.offset:
-                other = self._skipping(rows, at)
+class _Update:
+    """Update of a partition in a tick. output: weights of the output rows that it retracts or inserts."""
+
+    __slots__ = ("answers", "negative", "output", "rows", "rule")
+
+    def __init__(self, rule: PartitionRule, rows: Rows, answers: Rows, negative: dict[Row, int]) -> None:
+        self.rule = rule
+        self.rows = rows
+        self.answers = answers
+        self.negative = negative
+        self.output: dict[Row, int] = {}
+
+    def replace(self, inserted: Rows, retracted: Rows) -> None:
+        """Replace the stretch of rows that changes fall into, and answer the rows that it affects."""
+        rows, order, changed = self.rows, self.rule.order, [*inserted, *retracted]
+        keys = list(map(order, changed))
+        low = bisect_left(rows, min(keys), key=order)
+        end = bisect_right(rows, max(keys), lo=low, key=order)
+        size, old = len(rows), rows[low:end]
+        new, absent = _without(old, retracted, order)
+        for row in absent:
+            self.negative[row] = self.negative.get(row, 0) - 1
+        _insert(new, inserted, order)
+        rows[low:end] = new
+        self._answer(Stretch(rows, low, low + len(new), len(rows) != size, changed), old)
+
+    def _answer(self, after: Stretch, old: Rows) -> None:
+        """Compute the answers that a stretch affects. old: the rows that it has replaced."""
+        rows, answers, low, high, end = self.rows, self.answers, after.low, after.high, after.low + len(old)
+        spans = [function.affected(after) for function in self.rule.functions]
+        start, stop = min(low, *(s for s, _ in spans)), max(high, *(e for _, e in spans))
+        unknown = (None,) * len(spans)
+        was = [*answers[start:low], *[unknown] * (high - low), *answers[end : end + stop - high]]
+        columns: list[list[Any]] = []
+        for at, (function, (first, last)) in enumerate(zip(self.rule.functions, spans, strict=True)):
+            column = [answer[at] for answer in was]
+            first, last = min(first, low), max(last, high)
+            previous = answers[first - 1][at] if first else None
+            column[first - start : last - start] = function.answers(rows, first, last, previous)
+            columns.append(column)
+        made = list(zip(*columns, strict=True))
+        self._add(map(add, old, answers[low:end]), -1)
+        self._add(map(add, rows[low:high], made[low - start : high - start]), 1)
+        others = (*range(start, low), *range(high, stop))
+        changed = [at for at in others if made[at - start] != was[at - start]]
+        self._add([rows[at] + was[at - start] for at in changed], -1)
+        self._add([rows[at] + made[at - start] for at in changed], 1)
+        answers[start : end + stop - high] = made
+
+    def _add(self, rows: Iterable[Row], weight: int) -> None:
+        """Add rows to the output."""
+        output = self.output
+        for row in rows:
+            output[row] = output.get(row, 0) + weight
+
+
+def _copies(changes: Mapping[Row, int], negative: dict[Row, int]) -> tuple[Rows, Rows]:
+    """Return the inserted and the retracted copies of changes, with those of `negative` taken out of it."""
+    inserted: Rows = []
+    retracted: Rows = []
+    for row, weight in changes.items():
+        if row in negative:
+            weight += negative.pop(row)
+        (inserted if weight > 0 else retracted).extend([row] * abs(weight))
+    return inserted, retracted
+
+
+def _without(rows: Rows, retracted: Rows, order: Key) -> tuple[Rows, Rows]:
+    """Return rows in order without the retracted copies, and the copies that are not among them."""
+    left = list(rows)
+    absent: Rows = []
+    if len(retracted) * 8 > len(rows):
+        copies: dict[Row, int] = {}
+        for row in retracted:
+            copies[row] = copies.get(row, 0) + 1
+        left.clear()
+        for row in rows:
+            if copies.get(row):
+                copies[row] -= 1
             else:
-                other = at - self.offset
-            yield value(rows[other]) if 0 <= other < len(rows) else default(rows[at])
+                left.append(row)
+        absent.extend(row for row, count in copies.items() for _ in range(count))
+        return left, absent
+    for row in retracted:
+        at = bisect_left(left, order(row), key=order)
+        if at < len(left) and left[at] == row:
+            del left[at]
+        else:
+            absent.append(row)
+    return left, absent
 
-    def _skipping(self, rows: Rows, at: int) -> int:
-        """Return the place of the value that is meant among those that are not null; -1 if there is none."""
-        step, left = (-1, self.offset) if self.offset > 0 else (1, -self.offset)
-        at += step
-        while 0 <= at < len(rows):
-            if self.value(rows[at]) is not None:
-                left -= 1
-                if not left:
-                    return at
-            at += step
-        return -1
+
+def _insert(rows: Rows, inserted: Rows, order: Key) -> None:
+    """Insert rows into rows in order."""
+    if len(inserted) * 8 > len(rows):
+        rows += inserted
+        rows.sort(key=order)
+        return
+    for row in inserted:
+        insort(rows, row, key=order)

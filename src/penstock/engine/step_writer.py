@@ -291,7 +291,7 @@ class StepWriter(ABC):
         return names
 
     def must_take_back_first(self, node: Node) -> bool:
-        """Return whether retractions must be applied before insertions (see `retraction_order`)."""
+        """Return whether retractions must be applied before insertions (see `retractions_first`)."""
         appends = tuple(self.is_append(source) for source in node.inputs)
         return must_take_back_first(self.graph, self._consumers, appends, node)
 

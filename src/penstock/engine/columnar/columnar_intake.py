@@ -20,7 +20,6 @@ from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
     DataType,
     DateType,
-    DecimalType,
     Float64Type,
     Int32Type,
     Int64Type,
@@ -116,11 +115,6 @@ def _integers(type: DataType, series: pl.Series) -> pl.Series | None:
 @_accepted.register(Float64Type)
 def _floats(type: Float64Type, series: pl.Series) -> pl.Series | None:
     return series.cast(pl.Float64) if series.dtype.is_numeric() and not series.dtype.is_decimal() else None
-
-
-@_accepted.register(DecimalType)
-def _decimals(type: DecimalType, series: pl.Series) -> pl.Series | None:
-    return series if series.dtype == dtype_of(type) else None
 
 
 @_accepted.register(DateType)

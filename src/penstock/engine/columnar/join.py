@@ -27,7 +27,6 @@ from penstock.engine.columnar.stream import (
     greatest_weight,
 )
 from penstock.engine.retractions_first import pair_schema
-from penstock.engine.steps.joins import SIDES
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, DataType, Schema
@@ -289,6 +288,3 @@ def _add_changes(slot: SlotMapping, keys: list[Any], rows: Rows, weights: list[i
             del own[row]
             if not own:
                 del slot[key]
-
-
-__all__ = ["SIDES", "ColumnarJoinState", "JoinPlan", "plan_join"]

@@ -257,11 +257,3 @@ def _innermost_around(blocks: list[Block]) -> Block:
         chain = block.chain()
         around = [b for b in around if b in chain]
     return around[0]
-
-
-def arrange_all(nodes: Mapping[int, Node], arrangement: Arrangement) -> Arrangement:
-    """Add all of `nodes` to `arrangement`, in order, and settle it."""
-    for node in nodes.values():
-        arrangement.add(node)
-    arrangement.freeze_new_parts(nodes)
-    return arrangement

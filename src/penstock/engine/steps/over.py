@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine import partition_frames, partitions
+from penstock.engine import partition_frames, partition_ranks, partition_values, partitions
 from penstock.engine.row_codegen import Row, item_sources, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.group_code import ROWS, Group
@@ -33,15 +33,9 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
-def thaw_partition(partition: Any) -> list[Any]:
-    """Thaw function for a partition."""
-    rows, answers, lacking = partition
-    return [list(rows), list(answers), dict(lacking)]
-
-
 @register_step(ComputeOver)
 class OverStep(Step):
-    """Step of window functions. Slot: partition -> [rows in order, their answers, {row: copies it lacks}]."""
+    """Step of window functions. Slot: partition key -> state of the partition."""
 
     operator: ComputeOver
     keeps_state = True
@@ -53,7 +47,7 @@ class OverStep(Step):
         self.touched = writer.node_variable("touched", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.partitions", thaw_partition),)
+        return (Slot(f"{self.node.id}.partitions", partitions.thaw_partition),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
@@ -73,11 +67,12 @@ class OverStep(Step):
         writer, code = self.writer, self.code
         key, changes, partition = writer.fresh("key"), writer.fresh("changes"), writer.fresh("partition")
         row, n = writer.fresh("row"), writer.fresh("n")
-        keeper = self._partitions()
+        rows, negative = (f"{partition}[{field}]" for field in (partitions.ROWS, partitions.NEGATIVE))
+        rule = self._partition_rule()
         with code.block(f"for {key}, {changes} in {self.touched}.items():"):
             self.state("partitions").get_or_add(partition, key, "[[], [], {}]")
-            code.line(f"{changes} = {keeper}.update({partition}, {changes})")
-            with code.block(f"if not {partition}[0] and not {partition}[2]:"):
+            code.line(f"{changes} = {rule}.update({partition}, {changes})")
+            with code.block(f"if not {rows} and not {negative}:"):
                 code.line(f"del {self.slot('partitions')}[{key}]")
             with code.block(f"for {row}, {n} in {changes}:"):
                 columns = writer.unpack(self.node.schema, row)
@@ -85,16 +80,16 @@ class OverStep(Step):
 
     # -- functions of rows -------------------------------------------------------------------------
 
-    def _partitions(self) -> str:
-        """Write the module-level variable with the partitions' functions, and return its name."""
+    def _partition_rule(self) -> str:
+        """Write the module-level variable with the operator's `PartitionRule`, and return its name."""
         made = [
             self._function(over.function, over.frame, f"{at}_of_{self.node.id}")
             for at, (_, over) in enumerate(self.operator.functions)
         ]
-        name = self.writer.node_variable("partitions", self.node.id)
+        name = self.writer.node_variable("partition_rule", self.node.id)
         order = self._row_function("order", self._order_keys(whole=True))
         self.writer.functions.line(
-            f"{name} = {self._of(partitions.Partitions)}({tuple_source(made)}, {order})"
+            f"{name} = {self._of(partitions.PartitionRule)}({tuple_source(made)}, {order})"
         )
         return name
 
@@ -144,27 +139,27 @@ class OverStep(Step):
 
     @_function.register(RowNumber)
     def _(self, function: RowNumber, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.RowNumbers)}()"
+        return f"{self._of(partition_ranks.RowNumbers)}()"
 
     @_function.register(Rank)
     def _(self, function: Rank, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.Ranks)}({self._peers()})"
+        return f"{self._of(partition_ranks.Ranks)}({self._peers()})"
 
     @_function.register(PercentRank)
     def _(self, function: PercentRank, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.Ranks)}({self._peers()}, True)"
+        return f"{self._of(partition_ranks.Ranks)}({self._peers()}, True)"
 
     @_function.register(DenseRank)
     def _(self, function: DenseRank, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.DenseRanks)}({self._peers()})"
+        return f"{self._of(partition_ranks.DenseRanks)}({self._peers()})"
 
     @_function.register(CumeDist)
     def _(self, function: CumeDist, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.CumulativeParts)}({self._peers()})"
+        return f"{self._of(partition_ranks.CumulativeParts)}({self._peers()})"
 
     @_function.register(Ntile)
     def _(self, function: Ntile, frame: Frame | None, suffix: str) -> str:
-        return f"{self._of(partitions.Tiles)}({function.parts})"
+        return f"{self._of(partition_ranks.Tiles)}({function.parts})"
 
     @_function.register(Lag)
     def _(self, function: Lag, frame: Frame | None, suffix: str) -> str:
@@ -172,14 +167,14 @@ class OverStep(Step):
         default = self._row_function(f"default_{suffix}", ["None"])
         if function.default is not None:
             default = self._value(f"default_{suffix}", function.default)
-        made = self._of(partitions.Lagged)
+        made = self._of(partition_values.Lagged)
         return f"{made}({value}, {default}, {function.offset}, {function.ignore_nulls})"
 
     @_function.register(NthValue)
     def _(self, function: NthValue, frame: Frame | None, suffix: str) -> str:
         assert frame is not None
         value = self._value(f"value_{suffix}", function.expr)
-        made = self._of(partition_frames.NthValues)
+        made = self._of(partition_values.NthValues)
         return f"{made}({self._bounds(frame)}, {value}, {function.n}, {function.ignore_nulls})"
 
     @_function.register(Aggregation)

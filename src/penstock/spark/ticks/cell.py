@@ -53,7 +53,7 @@ def run_stateless(
 ) -> dict[str, Rows]:
     """Run a stateless stage on some rows; return the weighted rows for its sinks."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
-    return pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
+    return pass_on(of, Machine(of.program, state, owns_unkeyed=shard == 0).tick(inputs), send)
 
 
 def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
@@ -90,7 +90,7 @@ class OpenCell:
         forms = {of.slots[slot.name]: Form(slot.thaw, slot.divides) for slot in of.program.slots}
         self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, forms)
         slots = {local: self._state.slots[name] for local, name in of.slots.items()}
-        self._machine = Machine(of.program, slots, at_home=shard == 0)
+        self._machine = Machine(of.program, slots, owns_unkeyed=shard == 0)
         self._machine.context.tick = tick - 1
         self._tick = tick
 

@@ -128,11 +128,11 @@ class _Part:
         program = compile_program(graph)
         self.source_append = program.source_append
         self.sink_append = program.sink_append
-        self._machine = Machine(program, {slot.name: {} for slot in program.slots}, at_home=owns_unkeyed)
+        self._machine = Machine(program, {slot.name: {} for slot in program.slots}, owns_unkeyed=owns_unkeyed)
         self._owns_unkeyed = owns_unkeyed
 
     def tick(self, inputs: Mapping[str, EngineRows]) -> dict[str, EngineRows]:
-        # What speaks without being asked, as a fold of no rows does, speaks on the first worker only.
+        # Parts that run without input, such as a fold of no rows, run on the first worker only.
         if not self._owns_unkeyed and not any(inputs.values()):
             return {}
         made = self._machine.tick(inputs)
