@@ -196,7 +196,7 @@ def test_flows_of_any_operators_are_the_same_in_columns(run: tuple[Case, list[Ti
 
 @contextmanager
 def noting_declines() -> Generator[list[Exception | None]]:
-    """For each part of a tick that began in columns, note why it ran in rows after all; users never see it."""
+    """Note for each part of a tick that began in columns why it ran in rows after all, if it did."""
     declines: list[Exception | None] = []
     in_columns: Any = PartRunner._on_frames
 

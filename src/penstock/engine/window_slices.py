@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType
     from penstock.flow.event_time_windows import Grid
 
+
 def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Window]:
     """Return the function from a time to the start and the end of its slice."""
     if type == FLOAT64:

@@ -36,8 +36,8 @@ class ExpiryCalendar:
     """Writer of code for a calendar of keys to drop once the watermark has passed their time bucket.
 
     prefix: distinguishes several calendars of one node. width: of the buckets. type: of the times.
-    after:  how far the watermark must have passed. If given, it is the watermark of another input, so that rows
-            may come to buckets it has passed: slot `passed`, () -> the first bucket that it has not.
+    after:  how far the watermark must have passed. If given, it is the watermark of another input, so
+            that rows may come to buckets it has passed: slot `passed`, () -> the first that it has not.
     """
 
     def __init__(

@@ -171,7 +171,8 @@ class WindowStep(Step):
 class GridStep(WindowStep):
     """Base of steps of grid windows, which assign each row to its slice.
 
-    start, end: variables of the slice of the last row. Rows arrive roughly in time order, so it is tried first.
+    start, end: variables of the slice of the last row. Rows arrive roughly in time order, so it is tried
+          first.
     windows_of: the function from a time to the windows of its slice.
     """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
 from penstock.engine.session_runtime import NUMBER
-from penstock.engine.window_runtime import schedule_window
+from penstock.engine.window_runtime import Window, schedule_window
 from penstock.engine.window_slices import schedule_slice
 from penstock.errors import NotOnSpark
 from penstock.graph.operator_declarations import (
@@ -186,13 +186,16 @@ def _(layout: SliceSlots, move: StateMove, found: Gathered) -> Scattered:
     opened = {window for values in found.get("calendar", {}).values() for window in values.get((), ())}
     ends, starts = sorted(end for end, _ in opened), sorted(start for _, start in opened)
     made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
+
+    def windows_of(time: Any) -> list[Window]:
+        # Windows that end later begin later.
+        span = slice(bisect_right(ends, time), bisect_right(starts, time))
+        return list(zip(starts[span], ends[span], strict=True))
+
     for shard, values in sorted(found.get("due", {}).items()):
         for (at, _), entries in sorted(values.items()):
-            # Windows that end later begin later.
-            span = slice(bisect_right(ends, at), bisect_right(starts, at))
-            windows = list(zip(starts[span], ends[span], strict=True))
             for entry in entries:
-                schedule_slice(*made[home(entry, shard)], at, windows, entry)
+                schedule_slice(*made[home(entry, shard)], at, entry, windows_of, at)
     # Groups keep their numbers; new ones come after them.
     following = max((values["next"] for values in found.get("calendar", {}).values()), default=0)
     for calendar, _, _ in made.values():
