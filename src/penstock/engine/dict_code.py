@@ -67,6 +67,10 @@ class MappingCode:
             with code.block(f"if {total}:"):
                 code.line(f"{own}[{row.whole}] = {total}")
             with code.block("else:"):
-                code.line(f"del {own}[{row.whole}]")
-                with code.block(f"if not {own}:"):
-                    code.line(f"del {self.name}[{key}]")
+                self.delete(key, own, row.source)
+
+    def delete(self, key: str, own: str, entry: str) -> None:
+        """Write code that deletes an entry of a key's dict `own`, and the key with its last entry."""
+        self._code.line(f"del {own}[{entry}]")
+        with self._code.block(f"if not {own}:"):
+            self._code.line(f"del {self.name}[{key}]")

@@ -214,18 +214,10 @@ def _same(value: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Aggregates(Function):
-    """Aggregates of frames, which move with the row: rows that leave are taken out, unless none does.
-
-    empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
-    nothing: the answer to no rows.
-    """
+class FramedFunction(Function):
+    """Window function of the rows of a frame."""
 
     bounds: Bounds
-    empty: Callable[[], list[Any]]
-    add: Callable[[list[Any], Row, int], None]
-    result: Callable[[list[Any]], Any]
-    nothing: Any
 
     @property
     def is_local(self) -> bool:  # type: ignore[override]
@@ -233,6 +225,20 @@ class Aggregates(Function):
 
     def affected(self, after: Stretch) -> tuple[int, int]:
         return self.bounds.affected(after)
+
+
+@dataclass(slots=True)
+class Aggregates(FramedFunction):
+    """Aggregates of frames, which move with the row: rows that leave are taken out, unless none does.
+
+    empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
+    nothing: the answer to no rows.
+    """
+
+    empty: Callable[[], list[Any]]
+    add: Callable[[list[Any], Row, int], None]
+    result: Callable[[list[Any]], Any]
+    nothing: Any
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
         add, group = self.add, self.empty()

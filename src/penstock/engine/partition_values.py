@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engine.partition_frames import Bounds
+from penstock.engine.partition_frames import FramedFunction
 from penstock.engine.partitions import Function, Key, Rows, Stretch
 
 
@@ -51,20 +51,12 @@ class Lagged(Function):
 
 
 @dataclass(slots=True)
-class NthValues(Function):
+class NthValues(FramedFunction):
     """Values of the n-th rows of frames, from the end where `n` is negative."""
 
-    bounds: Bounds
     value: Key
     n: int
     ignore_nulls: bool
-
-    @property
-    def is_local(self) -> bool:  # type: ignore[override]
-        return self.bounds.is_local
-
-    def affected(self, after: Stretch) -> tuple[int, int]:
-        return self.bounds.affected(after)
 
     def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
         value, n, frames = self.value, self.n, self.bounds.of(rows, start, stop)

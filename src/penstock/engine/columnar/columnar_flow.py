@@ -11,7 +11,7 @@ from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
 from penstock.engine.columnar.columns import Columns
-from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm
+from penstock.engine.columnar.pre_reduction import GroupedRows
 from penstock.engine.columnar.runner import PartRunner, as_rows
 from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.partial_operators import PartialAggregate
@@ -62,12 +62,9 @@ class ReducedAggregateStep(AggregateStep):
             taken = 0
             for (_, partial), (_, at) in zip(self.groups.parts, self.group.accumulators(), strict=True):
                 count = len(partial.types)
-                self._merge(partial, Target(writer, group, at), tuple(values[taken : taken + count]))
+                partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
                 taken += count
         super().finish()
-
-    def _merge(self, partial: PartialForm, to: Target, values: tuple[str, ...]) -> None:
-        partial.merge(to, values)
 
 
 class ReducedPartialStep(Step):

@@ -14,6 +14,7 @@ from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Co
 from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
+    bounds_hull,
     either_condition,
     replace_negative_zero,
 )
@@ -164,13 +165,10 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
             frame = frame.with_columns(pl.lit(False).alias(FAILS))
         names = replace(stream, append=append, checked=checked).names
         frames.append(frame.select(names))
-    columns: list[LoweredExpression] = []
-    for at, alike in enumerate(zip(*(stream.columns for stream in inputs), strict=True)):
-        known = [one.bounds for one in alike if one.bounds is not None]
-        bounds = (min(low for low, _ in known), max(high for _, high in known)) if known else None
-        columns.append(LoweredExpression(pl.col(str(at)), bounds))
+    alike = zip(*(stream.columns for stream in inputs), strict=True)
+    columns = tuple(LoweredExpression(pl.col(str(at)), bounds_hull(each)) for at, each in enumerate(alike))
     most = sum(stream.most for stream in inputs)
-    return Stream(schema, append, pl.concat(frames), tuple(columns), most, checked)
+    return Stream(schema, append, pl.concat(frames), columns, most, checked)
 
 
 @apply_operator.register(Sink)

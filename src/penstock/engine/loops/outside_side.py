@@ -33,6 +33,7 @@ class JoinSide:
         self.schema: Schema = writer.input_schema(node, port)
         self._name = f"{node.id}.{what}"
         self._slot, self._get = writer.slot(node.id, what), writer.slot_get(node.id, what)
+        self._mapping = MappingCode(writer, self._slot, self._get)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(self._name),)
@@ -95,7 +96,7 @@ class OutsideSide(JoinSide):
         """
         code, writer = self.code, self.writer
         if self._append:
-            MappingCode(writer, self._slot, self._get).append(key, entry)
+            self._mapping.append(key, entry)
             return None
         own = writer.fresh("own")
         code.line(f"{own} = {self._get}({key})")
@@ -117,9 +118,7 @@ class OutsideSide(JoinSide):
                 with code.block(f"if {new}:"):
                     code.line(f"{own}[{entry}] = {new}")
                 with code.block("else:"):
-                    code.line(f"del {own}[{entry}]")
-                    with code.block(f"if not {own}:"):
-                        code.line(f"del {self._slot}[{key}]")
+                    self._mapping.delete(key, own, entry)
                 code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
         return change
 

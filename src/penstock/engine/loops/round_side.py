@@ -56,9 +56,7 @@ class RoundSide(JoinSide):
                 with code.block("else:"):
                     code.line(f"del {history}[{at}]")
                     with code.block(f"if not {history}:"):
-                        code.line(f"del {own}[{row.whole}]")
-                        with code.block(f"if not {own}:"):
-                            code.line(f"del {self._slot}[{key}]")
+                        self._mapping.delete(key, own, row.source)
 
     @contextmanager
     def each_row(self, key: str) -> Generator[tuple[Row, str]]:
@@ -106,9 +104,7 @@ class FirstRoundSide(RoundSide):
             with code.block("else:"):
                 code.line(f"{own}[{row.whole}] = {at}")
         with code.block(f"elif {own} is not None and {own}.get({row.whole}) == {at}:"):
-            code.line(f"del {own}[{row.whole}]")
-            with code.block(f"if not {own}:"):
-                code.line(f"del {self._slot}[{key}]")
+            self._mapping.delete(key, own, row.source)
 
     @contextmanager
     def each_round(self, row: Row, known: str) -> Generator[Row]:

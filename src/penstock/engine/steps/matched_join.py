@@ -131,9 +131,7 @@ class MatchedJoinStep(RightFirstStep):
             with code.block("else:"):
                 code.line(f"{entry}[0] += {row.copies}")
                 with code.block(f"if not {entry}[0]:"):
-                    code.line(f"del {own}[{row.whole}]")
-                    with code.block(f"if not {own}:"):
-                        code.line(f"del {slot}[{key}]")
+                    self.state("left").delete(key, own, row.source)
 
     # -- the answer -------------------------------------------------------------------------------
 

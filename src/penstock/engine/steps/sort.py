@@ -116,7 +116,7 @@ class TopKStep(Step):
 
     @cached_property
     def keeps_best(self) -> bool:
-        """Return whether a tick keeps only its first row of each group.
+        """Whether a tick keeps its first row of each group, and not all that come.
 
         Rows must be what they are as dict keys, so that sort keys can be taken from columns.
         """
