@@ -65,8 +65,9 @@ class ExpiryCalendar:
         """Write the code to run before all rows."""
         self.watermark.begin()
         if self._after is not None:
-            getter = self._writer.slot_get(self._node, self._passed)
-            self._code.line(f"{self._open_from} = {getter}((), {self._writer.constant('least', -inf)})")
+            self._code.line(f"{self._open_from} = {self._writer.slot_get(self._node, self._passed)}(())")
+            with self._code.block(f"if {self._open_from} is None:"):
+                self._code.line(f"{self._open_from} = {self._writer.constant('least', -inf)}")
 
     @contextmanager
     def if_open(self, bucket: str) -> Generator[None]:
