@@ -88,10 +88,11 @@ def window_origin(grid: Grid, type: DataType) -> Any:
 def _float_windows(grid: Grid) -> Callable[[float], list[Window]]:
     """Windows over floats, with bounds computed from the window's number so that all rows agree."""
     start_of, end_of = float_borders(grid)
+    numbers = window_numbers(grid)
 
     def windows(time: float) -> list[Window]:
-        numbers = range(last_window(grid, time), first_window(grid, time) - 1, -1)
-        return [(start_of(number), end_of(number)) for number in numbers]
+        first, last = numbers(time)
+        return [(start_of(number), end_of(number)) for number in range(last, first - 1, -1)]
 
     return windows
 
@@ -111,28 +112,28 @@ def float_borders(grid: Grid) -> tuple[Callable[[int], float], Callable[[int], f
     return start, end
 
 
-def last_window(grid: Grid, time: float) -> int:
-    """Return the number of the latest window that contains a float."""
-    every, offset = (float(span or 0.0) for span in (grid.every, grid.offset))  # type: ignore[arg-type]
-    if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
-        raise_overflow(f"a window of {time}", "float64")
-    number = floor((time - offset) / every)
-    while number * every + offset > time:
-        number -= 1
-    while (number + 1) * every + offset <= time:
-        number += 1
-    return number
+def window_numbers(grid: Grid) -> Callable[[float], tuple[int, int]]:
+    """Return the function from a float to the numbers of the earliest and the latest window with it."""
+    size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
+    start_of, end_of = float_borders(grid)
+    others = floor(size / every)
 
+    def numbers(time: float) -> tuple[int, int]:
+        if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
+            raise_overflow(f"a window of {time}", "float64")
+        last = floor((time - offset) / every)
+        while start_of(last) > time:
+            last -= 1
+        while start_of(last + 1) <= time:
+            last += 1
+        first = last - others
+        while end_of(first) <= time:
+            first += 1
+        while end_of(first - 1) > time:
+            first -= 1
+        return first, last
 
-def first_window(grid: Grid, time: float) -> int:
-    """Return the number of the earliest window that contains a float."""
-    number = last_window(grid, time) - floor(float(grid.size) / float(grid.every))  # type: ignore[arg-type]
-    _, end_of = float_borders(grid)
-    while end_of(number) <= time:
-        number += 1
-    while end_of(number - 1) > time:
-        number -= 1
-    return number
+    return numbers
 
 
 # -- buckets of time ---------------------------------------------------------------------------------

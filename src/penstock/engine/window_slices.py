@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.window_runtime import (
     CHUNK,
     Window,
-    first_window,
     float_borders,
-    last_window,
+    window_numbers,
     window_origin,
 )
 from penstock.expr.code_runtime import raise_overflow
@@ -53,9 +52,10 @@ def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Window]:
 
 def _float_slices(grid: Grid) -> Callable[[float], Window]:
     start_of, end_of = float_borders(grid)
+    numbers = window_numbers(grid)
 
     def slice_of(time: float) -> Window:
-        first, last = first_window(grid, time), last_window(grid, time)
+        first, last = numbers(time)
         return max(start_of(last), end_of(first - 1)), min(start_of(last + 1), end_of(first))
 
     return slice_of

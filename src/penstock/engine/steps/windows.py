@@ -292,8 +292,8 @@ class ClosedWindowStep(KeptGridStep):
 class UpdatedWindowStep(KeptGridStep):
     """Step of grid windows that are emitted as they change. Each row updates one slice of the tick.
 
-    `groups` has a list per window. `slices`: (key, start of slice) -> the list of this tick's rows, and the
-    slice's windows.
+    `groups` has a list per window. Of a tick's rows, `slices`: (key, start of slice) -> their list, and the
+    slice's windows; `windows`: start of slice -> its windows, which all keys share.
     """
 
     def __init__(
@@ -301,11 +301,12 @@ class UpdatedWindowStep(KeptGridStep):
     ) -> None:
         super().__init__(node, writer, operator, grid, group)
         self._slices = writer.node_variable("slices", node.id)
+        self._windows = writer.node_variable("windows", node.id)
 
     def begin(self) -> None:
         super().begin()
         if not self.grid.tumbles:
-            self.code.line(f"{self._slices} = {{}}")
+            self.code.line(f"{self._slices}, {self._windows} = {{}}, {{}}")
 
     def fold(self, key: str, time: str, row: Row) -> None:
         writer, code = self.writer, self.code
@@ -313,9 +314,13 @@ class UpdatedWindowStep(KeptGridStep):
         if self.grid.tumbles:
             self._open(group, key, self.start, self.end)
         else:
-            entry, made = writer.fresh("slice"), f"({self.group.empty}, {self.windows_of}({time}))"
+            entry, windows = writer.fresh("slice"), writer.fresh("windows")
             code.line(f"{entry} = ({key}, {self.start})")
-            MappingCode(writer, self._slices).get_or_add(group, entry, made)
+            code.line(f"{group} = {self._slices}.get({entry})")
+            with code.block(f"if {group} is None:"):
+                shared = MappingCode(writer, self._windows)
+                shared.get_or_add(windows, self.start, f"{self.windows_of}({time})")
+                code.line(f"{group} = {self._slices}[{entry}] = ({self.group.empty}, {windows})")
             code.line(f"{group} = {group}[0]")
         self.add(group, row)
 
