@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         rank,
         row_number,
     )
+    from penstock.functions import aggregate, exists, filter, forall, transform, zip_with
     from penstock.queries.query import from_dataframe, sql
     from penstock.queries.query_file import load_flow, save_flow
 
@@ -109,6 +110,7 @@ _NAMES_OF = {
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "penstock.flow.stream": "Stream Table",
     "penstock.flow.event_time_windows": "session sliding tumbling",
+    "penstock.functions": "aggregate exists filter forall transform zip_with",
     "penstock.queries.query": "from_dataframe sql",
     "penstock.queries.query_file": "load_flow save_flow",
     "penstock.flow.window_functions": (
@@ -149,6 +151,7 @@ __all__ = [
     "Stream",
     "Table",
     "Unbounded",
+    "aggregate",
     "array",
     "arun",
     "bit_and",
@@ -169,9 +172,12 @@ __all__ = [
     "dense_rank",
     "diff",
     "ewm",
+    "exists",
     "explain",
+    "filter",
     "first",
     "first_value",
+    "forall",
     "from_dataframe",
     "functions",
     "greatest",
@@ -215,7 +221,9 @@ __all__ = [
     "sum",
     "timer",
     "timestamp",
+    "transform",
     "tumbling",
     "variance",
     "when",
+    "zip_with",
 ]

@@ -1,7 +1,9 @@
 """Functions of Spark in expressions, under Spark's names: `ps.functions.lpad(col.code, 5, "0")`.
 
 Each takes columns, expressions and constants, is null if any of them is (some also otherwise), and means what
-Spark means by it, with ANSI on. `dir(ps.functions)` lists them; `help(ps.functions.lpad)` tells one's types.
+Spark means by it, with ANSI on. Functions of lists such as `transform` take Python functions of expressions,
+which are called once: `ps.functions.transform(col.prices, lambda price: price * 2)`. `dir(ps.functions)`
+lists them; `help(ps.functions.lpad)` tells one's types.
 """
 
 from __future__ import annotations
@@ -9,29 +11,70 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.expr.function_bases import FixedFunction, Parameter
+from penstock.expr.function_bases import FixedFunction, HigherOrderFunction, Parameter
 from penstock.expr.functions import CATALOGUE
+from penstock.expr.lambdas import lambda_from
 from penstock.expr.tree import Call, Expr, operand
 from penstock.expr.types import DataType
+from penstock.expr.typing_rules import Function
 
-_FUNCTIONS = {name: each for name, each in CATALOGUE.items() if isinstance(each, FixedFunction)}
+_FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
+
+
+def size(values: Any) -> Expr:
+    """The number of elements. Takes a list."""
+    return operand(values).length()
+
+
+def array_append(values: Any, value: Any) -> Expr:
+    """The list with one more element at its end, which may be null. Takes a list and an element."""
+    return Call("array_insert", (operand(values), operand(-1), operand(value)))
+
+
+def array_prepend(values: Any, value: Any) -> Expr:
+    """The list with one more element at its start, which may be null. Takes a list and an element."""
+    return Call("array_insert", (operand(values), operand(1), operand(value)))
+
+
+def arrays_zip(**lists: Any) -> Expr:
+    """The list of the structs of the first, second ... elements of lists, with nulls where one is shorter."""
+    return Call("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
+
+
+_OTHERS = ("array_append", "array_prepend", "arrays_zip", "size")
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:
     function = _FUNCTIONS.get(name)
     if function is None:
         raise AttributeError(f"module 'penstock.functions' has no attribute {name!r}")
-    takes = function.takes
+    least, most = function.arity
 
     def call(*arguments: Any) -> Expr:
-        if len(arguments) != len(takes):
-            raise TypeError(f"{name} takes {len(takes)} arguments, got {len(arguments)}")
-        return Call(name, tuple(map(operand, arguments)))
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            raise TypeError(f"{name} takes {_count(least, most)} arguments, got {len(arguments)}")
+        return Call(name, tuple(_operand(function, each) for each in arguments))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{function.meaning} Takes {', '.join(map(_shown, takes))}."
+    call.__doc__ = f"{function.meaning} Takes {_taken(function)}."
     globals()[name] = call
     return call
+
+
+def _operand(function: Function, given: Any) -> Expr:
+    if isinstance(function, HigherOrderFunction) and callable(given) and not isinstance(given, Expr):
+        return lambda_from(given, function.most_variables, function.name)
+    return operand(given)
+
+
+def _count(least: int, most: int | None) -> str:
+    return str(least) if least == most else f"{least} to {most}" if most is not None else f"{least} or more"
+
+
+def _taken(function: Function) -> str:
+    if isinstance(function, FixedFunction):
+        return ", ".join(map(_shown, function.takes))
+    return f"{_count(*function.arity)} arguments"
 
 
 def _shown(parameter: Parameter) -> str:
@@ -40,4 +83,4 @@ def _shown(parameter: Parameter) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted(_FUNCTIONS)
+    return sorted((*_FUNCTIONS, *_OTHERS))

@@ -39,6 +39,7 @@ from penstock.expr.types import (
     ListType,
 )
 
+F = ps.functions
 MIN64, MAX64 = -(2**63), 2**63 - 1
 MIN32, MAX32 = -(2**31), 2**31 - 1
 
@@ -302,6 +303,12 @@ def calls(draw: st.DrawFn, function: FixedFunction) -> Expr:
     return call.length() if isinstance(function.result, ListType) else call
 
 
+@st.composite
+def lists(draw: st.DrawFn) -> Expr:
+    """A list of whole numbers."""
+    return _Drawing(draw).list(2)
+
+
 class _Drawing:
     """One expression being drawn. `_<kind>` lists the ways to make a value of a kind."""
 
@@ -368,7 +375,50 @@ class _Drawing:
         return one if constant else self.pick(one, one, one, *by_row)
 
     def texts(self, d: int) -> Expr:
-        return self.fixed(self.pick(*_FIXED["list"]), d)
+        texts = self.fixed(self.pick(*_FIXED["list"]), d)
+        return self.pick(texts, texts, ps.concat(texts, ps.array(Column("s_"))), F.reverse(texts))
+
+    # -- lists of int64 -------------------------------------------------------------------
+
+    def list(self, d: int) -> Expr:
+        """A list of int64, which may be null and hold nulls."""
+        ns = Column("ns")
+        if d <= 0 or self.draw(st.integers(0, 3)) == 0:
+            return self.pick(ns, ps.when(Column("b"), ns), ps.array(Column("n_"), 1, Column("n")))
+
+        def some() -> Expr:
+            return self.list(d - 1)
+
+        def few() -> Expr:
+            return F.slice(some(), 1, 3)
+
+        def small() -> Expr:
+            return self.draw(_SMALL.map(lit))
+
+        return self.pick(
+            lambda: F.transform(some(), lambda x: self.of_element(x, d)),
+            lambda: F.transform(some(), lambda x, at: self.of_element(x, d) % 7 + at),
+            lambda: F.filter(some(), lambda x: self.condition(x, d)),
+            lambda: F.filter(some(), lambda x, at: at < self.draw(_SMALL)),
+            lambda: F.zip_with(some(), some(), lambda x, y: self.pick(x, y, ps.coalesce(x, y), x - y)),
+            lambda: F.array_sort(some(), lambda x, y: ps.when(x > y, -1).otherwise(0).cast(Int32)),
+            lambda: self.pick(F.array_sort, F.array_distinct, F.array_compact, F.reverse)(some()),
+            lambda: F.sort_array(some(), self.draw(st.booleans())),
+            lambda: F.array_insert(some(), self.pick(1, 2, -1, -2, 5, -5), self.of("int64", d - 1)),
+            lambda: F.slice(some(), self.pick(1, 2, -1, -3), self.pick(0, 1, 2)),
+            lambda: self.pick(F.array_union, F.array_intersect, F.array_except, ps.concat)(some(), some()),
+            lambda: F.array_remove(some(), self.of("int64", d - 1)),
+            lambda: F.flatten(ps.array(few(), few())),
+            lambda: F.sequence(small().cast(int), small()),
+            lambda: F.transform(F.arrays_zip(a=some(), b=few()), lambda x: x.field("b")),
+            lambda: ps.array(Column("i_"), Column("i")).cast(list[int | None]),
+        )()
+
+    def of_element(self, x: Expr, d: int) -> Expr:
+        return self.pick(x, x + 1, ps.coalesce(x, Column("n_")), ps.when(x > 0, x), x % 5 + Column("n_"))
+
+    def condition(self, x: Expr, d: int) -> Expr:
+        return self.pick(x > 0, x == Column("n_"), x.is_null(), x % 2 == 0, x < self.of("int64", d - 1))
 
     def _of_twice(self, value: Expr) -> Expr:
         return ps.array(value, value)[self.pick(0, 1)]
@@ -404,6 +454,10 @@ class _Drawing:
             lambda: getattr(self.of("str", d), text)(self.of("str", d)),
             lambda: self.number(d).cast(bool),
             lambda: Column("number").cast(bool),
+            lambda: F.array_contains(self.list(d), self.of("int64", d)),
+            lambda: F.array_contains(Column("xs_"), self.of("float", d)),
+            lambda: F.arrays_overlap(self.list(d), self.list(d)),
+            lambda: self.pick(F.exists, F.forall)(self.list(d), lambda x: self.condition(x, d)),
         ]
 
     def _int32(self, d: int) -> list[Any]:
@@ -426,6 +480,7 @@ class _Drawing:
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
+            lambda: F.size(self.list(d)),
             lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
@@ -444,6 +499,11 @@ class _Drawing:
             lambda: self.of("timestamp", d).micros_since(self.of(self.pick("timestamp", "date"), d)),
             lambda: Column("inner_").field("n"),
             lambda: Column("ns")[self.draw(_SMALL)],
+            lambda: self.pick(F.get, F.element_at, F.try_element_at)(self.list(d), self.draw(_SMALL)),
+            lambda: self.pick(F.array_min, F.array_max)(self.list(d)),
+            lambda: F.array_position(self.list(d), self.of("int64", d)),
+            lambda: F.aggregate(self.list(d), self.of("int64", d), lambda total, x: total % 9 + x),
+            lambda: F.aggregate(self.list(d), lit(0), lambda a, x: ps.greatest(a, x), lambda a: a - 1),
         ]
 
     def _float(self, d: int) -> list[Any]:
@@ -457,6 +517,8 @@ class _Drawing:
             lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
             lambda: Column("inner").field("x"),
             lambda: Column("xs_")[self.draw(st.integers(0, 2))],
+            lambda: self.pick(F.array_min, F.array_max)(Column("xs_")),
+            lambda: F.get(Column("xs_"), self.draw(_SMALL)),
         ]
 
     def _arithmetic(self, kind: str, other: Any, d: int) -> list[Any]:
@@ -513,6 +575,9 @@ class _Drawing:
             # Not of each other: Spark's optimizer takes lower(upper(x)) for lower(x), which "ﬁ" refutes.
             lambda: self.pick(Expr.upper, Expr.lower)(self.draw(_LEAVES["str"])),
             lambda: text().trim(),
+            lambda: F.reverse(text()),
+            lambda: F.array_join(ps.array(text(), Column("s_")), ","),
+            lambda: F.array_join(self.texts(d), text(), Column("s")),
             lambda: ps.concat(text(), self.pick("-", "", "é"), text()),
             lambda: text() + text(),
             lambda: text().substring(position(), self.draw(st.integers(-1, 5))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -75,3 +75,45 @@ def comparable(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone().replace(tzinfo=None)  # Spark shows the time of this machine
     return "NaN" if value != value else value
+
+
+def create_view(spark: SparkSession, rows: Sequence[Any]) -> None:
+    """Make rows of one class, which are none of the same, the view `v`."""
+    from penstock.expr.row_classes import from_user, schema_of
+    from penstock.io.arrow import rows_to_table
+
+    schema = schema_of(type(rows[0]))
+    frame = spark.createDataFrame(rows_to_table(from_user(schema, what="rows")(rows), schema))
+    frame.coalesce(1).cache().createOrReplaceTempView("v")
+
+
+def value_differences(
+    spark: SparkSession, rows: Sequence[Any], expressions: Sequence[str], same: Callable[[Any, Any], bool]
+) -> list[str]:
+    """Expressions over the view `v` of rows with an `id` whose values differ from Spark's, with both."""
+    from penstock.io.arrow import table_to_rows
+    from penstock.queries.catalyst_plan import parse_schema
+
+    columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(expressions))
+    text = f"SELECT id, {columns} FROM v"
+    frame = spark.sql(text)
+    expected = {
+        row[0]: row[1:] for row in table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
+    }
+    made = ps.Engine(ps.sql(text, tables={"v": type(rows[0])}, spark=spark)).tick(v=rows)["answer"].raw
+    mine = {row[0]: row[1:-1] for row in made}
+    assert mine.keys() == expected.keys()
+    return [
+        f"{shown} where id = {id}: {mine[id][at]!r}, on Spark {expected[id][at]!r}"
+        for at, shown in enumerate(expressions)
+        for id in mine
+        if not same(mine[id][at], expected[id][at])
+    ]
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Of one type and equal; the zeros are, of which the rows of a table have one."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        mine, its = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
+        return len(mine) == len(its) and all(map(equal, mine, its))
+    return type(a) is type(b) and (repr(a) == repr(b) or (a == b and a == 0))

@@ -86,6 +86,11 @@ QUERIES = {
     "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
     "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
     "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",
+    "groups by functions of lists": "SELECT transform(array(id, a), x -> x + 1) AS x, count(*) AS n"
+    " FROM items GROUP BY transform(array(id, a), x -> x + 1)",
+    "conditions on elements": "SELECT id, s FROM items WHERE exists(array(a, id), x -> x > 2)",
+    "joins by elements": "SELECT id, src FROM items JOIN edges ON array_contains(array(a, id), src)",
+    "rows of filtered lists": "SELECT id, explode(filter(array(a, id), x -> x > id - 1)) AS e FROM items",
     "constants": "SELECT id, array('a,b', 'c') AS x, named_struct('a', 1, 'b', array(1.5, 2)) AS y, null AS z"
     " FROM items",
     "stack": "SELECT s, stack(2, id, a, id) FROM items",

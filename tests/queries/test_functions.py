@@ -15,9 +15,10 @@ from penstock.expr.annotations import Int32
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.types import DecimalType
+from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -450,41 +451,12 @@ APPROXIMATE = [
 
 
 @pytest.fixture(scope="module")
-def given(spark: SparkSession) -> DataFrame:
-    from penstock.expr.row_classes import from_user, schema_of
-    from penstock.io.arrow import rows_to_table
-
-    schema = schema_of(V)
-    frame = spark.createDataFrame(rows_to_table(from_user(schema, what="rows")(ROWS), schema))
-    frame.coalesce(1).cache().createOrReplaceTempView("v")
-    return frame
+def given(spark: SparkSession) -> None:
+    create_view(spark, ROWS)
 
 
 def differences(spark: SparkSession, expressions: list[str], same: Any) -> list[str]:
-    """The expressions whose values differ, with both."""
-    from penstock.io.arrow import table_to_rows
-    from penstock.queries.catalyst_plan import parse_schema
-
-    columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(expressions))
-    text = f"SELECT id, {columns} FROM v"
-    frame = spark.sql(text)
-    expected = {
-        row[0]: row[1:] for row in table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
-    }
-    made = ps.Engine(ps.sql(text, tables=TABLE, spark=spark)).tick(v=ROWS)["answer"].raw
-    mine = {row[0]: row[1:-1] for row in made}
-    assert mine.keys() == expected.keys()
-    return [
-        f"{shown} where id = {id}: {mine[id][at]!r}, on Spark {expected[id][at]!r}"
-        for at, shown in enumerate(expressions)
-        for id in mine
-        if not same(mine[id][at], expected[id][at])
-    ]
-
-
-def equal(a: Any, b: Any) -> bool:
-    """Of one type and equal; the zeros are, of which the rows of a table have one."""
-    return type(a) is type(b) and (repr(a) == repr(b) or (a == b and a == 0))
+    return value_differences(spark, ROWS, expressions, same)
 
 
 def close(a: Any, b: Any) -> bool:

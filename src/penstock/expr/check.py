@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import singledispatch
 from typing import cast
 
 from penstock.errors import SourceLocation, UnknownColumn, WrongType
 from penstock.expr.expression_text import constant_text
-from penstock.expr.function_bases import may_raise
+from penstock.expr.function_bases import HigherOrderFunction, may_raise
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.casts import CAST
+from penstock.expr.lambdas import is_lambda
 from penstock.expr.literals import canonical_constant, fit_number, literal_type
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema
 from penstock.expr.typing_rules import (
     NULL,
+    Arguments,
     CallTerm,
     ColumnTerm,
+    Function,
     LiteralTerm,
     Mismatch,
     Term,
@@ -39,7 +43,7 @@ def check(expr: Expr, schema: Schema) -> TypeAndNullability:
 
 def checked_tree(expr: Expr, schema: Schema) -> Term:
     """Return the checked tree of an expression. Raises like `check`."""
-    term = _term(expr, schema)
+    term = _term(expr, _Scope(schema))
     if term.type == NULL:
         raise WrongType(
             f"the type of {expr} is not known",
@@ -58,13 +62,26 @@ def can_fail(expr: Expr, schema: Schema) -> bool:
     return may_raise(checked_tree(expr, schema))
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Names that an expression may use: columns, and the variables of the functions around it.
+
+    numbered: how many variables the functions around it have.
+    """
+
+    schema: Schema
+    variables: Mapping[str, Term] = field(default_factory=dict[str, Term])
+    numbered: int = 0
+
+
 @singledispatch
-def _term(expr: Expr, schema: Schema) -> Term:
+def _term(expr: Expr, scope: _Scope) -> Term:
     raise TypeError(f"not an expression: {type(expr).__name__}")
 
 
 @_term.register(Column)
-def _column(expr: Column, schema: Schema) -> Term:
+def _column(expr: Column, scope: _Scope) -> Term:
+    schema = scope.schema
     if expr.side is not None:
         raise WrongType(
             f"{expr.side}.{expr.name} stands outside a join condition",
@@ -90,7 +107,7 @@ def _column(expr: Column, schema: Schema) -> Term:
 
 
 @_term.register(Literal)
-def _literal(expr: Literal, schema: Schema) -> Term:
+def _literal(expr: Literal, scope: _Scope) -> Term:
     found = literal_type(expr.value)
     if found is None:
         raise WrongType(
@@ -125,10 +142,15 @@ def _no_constant(expr: Literal, why: str) -> WrongType:
 
 
 @_term.register(Call)
-def _call(expr: Call, schema: Schema) -> Term:
+def _call(expr: Call, scope: _Scope) -> Term:
+    if expr.function == "variable":
+        return _variable(expr, scope)
     function = CATALOGUE[expr.function]
-    arguments = tuple(_term(a, schema) for a in expr.arguments)
+    arguments: Arguments = ()
     try:
+        for each in expr.arguments:
+            given = _lambda(each, function, arguments, scope) if is_lambda(each) else _term(each, scope)
+            arguments = (*arguments, given)
         signature = function.rule(arguments, expr.options)
         wanted = zip(arguments, signature.arguments, strict=True)
         arguments = tuple(_converted(a, t) for a, t in wanted)
@@ -143,6 +165,37 @@ def _call(expr: Call, schema: Schema) -> Term:
     if nullable is None:
         nullable = any(a.nullable for a in arguments)
     return CallTerm(signature.result, nullable, function, arguments, expr.options)
+
+
+# -- functions within expressions -----------------------------------------------------------------
+
+
+def _variable(expr: Call, scope: _Scope) -> Term:
+    name = cast("str", expr.options[0])
+    if name not in scope.variables:
+        raise WrongType(
+            f"the variable {name} is used outside of its function",
+            where=[SourceLocation.of_caller()],
+            why="It is a value only while that function is applied to an element.",
+            fix="use it within the function, which may return a struct",
+        )
+    return scope.variables[name]
+
+
+def _lambda(expr: Expr, function: Function, before: Arguments, scope: _Scope) -> Term:
+    """Return the term of a function that is an argument; its options are Python's names of its variables."""
+    assert isinstance(expr, Call)
+    if not isinstance(function, HigherOrderFunction):
+        raise Mismatch(f"{function.name} takes no function")
+    names, given = cast("tuple[str, ...]", expr.options[0]), function.parameters(before)
+    if len(names) > len(given):
+        raise Mismatch(f"{function.name} calls a function with {len(given)} arguments, not {len(names)}")
+    numbered = scope.numbered + len(names)
+    inside, sources = dict(scope.variables), tuple(f"x_v{at}" for at in range(scope.numbered, numbered))
+    for name, source, each in zip(names, sources, given, strict=False):
+        inside[name] = CallTerm(each.type, each.nullable, CATALOGUE["variable"], (), (source,))
+    body = _term(expr.arguments[0], replace(scope, variables=inside, numbered=numbered))
+    return CallTerm(body.type, body.nullable, CATALOGUE["lambda"], (body,), sources)
 
 
 # -- implicit conversions -------------------------------------------------------------------------
@@ -165,6 +218,9 @@ def _converted(term: Term, wanted: DataType) -> Term:
     """Convert `term` to type `wanted`: constants directly, all others by a cast. Raises `Mismatch`."""
     if term.type == wanted:
         return term
+    if isinstance(term, CallTerm) and term.function.name == "lambda":
+        body = _converted(term.arguments[0], wanted)
+        return replace(term, type=wanted, nullable=body.nullable, arguments=(body,))
     if isinstance(term, LiteralTerm):
         constant = _as_constant(term, wanted)
         if constant is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from penstock.expr.durations import format_duration
 from penstock.expr.types import DataType
@@ -74,6 +74,11 @@ def call_text(function: str, arguments: Sequence[Rendered], options: tuple[objec
         assert isinstance(span, timedelta)
         sign, shown = ("-", -span) if span < timedelta() else ("+", span)
         return f"{_bracketed(arguments[0], 5)} {sign} {format_duration(shown)}", 5
+    if function == "variable":
+        return str(options[0]), ATOM
+    if function == "lambda":
+        names = cast("tuple[str, ...]", options[0])
+        return f"lambda {', '.join(names)}: {arguments[0][0]}", 0
     if function == "field":
         return f"{_bracketed(arguments[0], ATOM)}.{options[0]}", ATOM
     shown_options = [_option(o) for o in options]

@@ -21,6 +21,7 @@ from penstock.expr.typing_rules import (
     Mismatch,
     Signature,
     Term,
+    TypeAndNullability,
 )
 from penstock.expr.widening import is_integer, is_number
 
@@ -115,7 +116,6 @@ class FixedFunction(StrictFunction):
               for a constant, for a row's value if that was not seen lately. Raises `EvaluationError`.
     constant: positions of arguments that must be constants.
     approximate: whether its last digit depends on the library of mathematics.
-    meaning: for its documentation.
     """
 
     takes: tuple[Parameter, ...] = ()
@@ -125,7 +125,6 @@ class FixedFunction(StrictFunction):
     )
     constant: tuple[int, ...] = ()
     approximate: bool = False
-    meaning: str = ""
 
 
 def fixed(
@@ -148,7 +147,7 @@ def fixed(
     prepare = prepared or {}
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        types = tuple(_fitting(name, a.type, want) for a, want in zip(arguments, takes, strict=True))
+        types = tuple(fitting_type(name, a.type, want) for a, want in zip(arguments, takes, strict=True))
         for at in constant:
             if not isinstance(arguments[at], LiteralTerm):
                 raise Mismatch(f"argument {at + 1} of {name} must be a constant")
@@ -185,11 +184,12 @@ def fixed(
         prepared=prepare,
         constant=constant,
         approximate=approximate,
+        arity=(len(takes), len(takes)),
         meaning=meaning,
     )
 
 
-def _fitting(name: str, found: DataType, parameter: Parameter) -> DataType:
+def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
     """Return the type that an argument converts to. Raises `Mismatch` if it fits none."""
     wanted = parameter if isinstance(parameter, tuple) else (parameter,)
     if found in wanted:
@@ -221,6 +221,18 @@ class LazyFunction(Function):
     true: Callable[[Emitter, CallTerm], str] | None = None
     false: Callable[[Emitter, CallTerm], str] | None = None
     fallible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HigherOrderFunction(LazyFunction):
+    """Function of which some arguments are functions themselves, which `penstock.expr.lambdas` builds.
+
+    parameters: what the next function is called with, by the arguments before it; it may take less of them.
+    most_variables: how many it is called with at most.
+    """
+
+    parameters: Callable[[Arguments], tuple[TypeAndNullability, ...]] = field(kw_only=True)
+    most_variables: int = field(default=2, kw_only=True)
 
 
 def may_raise(term: Term) -> bool:

@@ -7,7 +7,7 @@ explicit nodes here (calls of "cast"), so both lowerings see the same operations
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from penstock.expr.types import DataType
@@ -85,10 +85,16 @@ Rule: TypeAlias = Callable[[Arguments, tuple[object, ...]], Signature]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Base of catalogue functions: a name and its typing rule."""
+    """Base of catalogue functions: a name and its typing rule.
+
+    arity:   for functions with a meaning, the least and greatest number of arguments; None: unlimited.
+    meaning: for its documentation; `ps.functions` has the functions with one, whose names are Spark's.
+    """
 
     name: str
     rule: Rule
+    arity: tuple[int, int | None] = field(default=(0, None), kw_only=True)
+    meaning: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,6 +101,16 @@ def holds_all_of(target: DataType, source: DataType) -> bool:
     return _with_nulls_of_both(target, source) == target
 
 
+def nullable_within(type: DataType) -> DataType:
+    """Return a type that allows nulls at any depth."""
+    if isinstance(type, ListType):
+        return ListType(nullable_within(type.element), True)
+    if not isinstance(type, StructType):
+        return type
+    fields = tuple(Field(field.name, nullable_within(field.type), True) for field in type.fields)
+    return StructType(fields, type.row_class)
+
+
 def _wider_number(a: DataType, b: DataType) -> DataType:
     if FLOAT64 in (a, b):
         return FLOAT64

@@ -154,15 +154,19 @@ class Canonical:
     """Canonical forms of trees, equal for trees that differ only in names and ids of attributes.
 
     ids: numbers of attributes, by id, in the order of first use; attributes of an outer scope keep their id.
+    variables: numbers of the variables of functions within expressions, by id.
     """
 
     ids: dict[int, int] = field(default_factory=dict[int, int])
     renumbers: bool = True
+    variables: dict[int, int] = field(default_factory=dict[int, int])
 
     def of(self, node: CatalystNode) -> Any:
         """Return the form of a tree: nested tuples."""
         if TABLE in node.fields:
             return node.fields[TABLE], tuple(self._id(a.expr_id) for a in node.trees("output"))
+        for variable in node.children[1:] if node.kind == "LambdaFunction" else ():
+            self.variables[variable.expr_id] = len(self.variables)
         children = tuple(map(self.of, node.children))
         own = tuple(
             (name, self._value(value)) for name, value in node.fields.items() if name not in _NOT_COMPARED
@@ -171,6 +175,8 @@ class Canonical:
         return node.kind, exprs, own, children
 
     def _id(self, expr_id: int) -> int:
+        if expr_id in self.variables:
+            return ~self.variables[expr_id]
         return self.ids.setdefault(expr_id, len(self.ids)) if self.renumbers else expr_id
 
     def _value(self, value: Any) -> Any:
@@ -187,8 +193,7 @@ class Canonical:
 
 def same_expression(one: CatalystNode, other: CatalystNode) -> bool:
     """Return whether two expressions of one scope are equal."""
-    canonical = Canonical(renumbers=False)
-    return canonical.of(one) == canonical.of(other)
+    return Canonical(renumbers=False).of(one) == Canonical(renumbers=False).of(other)
 
 
 # -- types -----------------------------------------------------------------------------------

@@ -35,11 +35,13 @@ class Scope:
     columns:   the column of each attribute, by its id.
     computed:  expressions that are columns already, such as the keys of groups and their aggregates.
     subqueries: the column of each scalar subquery, by its id.
+    variables: the variables of the functions around it, by their ids.
     """
 
     columns: Mapping[int, Expr]
     computed: tuple[tuple[CatalystNode, Expr], ...] = ()
     subqueries: Mapping[int, Expr] = field(default_factory=dict[int, Expr])
+    variables: Mapping[int, Call] = field(default_factory=dict[int, Call])
 
     def lower(self, node: CatalystNode) -> Expr:
         """Lower an expression. Raises `UnsupportedQuery` naming the function that has no lowering."""
@@ -273,9 +275,7 @@ def _item(node: CatalystNode, scope: Scope) -> Expr:
     values, at = node.children
     if values.kind == "CreateArray" and at.kind == "Literal":
         return scope.lower(values.children[int(at.fields["value"])])
-    if not node.fields["failOnError"]:
-        raise UnsupportedQuery("get() of a list", fix="element_at, or [] with a position that it has")
-    return Call("element", scope.lower_all(node.children))
+    return Call("element" if node.fields["failOnError"] else "get", scope.lower_all(node.children))
 
 
 @lowers("CaseWhen", "If")

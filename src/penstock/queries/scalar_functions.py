@@ -112,7 +112,7 @@ _INVOKED = {
 _ARGUMENTS = {"base64": 1, "encode": 2, "decode": 2}
 
 
-def _refuse(what: str, function: str, fix: str = "") -> NoReturn:
+def refuse(what: str, function: str, fix: str = "") -> NoReturn:
     raise UnsupportedQuery(what, fix=fix or "express it by other functions", function=function)
 
 
@@ -125,7 +125,7 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
         return Call("url_decode" if strict else "try_url_decode", (scope.lower(children[0]),))
     name = _INVOKED.get(called)
     if name is None:
-        _refuse(f"the query uses {'.'.join(called)}, which has no incremental form yet", called[1])
+        refuse(f"the query uses {'.'.join(called)}, which has no incremental form yet", called[1])
     return Call(name, scope.lower_all(children[: _ARGUMENTS.get(name, len(children))]))
 
 
@@ -138,7 +138,7 @@ def _instr(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("Unhex")
 def _unhex(node: CatalystNode, scope: Scope) -> Expr:
     if node.fields.get("failOnError"):
-        _refuse("to_binary, which has no incremental form yet", "to_binary", "use unhex")
+        refuse("to_binary, which has no incremental form yet", "to_binary", "use unhex")
     return Call("unhex", scope.lower_all(node.children))
 
 
@@ -152,7 +152,7 @@ def _nanvl(node: CatalystNode, scope: Scope) -> Expr:
 def _bround(node: CatalystNode, scope: Scope) -> Expr:
     value, digits = node.children
     if digits.kind != "Literal":
-        _refuse("bround to a number of digits that is no constant", "bround")
+        refuse("bround to a number of digits that is no constant", "bround")
     return Call("bround", (scope.lower(value),), (int(digits.fields["value"]),))
 
 
@@ -168,7 +168,7 @@ def _parsed_time(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("MakeTimestamp")
 def _make_timestamp(node: CatalystNode, scope: Scope) -> Expr:
     if len(node.children) != 6:
-        _refuse("make_timestamp with a time zone", "make_timestamp")
+        refuse("make_timestamp with a time zone", "make_timestamp")
     name = "make_timestamp" if node.fields["failOnError"] else "try_make_timestamp"
     return Call(name, scope.lower_all(node.children))
 
@@ -186,13 +186,13 @@ def _truncated(node: CatalystNode, scope: Scope) -> Expr:
     of_time = node.kind == "TruncTimestamp"
     unit, value = node.children if of_time else node.children[::-1]
     if unit.kind != "Literal" or unit.fields["value"] is None:
-        _refuse("a unit to truncate to that is no constant", "date_trunc" if of_time else "trunc")
+        refuse("a unit to truncate to that is no constant", "date_trunc" if of_time else "trunc")
     name, lowered = unit.fields["value"].lower(), scope.lower(value)
     if of_time and name in ("millisecond", "microsecond"):
         return Call("tumble", (lowered,), (timedelta(**{f"{name}s": 1}),))
     known = _UNITS.get(name)
     if known is None or (not of_time and known in ("day", "hour", "minute", "second")):
-        _refuse(f"no unit {name!r} to truncate to", "date_trunc" if of_time else "trunc")
+        refuse(f"no unit {name!r} to truncate to", "date_trunc" if of_time else "trunc")
     return Call("truncate", (lowered,), (known,))
 
 
@@ -205,12 +205,14 @@ def _of_unit(node: CatalystNode, scope: Scope) -> Expr:
 
 def _constant_interval(node: CatalystNode) -> str:
     if node.kind != "Literal" or node.fields["value"] is None:
-        _refuse("an interval that is no constant", "interval", "use timestampadd or date_add")
+        refuse("an interval that is no constant", "interval", "use timestampadd or date_add")
     return node.fields["value"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Interval:
+class Interval:
+    """Interval of months, days and time, which are added in this order."""
+
     months: int
     days: int
     time: timedelta
@@ -220,14 +222,14 @@ _MONTHS = {"years": 12, "months": 1}
 _TIME = ("hours", "minutes", "seconds")
 
 
-def _mixed_interval(node: CatalystNode) -> _Interval:
+def mixed_interval(node: CatalystNode) -> Interval:
     """Return a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
     text = _constant_interval(node)
     if node.fields["dataType"] != "interval":
-        return _Interval(0, 0, timedelta(microseconds=int(text)))
+        return Interval(0, 0, timedelta(microseconds=int(text)))
     words = text.split()
     parts = {unit: Decimal(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
-    return _Interval(
+    return Interval(
         months=sum(int(parts.get(unit, 0)) * length for unit, length in _MONTHS.items()),
         days=int(parts.get("days", 0)),
         time=timedelta(
@@ -242,7 +244,7 @@ def _mixed_interval(node: CatalystNode) -> _Interval:
 @lowers("TimestampAddInterval")
 def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
     # Months come first: the 30th of January and a month and a day are the 1st of March.
-    moment, interval = scope.lower(node.children[0]), _mixed_interval(node.children[1])
+    moment, interval = scope.lower(node.children[0]), mixed_interval(node.children[1])
     if interval.months:
         moment = _months_later(moment, interval.months)
     span = timedelta(days=interval.days) + interval.time
@@ -251,9 +253,9 @@ def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("DateAddInterval")
 def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
-    day, interval = scope.lower(node.children[0]), _mixed_interval(node.children[1])
+    day, interval = scope.lower(node.children[0]), mixed_interval(node.children[1])
     if interval.time:
-        _refuse("hours added to a date", "interval", "cast the date to a timestamp")
+        refuse("hours added to a date", "interval", "cast the date to a timestamp")
     if interval.months:
         day = Call("add_months", (day, typed_constant(interval.months, INT32)))
     return Call("date_add", (day, typed_constant(interval.days, INT32)))

@@ -12,7 +12,6 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import cast
 
-from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import MAX_DIGITS
 from penstock.expr.types import DataType
@@ -76,11 +75,10 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(1, None, "array coalesce concat concat_ws format_string hash is_in"),
         **_of(2, None, "elt greatest least"),
         **_of(3, None, "when", step=2),
-        **{
-            name: CallSignature(len(function.takes), len(function.takes))
-            for name, function in CATALOGUE.items()
-            if isinstance(function, FixedFunction)
-        },
+        **{name: CallSignature(*function.arity) for name, function in CATALOGUE.items() if function.meaning},
+        "lambda": CallSignature(1, 1, options=(_is_names,)),
+        "variable": CallSignature(0, 0, options=(_is_text,)),
+        "arrays_zip": CallSignature(1, None, options=(_is_names,)),
         "cast": CallSignature(1, 1, options=(_is_type,)),
         "try_cast": CallSignature(1, 1, options=(_is_type,)),
         "struct": CallSignature(1, None, options=(_is_names,)),

@@ -8,12 +8,14 @@ from typing import Any
 
 from penstock.expr.functions import (
     arithmetic,
+    arrays,
     calendar,
     casts,
     comparison,
     encodings,
     formatting,
     hashing,
+    higher_order,
     logic,
     mathematics,
     nested,
@@ -28,12 +30,14 @@ from penstock.expr.typing_rules import Function
 
 _THEMES = (
     arithmetic,
+    arrays,
     calendar,
     casts,
     comparison,
     encodings,
     formatting,
     hashing,
+    higher_order,
     logic,
     mathematics,
     nested,

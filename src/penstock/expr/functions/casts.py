@@ -14,6 +14,7 @@ from typing import Any
 from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
+from penstock.expr.functions.higher_order import VARIABLE
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -24,6 +25,7 @@ from penstock.expr.types import (
     Float64Type,
     Int32Type,
     Int64Type,
+    ListType,
     StrType,
     TimestampType,
 )
@@ -96,6 +98,14 @@ def _entry(source: DataType, target: DataType) -> _Cast | None:
     return _TABLE.get((type(source), type(target)))
 
 
+def _is_castable(source: DataType, target: DataType) -> bool:
+    if _entry(source, target) is not None:
+        return True
+    if not isinstance(source, ListType) or not isinstance(target, ListType):
+        return False
+    return (target.nullable or not source.nullable) and _is_castable(source.element, target.element)
+
+
 def _instead(source: DataType) -> str:
     if not isinstance(source, AnyType):
         return ""
@@ -106,7 +116,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (target,) = arguments, options
     assert isinstance(target, DataType)
     source = target if argument.type == NULL else argument.type
-    if _entry(source, target) is None:
+    if not _is_castable(source, target):
         targets = sorted({t.__name__.removesuffix("Type").lower() for s, t in _TABLE if s is type(source)})
         raise Mismatch(
             f"{source} cannot be cast to {target}",
@@ -117,15 +127,33 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     entry = _entry(call.arguments[0].type, call.type)
-    assert entry is not None
+    if entry is None:
+        return _cast_elements(emitter, call, operands[0])
     shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
     bits = 32 if isinstance(call.type, Int32Type) else 64
     source = entry.source.format(v=operands[0], shape=shape, bits=bits)
     return overflow_checked(emitter, source, call.type) if entry.checked else source
 
 
+def _cast_elements(emitter: Emitter, call: CallTerm, values: str) -> str:
+    source, target, each = call.arguments[0].type, call.type, emitter.fresh()
+    assert isinstance(source, ListType)
+    assert isinstance(target, ListType)
+    element = CallTerm(source.element, source.nullable, VARIABLE, (), (each,))
+    cast = CallTerm(target.element, source.nullable, CAST, (element,), (target.element,))
+    first, again = emitter.name_value(values)
+    made = f"tuple([{emitter.value(cast)} for {each} in {again}])"
+    return made if first == again else f"[{first}, {made}][1]"
+
+
 def _fallible(call: CallTerm) -> bool:
-    entry = _entry(call.arguments[0].type, call.type)
+    return _can_fail(call.arguments[0].type, call.type)
+
+
+def _can_fail(source: DataType, target: DataType) -> bool:
+    entry = _entry(source, target)
+    if entry is None and isinstance(source, ListType) and isinstance(target, ListType):
+        return _can_fail(source.element, target.element)
     return entry is not None and entry.fallible
 
 

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
+from penstock.expr.functions.arrays import joined_lists
 from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR, DataType, ListType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import is_integer
@@ -46,7 +47,17 @@ def _length_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
     return Signature((argument.type,), INT32)
 
 
+def _reverse_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,) = arguments
+    if argument.type not in (STR, NULL) and not isinstance(argument.type, ListType):
+        raise Mismatch(f"reverse needs a str or a list, got {argument.type}")
+    wanted = STR if argument.type == NULL else argument.type
+    return Signature((wanted,), wanted)
+
+
 def _concat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    if any(isinstance(a.type, ListType) for a in arguments):
+        return joined_lists("concat", arguments)
     types = {a.type for a in arguments} - {NULL}
     if not arguments or len(types) > 1 or not types <= {STR, BYTES}:
         got = ", ".join(str(a.type) for a in arguments)
@@ -370,7 +381,13 @@ FUNCTIONS: tuple[Function, ...] = (
         "rpad", "The text, filled up at its end to a length.", (STR, INT32, STR), STR, "x_rpad({0}, {1}, {2})"
     ),
     fixed("initcap", "The text with each word capitalized.", (STR,), STR, "x_initcap({0})"),
-    fixed("reverse", "The text backwards.", (STR,), STR, "{0}[::-1]"),
+    StrictFunction(
+        "reverse",
+        _reverse_rule,
+        _template("{0}[::-1]"),
+        arity=(1, 1),
+        meaning="The text or list backwards.",
+    ),
     fixed("repeat", "The text several times.", (STR, INT32), STR, "({0} * {1})"),
     fixed(
         "translate",

@@ -1,35 +1,48 @@
 """Lowering of expressions to native Spark columns.
 
 The checked tree is lowered node by node: every conversion is already a node, so Spark makes no typing
-decisions. `SPARK` maps each catalogue function to its column, by name; the themes are in `value_functions`
-and `time_functions`. Spark must run in ANSI mode; the session's time zone does not matter.
+decisions. `SPARK` maps each catalogue function to its column, by name; the themes are in `value_functions`,
+`array_functions` and `time_functions`. Spark must run in ANSI mode; the session's time zone does not matter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.check import checked_tree
 from penstock.expr.code_runtime import EPOCH
+from penstock.expr.functions.higher_order import VARIABLE, is_function
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.spark.lowering.array_functions import ARRAYS
 from penstock.spark.lowering.time_functions import TIME
 from penstock.spark.lowering.types import spark_type
 from penstock.spark.lowering.value_functions import VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import Column
 
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
 
-SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUES, **TIME}
-"""Lowerings of the catalogue functions: from argument columns to the column of the call."""
+SPARK: Mapping[str, Callable[[CallTerm, tuple[Any, ...]], Column]] = {**VALUES, **ARRAYS, **TIME}
+"""Lowerings of the catalogue functions: from argument columns to the column of the call.
+
+An argument that is a function comes as a Python function of columns. "lambda" and "variable" have none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Meaning of names: the prefix of columns, and the columns of variables by their names."""
+
+    prefix: str
+    variables: Mapping[object, Column] = field(default_factory=dict[object, "Column"])
 
 
 def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
@@ -37,22 +50,22 @@ def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
 
     Raises the errors of `penstock.expr.check.check`.
     """
-    return _column(checked_tree(expr, schema), prefix)
+    return _column(checked_tree(expr, schema), _Scope(prefix))
 
 
 @singledispatch
-def _column(term: Term, prefix: str) -> Column:
+def _column(term: Term, scope: _Scope) -> Column:
     raise TypeError(f"not a checked expression: {type(term).__name__}")
 
 
 @_column.register(ColumnTerm)
-def _named(term: ColumnTerm, prefix: str) -> Column:
-    quoted = (prefix + term.name).replace("`", "``")
+def _named(term: ColumnTerm, scope: _Scope) -> Column:
+    quoted = (scope.prefix + term.name).replace("`", "``")
     return F.col(f"`{quoted}`")
 
 
 @_column.register(LiteralTerm)
-def _constant(term: LiteralTerm, prefix: str) -> Column:
+def _constant(term: LiteralTerm, scope: _Scope) -> Column:
     value = term.value
     if isinstance(value, datetime):
         # As microseconds: no zone of this process or of the session has a say.
@@ -64,6 +77,20 @@ def _constant(term: LiteralTerm, prefix: str) -> Column:
 
 
 @_column.register(CallTerm)
-def _call(term: CallTerm, prefix: str) -> Column:
-    arguments = tuple(_column(a, prefix) for a in term.arguments)
+def _call(term: CallTerm, scope: _Scope) -> Column:
+    if term.function is VARIABLE:
+        return scope.variables[term.options[0]]
+    arguments = tuple(
+        _function(a, scope) if isinstance(a, CallTerm) and is_function(a) else _column(a, scope)
+        for a in term.arguments
+    )
     return SPARK[term.function.name](term, arguments)
+
+
+def _function(term: CallTerm, scope: _Scope) -> Callable[..., Column]:
+    def body(*values: Column) -> Column:
+        variables = {**scope.variables, **dict(zip(term.options, values, strict=True))}
+        return _column(term.arguments[0], replace(scope, variables=variables))
+
+    # Spark counts the parameters.
+    return (lambda x: body(x)) if len(term.options) == 1 else lambda x, y: body(x, y)

@@ -69,9 +69,23 @@ def _only_row(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 
 
 def _cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
-    source, target = call.arguments[0].type, call.type
+    return _casted(arguments[0], call.arguments[0].type, call.type)
+
+
+def _casted(value: Column, source: DataType, target: DataType) -> Column:
     special = _CASTS.get((type(source), type(target)))
-    return arguments[0].cast(spark_type(target)) if special is None else special(arguments[0], target)
+    if special is not None:
+        return special(value, target)
+    if isinstance(source, ListType) and isinstance(target, ListType) and _is_special(source, target):
+        inside, outside = source.element, target.element
+        return F.transform(value, lambda each: _casted(each, inside, outside))
+    return value.cast(spark_type(target))
+
+
+def _is_special(source: DataType, target: DataType) -> bool:
+    if isinstance(source, ListType) and isinstance(target, ListType):
+        return _is_special(source.element, target.element)
+    return (type(source), type(target)) in _CASTS
 
 
 def _try_cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
@@ -139,6 +153,7 @@ VALUES: dict[str, Lowering] = {
     "like": _plain(F.like),
     "substring": _plain(F.substring),
     "replace": _plain(F.replace),
+    "reverse": _plain(F.reverse),
     "split_part": _plain(F.split_part),
     "hash": _plain(F.xxhash64),
     "struct": _struct,
