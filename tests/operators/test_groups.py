@@ -207,6 +207,34 @@ def test_least_and_greatest_of_an_append_stream(backend: Backend) -> None:
     )
 
 
+def test_first_and_last_of_an_append_stream(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at), append=True),
+        """
+        tick | readings             | out
+        1    | 9.0 null             | + null null
+        2    | 5.0 2                | - null null; + 5.0 5.0
+        3    | 6.0 2; 4.0 2; 7.0 2  | - 5.0 5.0; + 4.0 7.0
+        4    | null 2               | - 4.0 7.0; + null 7.0
+        5    | -0.0 1; 1.0 3        | - null 7.0; + 0.0 1.0
+        6    | null 3; 8.0 2        |
+        7    | nan 3; inf 3         | - 0.0 1.0; + 0.0 nan
+    """,
+    )
+
+
+def test_first_and_last_of_an_append_stream_keep_one_row() -> None:
+    flow = ps.Flow("ends")
+    flow.sink(
+        "out", of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at), append=True)(flow)
+    )
+    state: dict[str, Any] = {name: {} for name in ps.Engine(flow).slots}
+    ps.Engine(flow, state=state).tick(readings=[Reading(float(n), n) for n in range(1_000)])
+    (groups,) = state.values()
+    assert groups == {(): [1_000, (0.0, 999.0), 0, 0.0, 999, 999.0]}
+
+
 @pytest.mark.parametrize("append", [False, True])
 def test_a_float_sum_is_exact_and_rounded_once(backend: Backend, append: bool) -> None:
     check_ticks(

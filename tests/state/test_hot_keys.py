@@ -51,6 +51,9 @@ def appended() -> Flow:
     bids, items = flow.source("bids", Bid), flow.source("items", Item)
     flow.sink("inner", bids.join(items, on="item"))
     flow.sink("top", bids.top_k(6, by=col.price, per=col.item))
+    flow.sink(
+        "last", bids.group_by(col.item).agg(last=ps.last(col.price, by=col.price), best=ps.max(col.price))
+    )
     return flow
 
 

@@ -156,8 +156,8 @@ def _total(accumulator: Accumulator) -> PartialForm:
 
 
 @partial_form.register(AppendExtreme)
-def _best(accumulator: AppendExtreme) -> PartialForm:
-    return _Best(accumulator)
+def _best(accumulator: AppendExtreme) -> PartialForm | None:
+    return _Best(accumulator) if len(accumulator.types) == 1 else None
 
 
 Rows = list[tuple[Any, ...]]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.engine.row_codegen import weight_product
 from penstock.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from penstock.expr.check import TypeAndNullability, check
-from penstock.expr.sort_keys import order_key
+from penstock.expr.sort_keys import Key, order_key
 from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
 from penstock.expr.types import Field as SchemaField
 from penstock.flow.aggregates import (
@@ -53,16 +53,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Destination of an accumulator's code: group variable, first field, code (default: the writer's)."""
+    """Destination of an accumulator's code: group variable, first field."""
 
     writer: StepWriter
     group: str
     at: int
-    into: SourceCode | None = None
 
     @property
     def code(self) -> SourceCode:
-        return self.writer.code if self.into is None else self.into
+        return self.writer.code
 
     def field(self, offset: int) -> str:
         return f"{self.group}[{self.at + offset}]"
@@ -266,8 +265,17 @@ class DecimalMean(DecimalTotals):
         return f"x_decimal_mean({to.field(0)}, {self.count(to)}, {numbers})"
 
 
+def _extreme_key(types: tuple[TypeAndNullability, ...]) -> Key | None:
+    """Return the order of values, or of pairs (by, value). What orders the rows is not null."""
+    if len(types) == 1:
+        return order_key(types[0].type, False)
+    value, by = types
+    pair = (SchemaField("by", by.type, nullable=False), SchemaField("value", value.type, value.nullable))
+    return order_key(StructType(pair), False)
+
+
 class AppendExtreme(Accumulator):
-    """Extreme of values that are never retracted: one field."""
+    """Extreme of values that are never retracted: [value], or [by, value] of the extreme pair."""
 
     merges = True
 
@@ -276,27 +284,30 @@ class AppendExtreme(Accumulator):
         self.sign = sign
 
     def fields(self) -> tuple[Field, ...]:
-        return (Field("None"),)
+        return (Field("None"),) * len(self.types)
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
-        best, value = to.field(0), arguments[0]
-        better = f"{value} {self.sign} {best}"
-        key = order_key(self.types[0].type, False)
+        new = arguments[::-1]
+        best = [to.field(number) for number in range(len(new))]
+        ours, theirs = (parts[0] if len(parts) == 1 else f"({', '.join(parts)})" for parts in (new, best))
+        key = _extreme_key(self.types)
         if key is not None:
             order = to.writer.constant("order", key)
-            better = f"{order}({value}) {self.sign} {order}({best})"
-        with to.code.block(f"if {best} is None or {better}:"):
-            to.code.line(f"{best} = {value}")
+            ours, theirs = f"{order}({ours})", f"{order}({theirs})"
+        with to.code.block(f"if {best[0]} is None or {ours} {self.sign} {theirs}:"):
+            to.code.line(f"{', '.join(best)} = {', '.join(new)}")
 
     def result(self, to: Target) -> str:
-        return to.field(0)
+        return to.field(len(self.types) - 1)
 
     def partial_columns(self) -> tuple[SchemaField, ...]:
-        return (SchemaField("best", self.types[0].type, nullable=True),)
+        names = ("by", "best")[-len(self.types) :]
+        pairs = zip(names, reversed(self.types), strict=True)
+        return tuple(SchemaField(name, of.type, nullable=True) for name, of in pairs)
 
     def merge(self, to: Target, fields: Sequence[str]) -> None:
         with to.code.block(f"if {fields[0]} is not None:"):
-            self.update(to, (fields[0],), None)
+            self.update(to, tuple(fields[::-1]), None)
 
 
 class Extreme(Accumulator):
@@ -311,19 +322,17 @@ class Extreme(Accumulator):
     def fields(self) -> tuple[Field, ...]:
         return (Field("[]", thaw_list), Field("{}", thaw_dict), Field("{}", thaw_dict))
 
-    def key(self, to: Target) -> str:
-        key = order_key(self.types[0].type, False)
-        return "None" if key is None else to.writer.constant("order", key)
-
-    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+    def value(self, arguments: tuple[str, ...]) -> str:
         return arguments[0]
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
-        value = self.value(to, arguments)
+        value = self.value(arguments)
         to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {weight or '1'})")
 
     def settle(self, to: Target) -> None:
-        to.code.line(f"x_settle({to.group}, {to.at}, {self.key(to)})")
+        key = _extreme_key(self.types)
+        order = "None" if key is None else to.writer.constant("order", key)
+        to.code.line(f"x_settle({to.group}, {to.at}, {order})")
 
     def result(self, to: Target) -> str:
         return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"
@@ -334,15 +343,9 @@ class Extreme(Accumulator):
 
 
 class ExtremeBy(Extreme):
-    """Accumulator of first and last: the value of the extreme pair (by, value)."""
+    """Value of the extreme pair (by, value), with retractions."""
 
-    def key(self, to: Target) -> str:
-        value, by = self.types
-        fields = (SchemaField("by", by.type, by.nullable), SchemaField("value", value.type, value.nullable))
-        key = order_key(StructType(fields), False)
-        return "None" if key is None else to.writer.constant("order", key)
-
-    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+    def value(self, arguments: tuple[str, ...]) -> str:
         return f"({arguments[1]}, {arguments[0]})"
 
     def result(self, to: Target) -> str:
@@ -410,15 +413,13 @@ def accumulator_of(
             if types[0].type == FLOAT64:
                 return (FloatMean if means else FloatSum)(types, append)
             return (IntMean if means else IntSum)(types, append)
-        case Min() | Max():
-            least = isinstance(aggregation, Min)
+        case Min() | Max() | First() | Last():
+            least = isinstance(aggregation, Min | First)
             if append:
                 return AppendExtreme(types, append, "<" if least else ">")
-            return Extreme(types, append, 0 if least else -1)
+            return (Extreme if len(types) == 1 else ExtremeBy)(types, append, 0 if least else -1)
         case CountDistinct():
             return DistinctValues(types, append)
-        case First() | Last():
-            return ExtremeBy(types, append, 0 if isinstance(aggregation, First) else -1)
         case Collect():
             return CollectedValues(types, append)
         case _:

@@ -14,7 +14,6 @@ from penstock.expr.tree import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.generated_source import SourceCode
     from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import Schema
@@ -94,13 +93,6 @@ class Group:
             first = at - FIRST_FIELD + 1
             parts = columns[first : first + len(accumulator.fields())]
             accumulator.merge(Target(self._writer, group, at), parts)
-
-    def write_merge(self, code: SourceCode, group: str, other: str) -> None:
-        """Write code into `code` that merges two lists of the same form."""
-        code.line(f"{group}[{ROWS}] += {other}[{ROWS}]")
-        for _, accumulator, at in self._parts:
-            fields = item_sources(other, at + len(accumulator.fields()))[at:]
-            accumulator.merge(Target(self._writer, group, at, code), fields)
 
     def part_columns(self, group: str) -> tuple[str, ...]:
         """Return the sources of a list's parts, as taken by `merge`."""

@@ -56,8 +56,8 @@ class SessionStep(WindowStep):
     def _write_rule(self) -> None:
         writer, node = self.writer, self.node.id
         writer.function(f"def empty_of_{node}():", f"return {self.group.empty}")
-        with writer.functions.block(f"def merge_of_{node}(group, other):"):
-            self.group.write_merge(writer.functions, "group", "other")
+        with writer.function_body(node, f"def merge_of_{node}(group, other):"):
+            self.group.merge("group", self.group.part_columns("other"))
         rule = writer.constant("SessionRule", SessionRule)
         gap, type_ = writer.constant("gap", self.shape.gap), writer.constant("type", self.type)
         made = f"{rule}({gap}, {type_}, empty_of_{node}, merge_of_{node})"

@@ -94,7 +94,7 @@ class SortedTexts(SortedValues):
 
         return to.writer.constant("order", key)
 
-    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+    def value(self, arguments: tuple[str, ...]) -> str:
         return tuple_source((*arguments[1:], arguments[0]))
 
 
