@@ -61,6 +61,14 @@ def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
     assert why in lines(stream(bids()))  # type: ignore[operator]
 
 
+def test_lists_of_values_that_become_a_column_are_named() -> None:
+    numbers = ps.Flow("numbers").source("numbers", int)
+    total = numbers.filter(col.value > 3).group_by().agg(total=ps.sum(col.value))
+    assert lines(total)[-1] == "also lists of values: source 'numbers'"
+    opaque = ps.Flow("opaque").source("numbers", int).filter(lambda number: number > 3)
+    assert not any("lists" in line for line in lines(opaque))
+
+
 def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar_option, "find_spec", lambda name: None)
     assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
-from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar
+from penstock.engine.columnar.columnar_plan import ColumnarPlan, plan_columnar, takes_values
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.pre_reduction import GroupedRows
 from penstock.engine.columnar.runner import PartRunner, as_rows
@@ -23,7 +23,6 @@ from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_wri
 from penstock.engine.steps.group_code import ROWS
 from penstock.engine.steps.step import Step
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,32 +188,19 @@ class LargeTicks:
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
         self._of_values = frozenset(
             name
-            for name, (schema, append) in self._sources.items()
-            if schema.scalar and append and self._computed_in_columns(graph, graph.sources[name])
+            for name, (_, append) in self._sources.items()
+            if append and takes_values(graph, self.shapes, graph.sources[name])
         )
 
     def to_columns(self, name: str, given: object) -> Columns | None:
         """Convert a source's frame to columns; None if its rows must be validated one by one.
 
-        A list of bare values that only columnar operators read is converted too: one column costs less to
-        build than what it saves. Other lists stay rows.
+        A list of bare values is converted too if it `takes_values`. Other lists stay rows.
         """
         schema, append = self._sources[name]
         if isinstance(given, list):
             return columns_of_values(schema, cast("list[Any]", given)) if name in self._of_values else None
         return columns_of_frame(schema, append, given, unread=self._unread[name])
-
-    def _computed_in_columns(self, graph: FlowGraph, node: int) -> bool:
-        """Return whether all readers of a source compute on columns, or read it reduced."""
-        reading = [shape for shape in self.shapes if node in shape.part.inputs]
-        reduced = [
-            feed.reduction is not None for shape in reading for feed in shape.feeds if feed.source == node
-        ]
-        columnar = [
-            graph.nodes[n] for shape in reading for n in shape.columnar if node in graph.nodes[n].inputs
-        ]
-        computed = [not isinstance(reader.operator, Sink) for reader in columnar]
-        return any(computed + reduced) and all(computed + reduced)
 
     @property
     def has_state_in_frames(self) -> bool:

@@ -97,12 +97,18 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
     if find_spec("polars") is None:
         yield "none: Polars is not installed, every tick runs in rows"
         return
-    from penstock.engine.columnar.columnar_plan import plan_columnar
+    from penstock.engine.columnar.columnar_plan import plan_columnar, takes_values
 
     analysis = analyse(graph)
     consumers = live_consumers(graph)
-    for part in plan_parts(graph, analysis, consumers):
-        yield from _lines(graph, plan_columnar(graph, analysis, consumers, part))
+    plans = [
+        plan_columnar(graph, analysis, consumers, part) for part in plan_parts(graph, analysis, consumers)
+    ]
+    for plan in plans:
+        yield from _lines(graph, plan)
+    for source in graph.sources.values():
+        if analysis.facts[source].append and takes_values(graph, plans, source):
+            yield f"also lists of values: {label(graph, graph.nodes[source])}"
 
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:

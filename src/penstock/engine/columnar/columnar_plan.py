@@ -7,7 +7,7 @@ aggregate or a distinct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from penstock.engine.columnar.join import JoinPlan, plan_join
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
 from penstock.flow.operators.join import Join
+from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -53,6 +54,20 @@ class ColumnarPlan:
     def uses_frames(self) -> bool:
         """Return whether any operator runs on frames."""
         return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
+
+
+def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -> bool:
+    """Return whether lists of an append-only source's bare values become a column in large ticks.
+
+    They do if all readers compute on it, or read it reduced: one column costs less to build than it saves.
+    """
+    if not graph.nodes[source].schema.scalar:
+        return False
+    reading = [plan for plan in plans if source in plan.part.inputs]
+    reduced = [feed.reduction is not None for plan in reading for feed in plan.feeds if feed.source == source]
+    columnar = [graph.nodes[n] for plan in reading for n in plan.columnar if source in graph.nodes[n].inputs]
+    computed = [not isinstance(reader.operator, Sink) for reader in columnar]
+    return any(computed + reduced) and all(computed + reduced)
 
 
 def plan_columnar(

@@ -322,6 +322,9 @@ class Extreme(Accumulator):
     def fields(self) -> tuple[Field, ...]:
         return (Field("[]", thaw_list), Field("{}", thaw_dict), Field("{}", thaw_dict))
 
+    def key(self) -> Key | None:
+        return _extreme_key(self.types)
+
     def value(self, arguments: tuple[str, ...]) -> str:
         return arguments[0]
 
@@ -330,7 +333,7 @@ class Extreme(Accumulator):
         to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {weight or '1'})")
 
     def settle(self, to: Target) -> None:
-        key = _extreme_key(self.types)
+        key = self.key()
         order = "None" if key is None else to.writer.constant("order", key)
         to.code.line(f"x_settle({to.group}, {to.at}, {order})")
 

@@ -9,7 +9,7 @@ from penstock.engine.power_sums import degrees_of, empty_sums
 from penstock.engine.row_codegen import tuple_source
 from penstock.engine.slot import thaw_dict
 from penstock.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
-from penstock.expr.sort_keys import order_key
+from penstock.expr.sort_keys import Key, order_key
 from penstock.flow.aggregates import OfDistinct
 from penstock.flow.moment_aggregates import Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
@@ -79,7 +79,7 @@ class SortedTexts(SortedValues):
         super().__init__(types, append, "x_joined_text", separator)
         self.by = by
 
-    def key(self, to: Target) -> str:
+    def key(self) -> Key | None:
         of_text, *of_by = self.types
         keys = [
             order_key(typed.type, typed.nullable, ordering.descending)
@@ -87,12 +87,12 @@ class SortedTexts(SortedValues):
         ]
         keys.append(order_key(of_text.type, False))
         if not any(keys):
-            return "None"
+            return None
 
         def key(value: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(v if k is None else k(v) for k, v in zip(keys, value, strict=True))
 
-        return to.writer.constant("order", key)
+        return key
 
     def value(self, arguments: tuple[str, ...]) -> str:
         return tuple_source((*arguments[1:], arguments[0]))
