@@ -14,7 +14,7 @@ from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation, of_distinct
 from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
-from penstock.queries.catalyst_plan import CONSTANT, CatalystNode
+from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, refusals_of
 from penstock.queries.expressions import Scope, orderings
 
 Lower: TypeAlias = Callable[[CatalystNode], Expr]
@@ -114,7 +114,12 @@ _INDIFFERENT = frozenset(
 
 
 def lower_aggregate(node: CatalystNode, scope: Scope) -> Aggregation:
-    """Lower an `AggregateExpression`. Raises `UnsupportedQuery`."""
+    """Lower an `AggregateExpression`. Raises `RefusedNode`."""
+    with refusals_of(node):
+        return _lowered(node, scope)
+
+
+def _lowered(node: CatalystNode, scope: Scope) -> Aggregation:
     function = node.child("aggregateFunction")
     condition, distinct = node.tree("filter"), bool(node.fields["isDistinct"])
     passes = None if condition is None else scope.lower(condition)

@@ -7,7 +7,8 @@ operator, the plan of a subquery) are lists of the same form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -110,6 +111,27 @@ def _holds(value: Any, name: str) -> bool:
     return isinstance(value, list) and any(_holds(each, name) for each in cast("list[Any]", value))
 
 
+class RefusedNode(Exception):
+    """Refusal by a lowering. nodes: those that were being lowered, from the innermost on."""
+
+    def __init__(self, error: UnsupportedQuery, node: CatalystNode) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.nodes = [node]
+
+
+@contextmanager
+def refusals_of(node: CatalystNode) -> Generator[None]:
+    """Note in refusals that a node is being lowered."""
+    try:
+        yield
+    except UnsupportedQuery as error:
+        raise RefusedNode(error, node) from None
+    except RefusedNode as refused:
+        refused.nodes.append(node)
+        raise
+
+
 def simple_name(scala_class: str) -> str:
     return scala_class.rstrip("$").rpartition(".")[2].rpartition("$")[2]
 
@@ -124,6 +146,14 @@ def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
         return CatalystNode(simple_name(fields["class"]), fields, children)
 
     return node()
+
+
+def is_tree(value: Any) -> bool:
+    """Return whether a field holds a tree."""
+    if not isinstance(value, list) or not value:
+        return False
+    first = cast("list[Any]", value)[0]
+    return isinstance(first, dict) and "num-children" in first
 
 
 def registrar(table: dict[str, T]) -> Callable[..., Callable[[T], T]]:
@@ -182,7 +212,7 @@ class Canonical:
     def _value(self, value: Any) -> Any:
         if isinstance(value, list):
             items = cast("list[Any]", value)
-            if items and isinstance(items[0], dict) and "num-children" in items[0]:
+            if is_tree(items):
                 return self.of(parse_tree(items))
             return tuple(map(self._value, items))
         if isinstance(value, dict):

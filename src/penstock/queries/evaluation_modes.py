@@ -1,18 +1,18 @@
 """Functions of a plan that its JSON does not tell apart: those that are null where they fail, and LIKE.
 
 Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart. So
-the expressions of the JSON are paired with those of the JVM, which are in the same order, and those of
-`try_add` get a class of their own. LIKE with an escape character of its own is refused.
+the expressions of `try_add` are found in the plan of the JVM, and get a class of their own. LIKE with an
+escape character of its own is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.queries.catalyst_plan import simple_name
 from penstock.queries.plan_details import expressions, items
+from penstock.queries.plan_pairs import paired_nodes
 
 _TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast")
 
@@ -25,11 +25,11 @@ def tell_apart(listed: list[Any], plan: Any, location: SourceLocation) -> None:
 
     Raises `UnsupportedQuery` for other functions that are null where they fail, and for LIKE with ESCAPE.
     """
-    pairs = list(_pairs_of_plans(listed, plan))
+    pairs = list(paired_nodes(listed, plan))
     if None in pairs:
         _refuse_any(plan, location)
         return
-    for node, expression in (pair for pair in pairs if pair is not None):
+    for node, (*_, expression) in (pair for pair in pairs if pair is not None):
         _refuse_escape(expression, location)
         if not any(mode in node for mode in _MODES) or _mode(expression) != "TRY":
             continue
@@ -37,56 +37,6 @@ def tell_apart(listed: list[Any], plan: Any, location: SourceLocation) -> None:
         if kind not in _TRIED:
             _refuse(expression, location)
         node["class"] = f"Try{kind}"
-
-
-_Pair = tuple[dict[str, Any], Any]
-
-
-def _pairs_of_plans(listed: list[Any], plan: Any) -> Iterator[_Pair | None]:
-    """Yield the expressions in the JSON of a plan, each with that of the JVM; None if they differ."""
-    operators = list(_prefix(plan))
-    if len(operators) != len(listed):
-        yield None
-        return
-    for fields, operator in zip(listed, operators, strict=True):
-        known = [node for value in fields.values() for node in _expression_nodes(value)]
-        found = [each for root in items(operator.expressions()) for each in _prefix(root)]
-        if not _is_same(fields, operator) or len(known) != len(found):
-            yield None
-            return
-        for node, expression in zip(known, found, strict=True):
-            if not _is_same(node, expression):
-                yield None
-                return
-            yield node, expression
-            if _is_tree(node.get("plan")):
-                yield from _pairs_of_plans(node["plan"], expression.plan())
-
-
-def _prefix(tree: Any) -> Iterator[Any]:
-    yield tree
-    for child in items(tree.children()):
-        yield from _prefix(child)
-
-
-def _is_same(node: dict[str, Any], tree: Any) -> bool:
-    return node["class"] == tree.getClass().getName()
-
-
-def _is_tree(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    first = cast("list[Any]", value)[0]
-    return isinstance(first, dict) and "num-children" in first
-
-
-def _expression_nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the nodes of the expressions in a field of an operator, in order."""
-    if _is_tree(value):
-        yield from (node for node in value if ".expressions." in value[0]["class"])
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _expression_nodes(item)
 
 
 def _mode(expression: Any) -> str:

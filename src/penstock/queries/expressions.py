@@ -25,7 +25,14 @@ from penstock.expr.types import (
     ListType,
     StructType,
 )
-from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, parse_type, registrar, same_expression
+from penstock.queries.catalyst_plan import (
+    CONSTANT,
+    CatalystNode,
+    parse_type,
+    refusals_of,
+    registrar,
+    same_expression,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +51,19 @@ class Scope:
     variables: Mapping[int, Call] = field(default_factory=dict[int, Call])
 
     def lower(self, node: CatalystNode) -> Expr:
-        """Lower an expression. Raises `UnsupportedQuery` naming the function that has no lowering."""
+        """Lower an expression. Raises `RefusedNode` naming the function that has no lowering."""
         for known, expr in self.computed:
             if same_expression(known, node):
                 return expr
-        lowering = _LOWERINGS.get(node.kind)
-        if lowering is None:
-            raise UnsupportedQuery(
-                f"the query uses {node.kind}, which has no incremental form yet",
-                fix="compute it before, in a column of the table; or express it by other functions",
-                function=node.kind,
-            )
-        return lowering(node, self)
+        with refusals_of(node):
+            lowering = _LOWERINGS.get(node.kind)
+            if lowering is None:
+                raise UnsupportedQuery(
+                    f"the query uses {node.kind}, which has no incremental form yet",
+                    fix="compute it before, in a column of the table; or express it by other functions",
+                    function=node.kind,
+                )
+            return lowering(node, self)
 
     def lower_all(self, nodes: tuple[CatalystNode, ...]) -> tuple[Expr, ...]:
         return tuple(map(self.lower, nodes))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
-from penstock.queries.catalyst_plan import CatalystNode, parse_tree
+from penstock.queries.catalyst_plan import parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.evaluation_modes import tell_apart
 from penstock.queries.plan_details import (
@@ -22,6 +22,7 @@ from penstock.queries.plan_details import (
     java_class,
     java_session,
 )
+from penstock.queries.query_positions import PlannedQuery, QueryText
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,9 +49,13 @@ _CONFIGURATION = {
 }
 
 
+_HIDDEN = ("try_", "escape")
+"""Parts of the words in a query that its plan's JSON does not tell."""
+
+
 def plan_query(
-    text: str, tables: Mapping[str, Schema], spark: SparkSession, location: SourceLocation
-) -> CatalystNode:
+    query: QueryText, tables: Mapping[str, Schema], spark: SparkSession, location: SourceLocation
+) -> PlannedQuery:
     """Plan a query over tables. Raises `UnsupportedQuery` with Spark's message if Spark refuses it."""
     from penstock.spark.lowering.types import spark_schema
 
@@ -61,13 +66,11 @@ def plan_query(
         placeholder.createOrReplaceTempView(f"`{name}`")
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
-        analysed = _java(session.sql(text)).queryExecution().analyzed()
-    return _optimised(
-        analysed, inputs, session, location, hides=any(word in text.lower() for word in ("try_", "escape"))
-    )
+        analysed = _java(session.sql(query.text)).queryExecution().analyzed()
+    return _optimised(analysed, inputs, session, location, query)
 
 
-def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
+def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
     """Plan a DataFrame over those that it was made from, each as it was read.
 
     Raises `UnsupportedQuery` for one of Spark Connect, for one that streams, and for computed inputs.
@@ -89,16 +92,17 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, hides=True)
+    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, None)
 
 
 def _optimised(
-    analysed: Any, inputs: dict[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
-) -> CatalystNode:
-    """Optimise and read an analysed plan.
-
-    inputs: the plan of each relation, by its name. hides: it may have what its JSON does not tell.
-    """
+    analysed: Any,
+    inputs: dict[str, Any],
+    session: SparkSession,
+    location: SourceLocation,
+    query: QueryText | None,
+) -> PlannedQuery:
+    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs:
             raise UnsupportedQuery(
@@ -114,7 +118,11 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    return _read_plan(plan, inputs, session, location, hides=hides)
+    listed = json.loads(plan.toJSON())
+    if query is None or any(word in query.text.lower() for word in _HIDDEN):
+        tell_apart(listed, plan, location)
+    complete(listed, plan, inputs, session, location)
+    return PlannedQuery(parse_tree(listed), listed, plan, query)
 
 
 def _session(spark: SparkSession) -> SparkSession:
@@ -140,17 +148,6 @@ def _spark_errors(location: SourceLocation) -> Generator[None]:
             where=[location],
             why=str(error).partition("\n\nJVM stacktrace")[0].strip(),
         ) from None
-
-
-def _read_plan(
-    plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
-) -> CatalystNode:
-    """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
-    listed = json.loads(plan.toJSON())
-    if hides:
-        tell_apart(listed, plan, location)
-    complete(listed, plan, inputs, session, location)
-    return parse_tree(listed)
 
 
 def _java(frame: Any) -> Any:

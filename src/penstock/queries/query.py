@@ -17,8 +17,9 @@ from penstock.queries import joins as joins  # registers joins
 from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
-from penstock.queries.catalyst_plan import parse_schema, reads_table
+from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_table
 from penstock.queries.planning import plan_frame, plan_query
+from penstock.queries.query_positions import PlannedQuery, QueryText
 from penstock.queries.relations import AnyStream, Planner, output_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from penstock.queries.catalyst_plan import CatalystNode
 
 
 def sql(
@@ -50,11 +49,12 @@ def sql(
     """
     given = {**(tables or {}), **(sources or {})}
     schemas = {table: _schema(rows) for table, rows in given.items()}
-    return planned(text, schemas, frozenset(sources or ()), name, spark, SourceLocation.of_caller())
+    location = SourceLocation.of_caller()
+    return planned(QueryText(text), schemas, frozenset(sources or ()), name, spark, location)
 
 
 def planned(
-    text: str,
+    query: QueryText,
     schemas: Mapping[str, Schema],
     append: AbstractSet[str],
     name: str,
@@ -66,7 +66,7 @@ def planned(
         from penstock.spark import session
 
         spark = session()
-    return _flow_of(plan_query(text, schemas, spark, location), schemas, append, name, location)
+    return _flow_of(plan_query(query, schemas, spark, location), schemas, append, name, location)
 
 
 def from_dataframe(
@@ -94,13 +94,13 @@ def from_dataframe(
 
 
 def _flow_of(
-    plan: CatalystNode,
+    planned: PlannedQuery,
     schemas: Mapping[str, Schema],
     append: AbstractSet[str],
     name: str,
     location: SourceLocation,
 ) -> Flow:
-    flow = Flow(name)
+    flow, plan = Flow(name), planned.root
     inputs: dict[str, AnyStream] = {
         table: flow.add_source(Source(table, schema, False, table in append), location)
         for table, schema in schemas.items()
@@ -108,7 +108,10 @@ def _flow_of(
     if reads_table(plan, TICK_TIME):
         inputs[TICK_TIME] = flow.source(TICK_TIME, datetime)
     planner = Planner(flow, inputs)
-    relation = planner.relation(plan)
+    try:
+        relation = planner.relation(plan)
+    except RefusedNode as refused:
+        raise planned.placed(refused, location) from None
     columns: dict[str, Column] = {}
     for wanted, expr_id in zip(planner.output_names(plan), output_of(plan), strict=True):
         if wanted in columns:

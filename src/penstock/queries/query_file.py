@@ -57,13 +57,13 @@ class QueryFile:
     def plan(self) -> Flow:
         """Plan the query by Spark. Raises `UnsupportedQuery`."""
         from penstock.queries.query import planned
+        from penstock.queries.query_positions import QueryText
 
         append = {name for name, (kind, _) in self.tables.items() if kind == "source"}
         lines = self.text.splitlines()
         first = next((at for at, line in enumerate(lines, 1) if line and not line.startswith("--")), 1)
-        return planned(
-            self.text, self._schemas(), append, "answer", None, SourceLocation(str(self.path), first)
-        )
+        query, location = QueryText(self.text, str(self.path)), SourceLocation(str(self.path), first)
+        return planned(query, self._schemas(), append, "answer", None, location)
 
     def _schemas(self) -> dict[str, Schema]:
         from pyspark.errors import PySparkException

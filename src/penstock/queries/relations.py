@@ -25,6 +25,7 @@ from penstock.queries.catalyst_plan import (
     conjuncts,
     parse_tree,
     parse_type,
+    refusals_of,
     registrar,
     same_expression,
     simple_name,
@@ -65,7 +66,7 @@ class Planner:
     loops: dict[int, Relation] = field(default_factory=dict[int, Relation])
 
     def relation(self, node: CatalystNode) -> Relation:
-        """Lower an operator and all below it. Raises `UnsupportedQuery`."""
+        """Lower an operator and all below it. Raises `RefusedNode`."""
         form = Canonical().of(node)
         known = self.made.get(form)
         if known is None:
@@ -74,12 +75,13 @@ class Planner:
         return Relation(known.stream, dict(zip(output_of(node), known.columns.values(), strict=True)))
 
     def _lowered(self, node: CatalystNode) -> Relation:
-        lowering = _LOWERINGS.get(node.kind)
-        if lowering is None:
-            raise UnsupportedQuery(
-                f"the query plans to {node.kind}, which has no incremental form yet", operator=node.kind
-            )
-        return lowering(node, self)
+        with refusals_of(node):
+            lowering = _LOWERINGS.get(node.kind)
+            if lowering is None:
+                raise UnsupportedQuery(
+                    f"the query plans to {node.kind}, which has no incremental form yet", operator=node.kind
+                )
+            return lowering(node, self)
 
     def name(self, expr_id: int, wanted: str) -> str:
         """Return the column name of an attribute."""

@@ -12,7 +12,7 @@ from penstock.expr.tree import Expr
 from penstock.flow import window_functions
 from penstock.flow.window_functions import Frame, FrameUnit, Over, WindowFunction
 from penstock.queries.aggregates import lower_aggregate
-from penstock.queries.catalyst_plan import CatalystNode, registrar
+from penstock.queries.catalyst_plan import CatalystNode, refusals_of, registrar
 from penstock.queries.expressions import Scope, orderings
 from penstock.queries.relations import Planner, Relation, lowers
 
@@ -37,7 +37,8 @@ def _window(node: CatalystNode, planner: Planner) -> Relation:
     added: dict[str, Any] = {}
     for alias in node.trees("windowExpressions"):
         columns[alias.expr_id] = name = planner.name(alias.expr_id, alias.fields["name"])
-        added[name] = _over(alias.child("child"), below.scope, per, by)
+        with refusals_of(alias):
+            added[name] = _over(alias.child("child"), below.scope, per, by)
     return Relation(below.stream.with_columns(**added), columns)
 
 

@@ -1,0 +1,79 @@
+"""Where in the text of a query it stands what has no incremental form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from penstock import from_dataframe, sql
+from penstock.errors import UnsupportedQuery
+from penstock.queries.query_file import load_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Item(NamedTuple):
+    id: int
+    price: int | None
+    kind: str | None
+
+
+def shown(spark: SparkSession, text: str) -> str:
+    """The line of the text that the error shows, without the file, and what it points to."""
+    with pytest.raises(UnsupportedQuery) as told:
+        sql(text, tables={"items": Item}, spark=spark)
+    caller, step = told.value.where
+    assert caller.location.function == "shown"
+    return step.line()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "SELECT id,\n  upper(mask(kind, 'a')) AS x\nFROM items",
+            "  <query>:2   upper(mask(kind, 'a')) AS x      <- mask(kind, 'a')",
+        ),
+        (
+            "SELECT id, approx_top_k(price)\n  AS t FROM items\nGROUP BY id",
+            "  <query>:1   SELECT id, approx_top_k(price)      <- approx_top_k(price)",
+        ),
+        ("SELECT *\nFROM items\n  TABLESAMPLE (10 PERCENT)", "  <query>:3   TABLESAMPLE (10 PERCENT)"),
+        (
+            "SELECT id FROM items\nWHERE price > (\n  SELECT max(length(mask(kind, 'b')))\n  FROM items)",
+            "  <query>:3   SELECT max(length(mask(kind, 'b')))      <- mask(kind, 'b')",
+        ),
+        (
+            "SELECT id FROM items WHERE\n  kind LIKE 'ä%' AND mask(kind, 'ö') = '☂'",
+            "  <query>:2   kind LIKE 'ä%' AND mask(kind, 'ö') = '☂'      <- mask(kind, 'ö')",
+        ),
+    ],
+)
+def test_the_piece_of_text_is_shown(spark: SparkSession, text: str, expected: str) -> None:
+    assert shown(spark, text) == expected
+
+
+def test_a_file_is_named_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "sampled.sql"
+    file.write_text("-- table items: id BIGINT\nSELECT id\nFROM items TABLESAMPLE (5 PERCENT)\n")
+    with pytest.raises(UnsupportedQuery) as told:
+        load_query(file)
+    assert str(told.value) == "\n\n".join(
+        [
+            "P107 UnsupportedQuery: the query plans to Sample, which has no incremental form yet",
+            "  sampled.sql:3   FROM items TABLESAMPLE (5 PERCENT)      <- TABLESAMPLE (5 PERCENT)",
+        ]
+    )
+
+
+def test_a_dataframe_has_no_text(spark: SparkSession) -> None:
+    items = spark.createDataFrame([], "id INT")
+    with pytest.raises(UnsupportedQuery, match="plans to Sample") as told:
+        from_dataframe(items.sample(0.5), tables={"items": items})
+    (step,) = told.value.where
+    assert step.location.function == "test_a_dataframe_has_no_text"
