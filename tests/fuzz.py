@@ -1,8 +1,9 @@
 """Searches with fresh randomness for what no test has seen yet: `python -m tests.fuzz --minutes 60`.
 
-Two processes run all tests that draw (those of Hypothesis, and those marked `seeds`), each with seeds and in
-an order of its own, again and again until the time is up. A failure ends nothing: what was found is told at
-once, and all of it at the end, each finding once, with what shows it again. Exit code: 1 where something was.
+One process runs all tests that draw (those of Hypothesis, and those marked `seeds`), another random queries,
+each with seeds and in an order of its own, again and again until the time is up. A failure ends nothing: what
+was found is told at once, and all of it at the end, each finding once, with what shows it again. Exit code: 1
+where something was.
 
 This module is the plugin of those processes too.
 """
@@ -19,17 +20,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
+from tests.queries.plan_counts import PROPERTY, summary
+
 ROOT = Path(__file__).resolve().parents[1]
 SEED = "PENSTOCK_FUZZ_SEED"
-PROCESSES = 2
+PROCESSES = ((), (f"{ROOT}/tests/queries/test_random_queries.py",))
+"""The tests of each process: all, and random queries, of which there are more than of all else."""
 GRACE = 900
 """Seconds after the end of the time in which a test may still end; one that takes longer hangs."""
 
@@ -44,7 +49,7 @@ class Telling:
         self.until: float = config.option.fuzz_until
         self.out = os.fdopen(config.option.fuzz_tell, "w")
 
-    def tell(self, **what: str) -> None:
+    def tell(self, **what: Any) -> None:
         print(json.dumps(what), file=self.out, flush=True)
 
     @pytest.hookimpl(trylast=True)
@@ -68,6 +73,8 @@ class Telling:
             self.tell(fails=report.nodeid, place="", text=report.longreprtext)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            self.tell(counts={name: value})
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             place = f"{crash.path}:{crash.lineno}" if crash else ""
@@ -109,24 +116,28 @@ class Search:
     options: list[str]
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
     rounds: int = 0
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """Of the kinds of nodes in random queries."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self) -> None:
+    def run(self, *tests: str) -> None:
         """Round after round until the time is up."""
         while time.time() < self.until:
-            self.round(random.SystemRandom().randrange(1, 1 << 32))
+            self.round(random.SystemRandom().randrange(1, 1 << 32), tests)
 
-    def round(self, seed: int) -> None:
-        """All tests once, with one seed."""
+    def round(self, seed: int, tests: Sequence[str]) -> None:
+        """All tests in these files and folders once, with one seed."""
         current = "no test"
         with tempfile.TemporaryFile("w+") as said:
-            process, lines = self.started(seed, said.fileno())
+            process, lines = self.started(seed, tests, said.fileno())
             with process, lines:
                 patience = threading.Timer(max(0.0, self.until - time.time()) + GRACE, process.kill)
                 patience.start()
                 for line in lines:
                     told = json.loads(line)
                     current = told.get("begins", current)
+                    with self.lock:
+                        self.counts.update(told.get("counts", {}).get(PROPERTY, {}))
                     if "fails" in told:
                         self.found(Finding(told["fails"], seed, told["text"]), told["place"])
                 code = process.wait()
@@ -139,13 +150,29 @@ class Search:
                     Finding(current, seed, f"exit code {code}\n{said.read()[-10_000:]}"), f"exit code {code}"
                 )
 
-    def started(self, seed: int, said: int) -> tuple[subprocess.Popen[bytes], TextIO]:
+    def started(self, seed: int, tests: Sequence[str], said: int) -> tuple[subprocess.Popen[bytes], TextIO]:
         """A process, and the lines that it tells. said: where its output goes."""
         ours, its = os.pipe()
-        options = ["-p", "tests.fuzz", f"--fuzz-until={self.until}", f"--fuzz-tell={its}"]
+        options = [
+            "-m",
+            "hypothesis or seeds",
+            "-p",
+            "tests.fuzz",
+            f"--fuzz-until={self.until}",
+            f"--fuzz-tell={its}",
+        ]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", *options, "-m", "hypothesis or seeds", *self.options],
+                [
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    *options,
+                    "-m",
+                    "hypothesis or seeds",
+                    *self.options,
+                    *tests,
+                ],
                 cwd=ROOT,
                 env=os.environ | {SEED: str(seed), "PYTHONHASHSEED": str(seed)},
                 pass_fds=[its],
@@ -168,7 +195,10 @@ class Search:
     def __str__(self) -> str:
         found = sorted(self.findings.values(), key=lambda finding: finding.test)
         told = [f"{'=' * 80}\n{f.text}\n\nseen {f.times} times; again:\n{f}\n" for f in found]
-        return "\n".join([*told, f"{len(found)} findings in {self.rounds} rounds, not all of them whole"])
+        met = [summary(self.counts)] if self.counts else []
+        return "\n".join(
+            [*told, *met, f"{len(found)} findings in {self.rounds} rounds, not all of them whole"]
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -176,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60)
     given, options = parser.parse_known_args(arguments)
     search = Search(time.time() + 60 * given.minutes, ["-q", "-p", "no:cacheprovider", *options])
-    threads = [threading.Thread(target=search.run) for _ in range(PROCESSES)]
+    threads = [threading.Thread(target=search.run, args=tests) for tests in PROCESSES]
     for thread in threads:
         thread.start()
     try:

@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tests.queries.test_functions import EXACT, ROWS, V
+
 _INTEGERS = ("-1", "0", "1", "2", "3", "7")
 _TEXTS = ("'a'", "'ab'", "'b'", "''", "'a%'")
 
@@ -22,10 +24,15 @@ class Right(NamedTuple):
     t: str | None
 
 
-TABLES = {"l": Left, "r": Right}
+TABLES = {"l": Left, "r": Right, "v": V}
+
+SPELLINGS = tuple(text for texts in EXACT.values() for text in texts)
+"""Calls of scalar functions on columns of `v`."""
 
 
-def random_row(choice: random.Random, table: str) -> Left | Right:
+def random_row(choice: random.Random, table: str) -> Left | Right | V:
+    if table == "v":
+        return choice.choice(ROWS)
     number = choice.choice([None, *range(-1, 5)])
     text = choice.choice([None, "a", "ab", "b", ""])
     return TABLES[table](choice.randrange(6), number, text)
@@ -59,6 +66,7 @@ class QueryWriter:
             self.distinct,
             self.first,
             self.totals,
+            self.functions,
         )()
 
     def pick(self, *choices: Any) -> Any:
@@ -88,6 +96,19 @@ class QueryWriter:
     def totals(self) -> str:
         relation = self.relation(1)
         return f"SELECT {self.aggregate(relation)} AS x, count(*) AS y {self.source(relation)}"
+
+    def functions(self) -> str:
+        """Write a query of functions that are not drawn elsewhere."""
+        made, other = self.pick(*SPELLINGS), self.pick(*SPELLINGS)
+        return self.pick(
+            f"SELECT id, {made} AS x, {other} AS y FROM v WHERE id > {self.pick(0, 1, 2)}",
+            f"SELECT {made} AS x FROM v WHERE {other} IS NOT NULL",
+            f"SELECT {made} AS x, count(*) AS y FROM v GROUP BY {made}",
+            f"SELECT b AS x, min({made}) AS y, count(DISTINCT {other}) AS z FROM v GROUP BY b",
+            f"SELECT one.id, {made} AS x FROM v AS one LEFT ANTI JOIN r ON one.id = r.id"
+            if "id" not in made
+            else f"SELECT DISTINCT {made} AS x FROM v",
+        )
 
     def windows(self) -> str:
         table = self.pick("l", "r")

@@ -1,0 +1,47 @@
+"""How often each operator and expression of Spark stands in plans, to tell what a search has tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from penstock.queries import aggregates, expressions, relations, windows
+from penstock.queries import query as query  # registers all lowerings
+from penstock.queries.catalyst_plan import simple_name
+
+PROPERTY = "plan counts"
+"""Property of a test's report with its counts."""
+
+QUERIES = "queries"
+"""How many plans were looked at."""
+
+LEAST = 50
+"""How often each is to be met in a search."""
+
+
+def kinds_met(value: Any) -> Iterator[str]:
+    """Kinds of the nodes in the JSON of a plan, with those of subqueries."""
+    if isinstance(value, Mapping):
+        node = cast("Mapping[str, Any]", value)
+        if "num-children" in node:
+            yield simple_name(node["class"])
+        value = node.values()
+    elif not isinstance(value, list):
+        return
+    for each in cast("Iterable[Any]", value):
+        yield from kinds_met(each)
+
+
+def kinds_known() -> set[str]:
+    """Kinds that have a lowering."""
+    tables = (relations, expressions, aggregates, windows)
+    return {kind for module in tables for kind in module._LOWERINGS}
+
+
+def summary(met: Counter[str]) -> str:
+    """A text of how many queries there were, and of the kinds that were met too rarely."""
+    known = kinds_known()
+    rare = [f"{kind} {met[kind]}" for kind in sorted(known) if met[kind] < LEAST]
+    often = f"{len(known) - len(rare)} kinds of nodes {LEAST} times or more"
+    return f"{met[QUERIES]} random queries; {often}; less: {', '.join(rare) or 'none'}"
