@@ -153,26 +153,11 @@ class Search:
     def started(self, seed: int, tests: Sequence[str], said: int) -> tuple[subprocess.Popen[bytes], TextIO]:
         """A process, and the lines that it tells. said: where its output goes."""
         ours, its = os.pipe()
-        options = [
-            "-m",
-            "hypothesis or seeds",
-            "-p",
-            "tests.fuzz",
-            f"--fuzz-until={self.until}",
-            f"--fuzz-tell={its}",
-        ]
+        options = ["-p", "tests.fuzz", f"--fuzz-until={self.until}", f"--fuzz-tell={its}"]
+        options += ["-m", "hypothesis or seeds", *self.options, *tests]
         try:
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    *options,
-                    "-m",
-                    "hypothesis or seeds",
-                    *self.options,
-                    *tests,
-                ],
+                [sys.executable, "-m", "pytest", *options],
                 cwd=ROOT,
                 env=os.environ | {SEED: str(seed), "PYTHONHASHSEED": str(seed)},
                 pass_fds=[its],
@@ -195,10 +180,8 @@ class Search:
     def __str__(self) -> str:
         found = sorted(self.findings.values(), key=lambda finding: finding.test)
         told = [f"{'=' * 80}\n{f.text}\n\nseen {f.times} times; again:\n{f}\n" for f in found]
-        met = [summary(self.counts)] if self.counts else []
-        return "\n".join(
-            [*told, *met, f"{len(found)} findings in {self.rounds} rounds, not all of them whole"]
-        )
+        told += [summary(self.counts)] if self.counts else []
+        return "\n".join([*told, f"{len(found)} findings in {self.rounds} rounds, not all of them whole"])
 
 
 def main(arguments: list[str] | None = None) -> int:

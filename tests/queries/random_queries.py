@@ -99,7 +99,7 @@ class QueryWriter:
 
     def functions(self) -> str:
         """Write a query of functions that are not drawn elsewhere."""
-        made, other = self.pick(*SPELLINGS), self.pick(*SPELLINGS)
+        made, other = (f"({self.pick(*SPELLINGS)})" for _ in range(2))
         return self.pick(
             f"SELECT id, {made} AS x, {other} AS y FROM v WHERE id > {self.pick(0, 1, 2)}",
             f"SELECT {made} AS x FROM v WHERE {other} IS NOT NULL",
