@@ -37,6 +37,10 @@ def test_a_chain_into_groups_runs_on_frames() -> None:
     assert lines(stream) == ["on frames: filter", "summed up on frames: aggregate"]
 
 
+def test_a_constant_that_is_cast_is_a_constant() -> None:
+    assert lines(bids().filter(col.tip > ps.lit(3).cast(float))) == ["on frames: filter, sink 'out0'"]
+
+
 @pytest.mark.parametrize(
     ("stream", "why"),
     [

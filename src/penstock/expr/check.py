@@ -152,6 +152,10 @@ def _call(expr: Call, scope: _Scope) -> Term:
             given = _lambda(each, function, arguments, scope) if is_lambda(each) else _term(each, scope)
             arguments = (*arguments, given)
         signature = function.rule(arguments, expr.options)
+        if function is CAST and isinstance(arguments[0], LiteralTerm):
+            constant = _as_constant(arguments[0], signature.result)
+            if constant is not None:
+                return constant
         wanted = zip(arguments, signature.arguments, strict=True)
         arguments = tuple(_converted(a, t) for a, t in wanted)
     except Mismatch as mismatch:
