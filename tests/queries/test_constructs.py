@@ -83,6 +83,10 @@ QUERIES = {
     "sessions of all": "SELECT session_window.start AS s, session_window.end AS e, count(*) AS n FROM events"
     " GROUP BY session_window(ts, '9 minutes')",
     "subqueries": "SELECT id, (SELECT sum(a) FROM items) AS s, (SELECT count(a) FROM items) AS c FROM items",
+    "distinct values by a function": "SELECT upper(s) AS u, count(DISTINCT a) AS x, count(DISTINCT id) AS y,"
+    " count_if(a > 1) AS z, sum(try_add(a, id)) AS v FROM items GROUP BY u",
+    "distinct values in a subquery": "SELECT id, (SELECT max(x + y) FROM (SELECT upper(s) AS u,"
+    " count(DISTINCT a) AS x, count(DISTINCT id) AS y FROM items GROUP BY u)) AS m FROM items",
     "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
     "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
     "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",

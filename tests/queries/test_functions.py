@@ -211,6 +211,9 @@ EXACT: dict[str, list[str]] = {
         "locate('b', s, 2)",
         "lpad(s, 5)",
         "translate(s, 'ab', 'x')",
+        "split_part(s, ' ', 1)",
+        "split_part(u, ',', CASE WHEN i > 0 THEN i ELSE -2 END)",
+        "split_part(s, u, -1)",
     ],
     "encodings": [
         "sha2(s, 256)",

@@ -106,7 +106,6 @@ lowers_plainly(
         "Concat": "concat",
         "Substring": "substring",
         "StringReplace": "replace",
-        "StringSplitSQL": "split_part",
         "Like": "like",
         "Year": "year",
         "Quarter": "quarter",

@@ -18,6 +18,7 @@ from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.evaluation_modes import tell_apart
 from penstock.queries.plan_details import (
     RELATIONS,
+    add_projections,
     complete,
     java_class,
     java_session,
@@ -147,6 +148,7 @@ def _read_plan(
 ) -> CatalystNode:
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
     listed = json.loads(plan.toJSON())
+    add_projections(listed, plan)
     if hides:
         tell_apart(listed, plan, location)
     complete(listed, plan, inputs, session, location)
