@@ -7,6 +7,7 @@ statistics nor values play a part. A DataFrame's relations are compared with tho
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,14 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(text)).queryExecution().analyzed()
-    return _optimised(
-        analysed, inputs, session, location, hides=any(word in text.lower() for word in ("try_", "escape"))
-    )
+    hides = any(word in text.lower() for word in ("try_", "like")) or _reads_views(analysed, tables)
+    return _optimised(analysed, inputs, session, location, hides=hides)
+
+
+def _reads_views(analysed: Any, tables: Mapping[str, Schema]) -> bool:
+    """Return whether an analysed plan has views other than the tables, with a text of their own."""
+    views = set(re.findall(r"\bView \((.*?), \[", analysed.toString()))
+    return not views <= {f"`{name}`" for name in tables}
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> CatalystNode:
@@ -130,17 +136,22 @@ def _session(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def _spark_errors(location: SourceLocation) -> Generator[None]:
-    """Convert Spark's refusal of a query."""
+    """Convert Spark's refusal of a query, and failures of its optimiser, which computes constants."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
-        raise UnsupportedQuery(
-            "Spark cannot plan the query",
-            where=[location],
-            why=str(error).partition("\n\nJVM stacktrace")[0].strip(),
-        ) from None
+        why = str(error).partition("\n\nJVM stacktrace")[0].strip()
+        raise _unplanned(why, location) from None
+    except Py4JJavaError as error:
+        failure: Any = error.java_exception
+        raise _unplanned(str(failure.toString()).partition("\n")[0], location) from None
+
+
+def _unplanned(why: str, location: SourceLocation) -> UnsupportedQuery:
+    return UnsupportedQuery("Spark cannot plan the query", where=[location], why=why)
 
 
 def _read_plan(
