@@ -50,6 +50,9 @@ CONSTANT = "internal value"
 UNREAD = "unread columns"
 """Field of a `Generate`: positions of the columns that it drops."""
 
+ESCAPE = "escape character"
+"""Field of a `Like`."""
+
 SESSION = "session window"
 """Field of the attribute that is the key of session windows."""
 

@@ -2,7 +2,7 @@
 
 Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart. So
 the expressions of the JSON are paired with those of the JVM, which are in the same order, and those of
-`try_add` get a class of their own. LIKE with an escape character of its own is refused.
+`try_add` get a class of their own. LIKE gets its escape character, which the JSON omits.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, cast
 
 from penstock.errors import SourceLocation, UnsupportedQuery
-from penstock.queries.catalyst_plan import simple_name
+from penstock.queries.catalyst_plan import ESCAPE, simple_name
 from penstock.queries.plan_details import expressions, items
 
-_TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast")
+_TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average")
 
 _MODES = ("evalMode", "evalContext")
 """Fields of an expression that treats errors in several ways."""
 
 
 def tell_apart(listed: list[Any], plan: Any, location: SourceLocation) -> None:
-    """Rename `Add` to `TryAdd`, and so on, in the JSON of a plan.
+    """Rename `Add` to `TryAdd`, and so on, in the JSON of a plan, and add the escape characters of LIKE.
 
-    Raises `UnsupportedQuery` for other functions that are null where they fail, and for LIKE with ESCAPE.
+    Raises `UnsupportedQuery` for other functions that are null where they fail.
     """
     pairs = list(_pairs_of_plans(listed, plan))
     if None in pairs:
         _refuse_any(plan, location)
         return
     for node, expression in (pair for pair in pairs if pair is not None):
-        _refuse_escape(expression, location)
+        if _is_like(expression):
+            node[ESCAPE] = expression.escapeChar()
         if not any(mode in node for mode in _MODES) or _mode(expression) != "TRY":
             continue
         kind = simple_name(node["class"])
@@ -105,18 +106,18 @@ def _refuse_any(plan: Any, location: SourceLocation) -> None:
     """Refuse a plan whose JSON is in another order, if it has a function that the JSON does not tell."""
     for each in (plan, *items(plan.subqueriesAll())):
         for expression in expressions(each):
-            _refuse_escape(expression, location)
+            if _is_like(expression) and expression.escapeChar() != "\\":
+                raise UnsupportedQuery(
+                    f"LIKE with the escape character {expression.escapeChar()!r}",
+                    where=[location],
+                    fix="escape by a backslash, which needs no ESCAPE",
+                )
             if _mode(expression) == "TRY":
                 _refuse(expression, location)
 
 
-def _refuse_escape(expression: Any, location: SourceLocation) -> None:
-    if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
-        raise UnsupportedQuery(
-            f"LIKE with the escape character {expression.escapeChar()!r}",
-            where=[location],
-            fix="escape by a backslash, which needs no ESCAPE",
-        )
+def _is_like(expression: Any) -> bool:
+    return expression.getClass().getSimpleName() == "Like"
 
 
 def _refuse(expression: Any, location: SourceLocation) -> NoReturn:

@@ -25,7 +25,14 @@ from penstock.expr.types import (
     ListType,
     StructType,
 )
-from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, parse_type, registrar, same_expression
+from penstock.queries.catalyst_plan import (
+    CONSTANT,
+    ESCAPE,
+    CatalystNode,
+    parse_type,
+    registrar,
+    same_expression,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,6 @@ lowers_plainly(
         "Concat": "concat",
         "Substring": "substring",
         "StringReplace": "replace",
-        "Like": "like",
         "Year": "year",
         "Quarter": "quarter",
         "Month": "month",
@@ -168,6 +174,12 @@ lowers_plainly(
         "UnixSeconds": "unix_seconds",
     }
 )
+
+
+@lowers("Like")
+def _like(node: CatalystNode, scope: Scope) -> Expr:
+    text, pattern = scope.lower_all(node.children)
+    return text.like(pattern, escape=node.fields.get(ESCAPE, "\\"))
 
 
 @lowers("AttributeReference")
