@@ -38,6 +38,9 @@ python -m examples.nexmark.run q5 --on spark --ticks 50  # as a stream on Spark
 python -m examples.nexmark.run all --on batch            # as a batch on Spark
 ```
 
+`examples/nexmark/spark_sql/` has them as text of Spark SQL, which `ps.sql` keeps up to date, with the same
+answers; all but q12, since in SQL a row has no moment at which it came.
+
 None of the 23 is left out. Where something is not as in the benchmark, it is said below the query.
 Prices are in cents.
 """.strip()

@@ -6,8 +6,14 @@ import functools
 import linecache
 import os
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 _PACKAGE = os.path.dirname(__file__) + os.sep  # `pathlib` would be a twentieth of the time of the import
 # Single dispatch puts frames of its own between ours.
@@ -32,11 +38,27 @@ class SourceLocation:
 
     @classmethod
     def of_caller(cls) -> SourceLocation:
-        """Return the location of the nearest frame outside the package."""
+        """Return the location of the nearest frame outside the package, or the one that `caller_at` gives."""
+        given = _CALLER.get()
+        if given is not None:
+            return given
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame.f_back is not None and _is_ours(frame):
             frame = frame.f_back
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+_CALLER: ContextVar[SourceLocation | None] = ContextVar("caller", default=None)
+
+
+@contextmanager
+def caller_at(location: SourceLocation) -> Generator[None]:
+    """Take `location`, such as a line of a query's file, for the caller meanwhile."""
+    token = _CALLER.set(location)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
 
 
 def _is_ours(frame: FrameType) -> bool:

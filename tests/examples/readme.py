@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-READMES = [ROOT / "examples" / name / "README.md" for name in ("nexmark", "flights")]
+READMES = [ROOT / "examples" / name / "README.md" for name in ("nexmark", "flights", "queries")]
 
 _BLOCK = re.compile(r"^```\n(\$ .*?)^```$", re.MULTILINE | re.DOTALL)
 

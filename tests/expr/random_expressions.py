@@ -452,6 +452,7 @@ class _Drawing:
             lambda: self.of("str", d).is_in("a", ""),
             lambda: self.of(kind, d).between(self.of(kind, d), self.draw(_LEAVES[kind])),
             lambda: getattr(self.of("str", d), text)(self.of("str", d)),
+            lambda: self.of("str", d).like(self.of("str", d), escape=self.pick("/", "%", "a", "_")),
             lambda: self.number(d).cast(bool),
             lambda: Column("number").cast(bool),
             lambda: F.array_contains(self.list(d), self.of("int64", d)),
@@ -558,6 +559,9 @@ class _Drawing:
             *self._arithmetic("decimal", lambda: self.pick(3, -7, 100), d),
             *self._arithmetic("decimal", lambda: self.of(whole, d), d),
             lambda: self.pick(Expr.floor, Expr.ceil)(self.of("decimal", d)),
+            lambda: self.pick(Expr.floor, Expr.ceil)(
+                self.of(self.pick("decimal", whole), d), self.pick(0, 1, 2, 7, -1, -2, -9)
+            ),
             lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(target),
             lambda: self.tried_cast(target, d, "int32", "int64", "decimal", "bool"),
             lambda: Column("number").cast(target),

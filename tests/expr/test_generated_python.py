@@ -483,6 +483,8 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "try_cast": tuple(_CONSTANTS)[:-1],
     "round": (1, -1),
     "bround": (1, -1),
+    "round_floor": (1, -1),
+    "round_ceil": (1, -1),
     "field": ("x",),
     "struct": (("x",),),
     "shift": (timedelta(hours=1),),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.expr.code_runtime import NAN
+from penstock.flow.aggregates import NullOnError, OfDistinct
 from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.testing import check_ticks
 from penstock.testing.oracle_aggregates import answer_of
@@ -236,6 +237,7 @@ class Reading(NamedTuple):
     n: int
     d: Decimal | None
     s: str | None
+    m: int | None
 
 
 _OF_TWO = list(Moment)[list(Moment).index(Moment.COVAR_SAMP) :]
@@ -250,6 +252,11 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "percentiles": ps.percentile(col.d, [0.1, 0.9]),
     "discrete percentile": ps.percentile(col.s, 0.4, discrete=True),
     "percentile of distinct": ps.percentile(col.n, 0.3, distinct=True),
+    "percentile by frequency": ps.percentile(col.x, 0.7, frequency=col.m),
+    "percentile of distinct by frequency": ps.percentile(col.d, [0.2], frequency=col.m, distinct=True),
+    "sum that overflows": NullOnError(ps.sum(col.n)),
+    "mean that may": NullOnError(ps.mean(col.d)),
+    "distinct sum that overflows": OfDistinct(NullOnError(ps.sum(col.n))),
     "mode": ps.mode(col.x),
     "text": ps.string_agg(col.s, "-", order_by=[col.x.desc(), col.n]),
     "distinct text": ps.string_agg(col.s, distinct=True),
@@ -265,6 +272,7 @@ readings = st.builds(
     st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1),
     st.none() | st.decimals(-9, 9, places=2),
     st.none() | st.sampled_from(["", "a", "b"]),
+    st.none() | st.integers(0, 4),
 )
 
 

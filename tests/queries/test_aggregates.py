@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import penstock as ps
-from penstock.errors import UnsupportedQuery
+from penstock.errors import EvaluationError
 from tests.queries.spark_answers import check_answer
 
 pytest.importorskip("pyspark.sql.functions")
@@ -64,6 +64,16 @@ QUERIES = {
     " listagg(s) FILTER (WHERE id > 9) AS z FROM items",
     "of no rows": "SELECT collect_set(a) AS x, collect_list(s) AS y, listagg(s) AS z,"
     " approx_count_distinct(a) AS u, bit_or(a) AS v, mode(a) AS w, var_pop(a) AS p FROM items WHERE id > 99",
+    "sums that overflow": "SELECT s, try_sum(a + 9223372036854775800) AS x,"
+    " try_sum(CAST(a AS DECIMAL(38,36))) AS y,"
+    " try_avg(a) AS z, try_avg(a * 1.5) AS u, try_sum(DISTINCT a + 9223372036854775800) AS v,"
+    " try_avg(CAST(a AS DOUBLE)) AS w FROM items GROUP BY s",
+    "sums that overflow, over partitions": "SELECT id, try_sum(a + 9223372036854775800)"
+    " OVER (PARTITION BY s) AS x FROM items",
+    "percentiles with frequencies": "SELECT s, percentile(a, 0.4, id) AS x,"
+    " percentile(a, array(0.1, 0.7), id) FILTER (WHERE id <> 3) AS y,"
+    " percentile(DISTINCT a, 0.3, CAST(id AS INT)) AS z,"
+    " percentile(id, 0.5, if(a < 0, null, a)) AS u, percentile(a, 0.5, 3) AS v FROM items GROUP BY s",
     "over partitions": "SELECT id, median(a) OVER (PARTITION BY s) AS x, mode(a, true) OVER (PARTITION BY s)"
     " AS y FROM items",
     "over frames": "SELECT id, bit_xor(a) OVER w AS x, collect_list(a) OVER w AS y, percentile_approx(a, 0.4)"
@@ -133,6 +143,16 @@ def is_near(one: float | None, other: float | None) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def test_a_percentile_with_frequencies_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(UnsupportedQuery, match="frequencies"):
-        ps.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)
+def test_a_negative_frequency_stops_the_tick(spark: SparkSession) -> None:
+    flow = ps.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)
+    with pytest.raises(EvaluationError, match="negative: -1"):
+        ps.Engine(flow).tick(items=[Item(-1, 1, None)])
+
+
+def test_functions_in_a_view_are_null_where_they_fail(spark: SparkSession) -> None:
+    spark.createDataFrame([], DDL["items"]).createOrReplaceTempView("items")
+    text = "SELECT try_add(a, 1) AS x, try_cast(s AS INT) AS y, s LIKE '/%' ESCAPE '/' AS z FROM items"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW tried AS {text}")
+    flow = ps.sql("SELECT * FROM tried", tables=TABLES, spark=spark)
+    (change,) = ps.Engine(flow).tick(items=[Item(1, 2**63 - 1, "%")])["answer"]
+    assert change.row == (None, None, True)

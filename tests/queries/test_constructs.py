@@ -83,6 +83,10 @@ QUERIES = {
     "sessions of all": "SELECT session_window.start AS s, session_window.end AS e, count(*) AS n FROM events"
     " GROUP BY session_window(ts, '9 minutes')",
     "subqueries": "SELECT id, (SELECT sum(a) FROM items) AS s, (SELECT count(a) FROM items) AS c FROM items",
+    "distinct values by a function": "SELECT upper(s) AS u, count(DISTINCT a) AS x, count(DISTINCT id) AS y,"
+    " count_if(a > 1) AS z, sum(try_add(a, id)) AS v FROM items GROUP BY u",
+    "distinct values in a subquery": "SELECT id, (SELECT max(x + y) FROM (SELECT upper(s) AS u,"
+    " count(DISTINCT a) AS x, count(DISTINCT id) AS y FROM items GROUP BY u)) AS m FROM items",
     "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
     "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
     "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",
@@ -150,6 +154,19 @@ def first_of(rows: pa.Table) -> pa.Table:
     return rows.sort_by("id").slice(0, 1).select(["id"])
 
 
+def widened(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        large = batch[batch["id"] > 1]
+        yield pd.DataFrame({"s": large["s"], "n": large["id"] + 1})
+        yield pd.DataFrame({"n": batch["id"], "s": batch["s"].fillna("none")})
+
+
+def shifted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.select(["ts", "v"])
+        yield batch.filter(pc.equal(batch["k"], "x")).select(["ts", "v"])
+
+
 def arrow(function: Callable[..., Any], type: str) -> Any:
     return F.udf(function, type, useArrow=True)
 
@@ -166,6 +183,9 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "apply": lambda i, e: i.groupBy("s").applyInPandas(sized, "id bigint, a bigint, s string"),
     "apply with keys": lambda i, e: i.groupBy("s").applyInPandas(counted, "s string, n bigint"),
     "apply of arrow": lambda i, e: i.groupBy("s").applyInArrow(first_of, "id bigint"),
+    "map in batches": lambda i, e: i.filter("id < 5").mapInPandas(widened, "n bigint, s string"),
+    "map in batches of arrow": lambda i, e: e.mapInArrow(shifted, "ts timestamp, v bigint").filter("v > 0"),
+    "map in batches, twice": lambda i, e: i.mapInPandas(widened, "n bigint, s string").groupBy("s").sum("n"),
     "pivot": lambda i, e: i.groupBy("s").pivot("a", [1, 2]).sum("id"),
 }
 
@@ -183,6 +203,15 @@ def test_a_query_calls_registered_functions(spark: SparkSession) -> None:
     spark.udf.register("plus_one", arrow(plus, "bigint"))
     flow = ps.sql("SELECT plus_one(a) AS x FROM items", tables=TABLES, spark=spark)
     assert [change.row.x for change in ps.Engine(flow).tick(items=[Item(1, 2, None)])["answer"]] == [3]
+
+
+def test_a_function_of_batches_that_waits_for_others_is_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], DDL["items"])
+    together = frame.mapInPandas(widened, "n bigint, s string", barrier=True)
+    with pytest.raises(UnsupportedQuery) as error:
+        ps.from_dataframe(together, tables={"items": frame})
+    assert error.value.what == "function 'widened' is called in barrier mode"
+    assert error.value.fix == "leave out barrier=True"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import penstock as ps
 from penstock import col
+from penstock.flow.aggregates import NullOnError, OfDistinct
 from penstock.flow.value_aggregates import Percentile
 
 AGGREGATES = {
@@ -38,6 +39,11 @@ FURTHER = {
     "part": ps.percentile(col.name, 0.4, discrete=True),
     "part_from_above": Percentile(col.count, (0.2, 0.9), discrete=True, descending=True),
     "part_of_different": ps.percentile(col.count, 0.7, distinct=True),
+    "part_by_frequency": ps.percentile(col.key, [0.2, 0.5], frequency=_SMALL * _SMALL % 5),
+    "tried_sum": NullOnError(ps.sum(_SMALL + (2**63 - 2000))),
+    "tried_sum_of_different": OfDistinct(NullOnError(ps.sum(_SMALL + (2**63 - 2000)))),
+    "tried_sum_of_prices": NullOnError(ps.sum(col.price)),
+    "tried_mean": NullOnError(ps.mean(col.count)),
     "mode": ps.mode(col.key),
     "greatest_mode": ps.mode(col.name, greatest=True),
     "text": ps.string_agg(col.name, "{'\\\\"),

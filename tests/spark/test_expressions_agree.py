@@ -57,6 +57,7 @@ SPARK_IS_VAGUE = frozenset(
         "round",
         "floor",
         "ceil",
+        *("round_floor", "round_ceil"),
         "split_part",
         "like",
         *("element", "element_at"),

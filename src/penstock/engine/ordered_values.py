@@ -8,6 +8,7 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import Any
 
+from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN
 
 Values = list[Any]
@@ -40,6 +41,13 @@ def interpolate(at_place: Callable[[int], Any], place: float) -> float:
         return least
     found = least + (place - floor(place)) * (float(behind) - least)
     return found if found == found else NAN
+
+
+def frequency(given: int) -> int:
+    """Return how often a value counts. Raises `EvaluationError` if that is negative."""
+    if given < 0:
+        raise EvaluationError(f"a frequency of a percentile is negative: {given}")
+    return given
 
 
 def mode(values: Values, copies: Copies, greatest: bool) -> Any:
@@ -79,6 +87,7 @@ def bits_xor(values: Values, copies: Copies) -> int:
 
 RUNTIME: dict[str, Any] = {
     "x_percentiles": percentiles,
+    "x_frequency": frequency,
     "x_mode": mode,
     "x_joined_text": joined_text,
     "x_bits_and": bits_and,

@@ -126,6 +126,6 @@ _RULES: dict[str, Callable[[CallTerm, Moves], Monotonicity]] = {
     "negate": _negative,
     "cast": _if_ordered,
     **dict.fromkeys(("micros_since", "seconds_since", "days_since"), _first_against_second),
-    **dict.fromkeys(("round", "floor", "ceil", "least", "greatest"), _with_all),
+    **dict.fromkeys(("round", "floor", "ceil", "round_floor", "round_ceil", "least", "greatest"), _with_all),
     **dict.fromkeys(("shift", "tumble", "truncate", "year"), _with_all),
 }

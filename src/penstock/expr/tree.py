@@ -205,13 +205,17 @@ class Expr:
         """
         return Call("round", (self,), (_digits(digits),))
 
-    def floor(self) -> Expr:
-        """Greatest whole number not above the value; int64 for a float."""
-        return Call("floor", (self,))
+    def floor(self, digits: int | None = None) -> Expr:
+        """Greatest whole number not above the value; int64 for a float.
 
-    def ceil(self) -> Expr:
-        """Least whole number not below the value; int64 for a float."""
-        return Call("ceil", (self,))
+        digits: of a decimal or an integer, how many to keep after the point, or to clear before it if
+        negative. The result is a decimal.
+        """
+        return Call("floor", (self,)) if digits is None else Call("round_floor", (self,), (_digits(digits),))
+
+    def ceil(self, digits: int | None = None) -> Expr:
+        """Least whole number not below the value; int64 for a float. digits: as in `floor`."""
+        return Call("ceil", (self,)) if digits is None else Call("round_ceil", (self,), (_digits(digits),))
 
     def cast(self, type: Any) -> Expr:
         """Value converted to another type: a `DataType`, an annotation such as `int`, or its name ("int32").
@@ -250,12 +254,13 @@ class Expr:
         """Whether a string ends with another."""
         return Call("ends_with", (self, operand(part)))
 
-    def like(self, pattern: object) -> Expr:
-        """Whether the whole string matches a pattern: % is any text, _ any character, backslash escapes.
+    def like(self, pattern: object, *, escape: str = "\\") -> Expr:
+        """Whether the whole string matches a pattern: % is any text, _ any character, `escape` escapes.
 
-        Raises `EvaluationError` on a row whose pattern has a backslash before another character.
+        Raises `EvaluationError` on a row whose pattern has the escape character before another character.
         """
-        return Call("like", (self, operand(pattern)))
+        escapes = () if escape == "\\" else (operand(escape),)
+        return Call("like", (self, operand(pattern), *escapes))
 
     def trim(self) -> Expr:
         """String without spaces (U+0020 only) at both ends."""

@@ -7,7 +7,7 @@ exact and rounded once, `first` and `last` take an order, `collect` sorts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import SourceLocation, WrongType
@@ -232,6 +232,22 @@ class OfDistinct(Aggregation):
 
     def __str__(self) -> str:
         return str(self.of).replace("(", "(distinct ", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class NullOnError(Aggregation):
+    """Another aggregate, a sum or a mean, but null where it does not fit its type."""
+
+    of: Aggregation
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return self.of.arguments()
+
+    def field(self, name: str, schema: Schema) -> Field:
+        return replace(self.of.field(name, schema), nullable=True)
+
+    def __str__(self) -> str:
+        return f"try_{self.of}"
 
 
 def of_distinct(aggregation: Aggregation, distinct: bool) -> Aggregation:

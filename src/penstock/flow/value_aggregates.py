@@ -29,29 +29,41 @@ class Percentile(Aggregation):
     at:         the part, from 0 to 1; several make a list.
     discrete:   the first value that so many do not exceed, of its own type; else interpolated, as a float.
     descending: count from the greatest value.
+    frequency:  how often the value of a row counts, an integer from 0 on; 1 by default.
     """
 
     expr: Expr
     at: float | tuple[float, ...]
     discrete: bool = False
     descending: bool = False
+    frequency: Expr | None = None
 
     def arguments(self) -> tuple[Expr, ...]:
-        return (self.expr,)
+        return (self.expr,) if self.frequency is None else (self.expr, self.frequency)
 
     def field(self, name: str, schema: Schema) -> Field:
         check_parts(self.at if isinstance(self.at, tuple) else (self.at,))
         each: DataType = FLOAT64
+        counted = None if self.frequency is None else check(self.frequency, schema)
+        if counted is not None and counted.type not in (INT32, INT64):
+            raise WrongType(
+                f"a frequency is an integer, got {counted.type}: {self.frequency}",
+                where=[SourceLocation.of_caller()],
+                fix="cast(int) it",
+            )
         if self.discrete:
             typed = check(self.expr, schema)
             each, nullable = typed.type, typed.nullable
         else:
             nullable = number_field("percentile", self.expr, schema).nullable
+        # Rows that do not count may be all that there are.
+        nullable = nullable or counted is not None
         return Field(name, ListType(each, False) if isinstance(self.at, tuple) else each, nullable)
 
     def __str__(self) -> str:
         at = list(self.at) if isinstance(self.at, tuple) else self.at
-        return f"percentile({self.expr}, {at}{', discrete' if self.discrete else ''})"
+        often = "" if self.frequency is None else f", frequency {self.frequency}"
+        return f"percentile({self.expr}, {at}{', discrete' if self.discrete else ''}{often})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +153,25 @@ def check_parts(parts: tuple[float, ...]) -> None:
 
 
 def percentile(
-    expr: Expr, at: float | Sequence[float], *, discrete: bool = False, distinct: bool = False
+    expr: Expr,
+    at: float | Sequence[float],
+    *,
+    discrete: bool = False,
+    distinct: bool = False,
+    frequency: Expr | None = None,
 ) -> Aggregation:
     """Percentile of a numeric expression, interpolated, or a list of several.
 
-    at:       from 0 to 1; 0.5 is the median.
-    discrete: the first value that so many do not exceed, of any type, instead of an interpolated one.
+    at:        from 0 to 1; 0.5 is the median.
+    discrete:  the first value that so many do not exceed, of any type, instead of an interpolated one.
+    frequency: how often the value of a row counts, an integer; a negative one raises `EvaluationError`.
 
     Raises `WrongType` for an `at` beyond 0 and 1.
     """
     parts = tuple(at) if isinstance(at, Sequence) else (at,)
     check_parts(parts)
     floats = tuple(map(float, parts))
-    made = Percentile(expr, floats if isinstance(at, Sequence) else floats[0], discrete)
+    made = Percentile(expr, floats if isinstance(at, Sequence) else floats[0], discrete, frequency=frequency)
     return of_distinct(made, distinct)
 
 

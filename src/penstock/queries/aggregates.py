@@ -11,7 +11,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Call, Expr, Literal
 from penstock.expr.types import FLOAT64
 from penstock.flow import aggregates
-from penstock.flow.aggregates import Aggregation, of_distinct
+from penstock.flow.aggregates import Aggregation, NullOnError, of_distinct
 from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
 from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, refusals_of
@@ -36,10 +36,10 @@ def _moment(moment: Moment) -> Lowering:
 
 
 def _percentile(node: CatalystNode, lower: Lower) -> Aggregation:
-    frequency = node.child("frequencyExpression")
-    if frequency.kind != "Literal" or frequency.fields["value"] != "1":
-        raise UnsupportedQuery("a percentile with frequencies", function=node.kind)
-    return Percentile(lower(node.child("child")), _parts(node), False, bool(node.fields["reverse"]))
+    given = node.child("frequencyExpression")
+    frequency = None if given.kind == "Literal" and given.fields["value"] == "1" else lower(given)
+    value, descending = lower(node.child("child")), bool(node.fields["reverse"])
+    return Percentile(value, _parts(node), False, descending, frequency)
 
 
 def _percentile_disc(node: CatalystNode, lower: Lower) -> Aggregation:
@@ -69,6 +69,8 @@ def _string_agg(node: CatalystNode, lower: Lower) -> Aggregation:
 _LOWERINGS: dict[str, Lowering] = {
     "Sum": _of_one(aggregates.Sum),
     "Average": _of_one(aggregates.Mean),
+    "TrySum": _of_one(lambda expr: NullOnError(aggregates.Sum(expr))),
+    "TryAverage": _of_one(lambda expr: NullOnError(aggregates.Mean(expr))),
     "Min": _of_one(aggregates.Min),
     "Max": _of_one(aggregates.Max),
     "MaxBy": _of_two(aggregates.Last),

@@ -95,6 +95,9 @@ def _compact(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("ElementAt")
 def _element_at(node: CatalystNode, scope: Scope) -> Expr:
+    values, place = node.children
+    if values.kind == "StringSplitSQL":
+        return Call("split_part", scope.lower_all((*values.children, place)))
     name = "element_at" if node.fields["failOnError"] else "try_element_at"
     return Call(name, scope.lower_all(node.children))
 

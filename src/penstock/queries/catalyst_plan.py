@@ -33,6 +33,9 @@ from penstock.expr.types import Field as SchemaField
 
 T = TypeVar("T")
 
+KIND = "kind"
+"""Field of a node that is of another kind than its class says (see `penstock.queries.evaluation_modes`)."""
+
 TABLE = "input table"
 """Field of a relation with the name of the table that it is (see `penstock.queries.planning`)."""
 
@@ -50,6 +53,9 @@ CONSTANT = "internal value"
 
 UNREAD = "unread columns"
 """Field of a `Generate`: positions of the columns that it drops."""
+
+ESCAPE = "escape character"
+"""Field of a `Like`."""
 
 SESSION = "session window"
 """Field of the attribute that is the key of session windows."""
@@ -143,7 +149,7 @@ def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
     def node() -> CatalystNode:
         fields = next(nodes)
         children = tuple(node() for _ in range(fields["num-children"]))
-        return CatalystNode(simple_name(fields["class"]), fields, children)
+        return CatalystNode(fields.get(KIND) or simple_name(fields["class"]), fields, children)
 
     return node()
 

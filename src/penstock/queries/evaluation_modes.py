@@ -1,42 +1,49 @@
 """Functions of a plan that its JSON does not tell apart: those that are null where they fail, and LIKE.
 
 Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart. So
-the expressions of `try_add` are found in the plan of the JVM, and get a class of their own. LIKE with an
-escape character of its own is refused.
+the expressions of `try_add` are found in the plan of the JVM, and get a class of their own. LIKE gets its
+escape character, which the JSON omits.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
-from penstock.errors import SourceLocation, UnsupportedQuery
-from penstock.queries.catalyst_plan import simple_name
+from penstock.errors import Step, UnsupportedQuery
+from penstock.queries.catalyst_plan import ESCAPE, KIND, simple_name
 from penstock.queries.plan_details import expressions, items
-from penstock.queries.plan_pairs import paired_nodes
+from penstock.queries.plan_pairs import Path, paired_nodes
 
-_TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast")
+_TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average")
 
 _MODES = ("evalMode", "evalContext")
 """Fields of an expression that treats errors in several ways."""
 
 
-def tell_apart(listed: list[Any], plan: Any, location: SourceLocation) -> None:
-    """Rename `Add` to `TryAdd`, and so on, in the JSON of a plan.
+Where: TypeAlias = Callable[[Path], Sequence[Step]]
+"""Where a node of the JVM stands, as an error shows it."""
 
-    Raises `UnsupportedQuery` for other functions that are null where they fail, and for LIKE with ESCAPE.
+
+def tell_apart(listed: list[Any], plan: Any, where: Where) -> None:
+    """Rename `Add` to `TryAdd`, and so on, in the JSON of a plan, and add the escape characters of LIKE.
+
+    Raises `UnsupportedQuery` for other functions that are null where they fail.
     """
     pairs = list(paired_nodes(listed, plan))
     if None in pairs:
-        _refuse_any(plan, location)
+        _refuse_any(plan, where)
         return
-    for node, (*_, expression) in (pair for pair in pairs if pair is not None):
-        _refuse_escape(expression, location)
+    for node, path in (pair for pair in pairs if pair is not None):
+        expression = path[-1]
+        if _is_like(expression):
+            node[ESCAPE] = expression.escapeChar()
         if not any(mode in node for mode in _MODES) or _mode(expression) != "TRY":
             continue
         kind = simple_name(node["class"])
         if kind not in _TRIED:
-            _refuse(expression, location)
-        node["class"] = f"Try{kind}"
+            _refuse(path, where)
+        node[KIND] = f"Try{kind}"
 
 
 def _mode(expression: Any) -> str:
@@ -51,28 +58,28 @@ def _mode(expression: Any) -> str:
     return ""
 
 
-def _refuse_any(plan: Any, location: SourceLocation) -> None:
+def _refuse_any(plan: Any, where: Where) -> None:
     """Refuse a plan whose JSON is in another order, if it has a function that the JSON does not tell."""
     for each in (plan, *items(plan.subqueriesAll())):
         for expression in expressions(each):
-            _refuse_escape(expression, location)
+            if _is_like(expression) and expression.escapeChar() != "\\":
+                raise UnsupportedQuery(
+                    f"LIKE with the escape character {expression.escapeChar()!r}",
+                    where=where((expression,)),
+                    fix="escape by a backslash, which needs no ESCAPE",
+                )
             if _mode(expression) == "TRY":
-                _refuse(expression, location)
+                _refuse((expression,), where)
 
 
-def _refuse_escape(expression: Any, location: SourceLocation) -> None:
-    if expression.getClass().getSimpleName() == "Like" and expression.escapeChar() != "\\":
-        raise UnsupportedQuery(
-            f"LIKE with the escape character {expression.escapeChar()!r}",
-            where=[location],
-            fix="escape by a backslash, which needs no ESCAPE",
-        )
+def _is_like(expression: Any) -> bool:
+    return expression.getClass().getSimpleName() == "Like"
 
 
-def _refuse(expression: Any, location: SourceLocation) -> NoReturn:
+def _refuse(path: Path, where: Where) -> NoReturn:
     raise UnsupportedQuery(
-        f"the query uses {expression.toString()}, which has no incremental form yet",
-        where=[location],
+        f"the query uses {path[-1].toString()}, which has no incremental form yet",
+        where=where(path),
         why="It is null where it fails.",
         fix="test for what would fail, by CASE WHEN",
     )

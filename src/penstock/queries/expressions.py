@@ -27,6 +27,7 @@ from penstock.expr.types import (
 )
 from penstock.queries.catalyst_plan import (
     CONSTANT,
+    ESCAPE,
     CatalystNode,
     parse_type,
     refusals_of,
@@ -114,8 +115,6 @@ lowers_plainly(
         "Concat": "concat",
         "Substring": "substring",
         "StringReplace": "replace",
-        "StringSplitSQL": "split_part",
-        "Like": "like",
         "Year": "year",
         "Quarter": "quarter",
         "Month": "month",
@@ -177,6 +176,12 @@ lowers_plainly(
         "UnixSeconds": "unix_seconds",
     }
 )
+
+
+@lowers("Like")
+def _like(node: CatalystNode, scope: Scope) -> Expr:
+    text, pattern = scope.lower_all(node.children)
+    return text.like(pattern, escape=node.fields.get(ESCAPE, "\\"))
 
 
 @lowers("AttributeReference")

@@ -57,6 +57,40 @@ def complete(
     details.add_to(listed)
 
 
+def add_projections(listed: list[Any], plan: Any) -> None:
+    """Add the rows of each `Expand` to the JSON of a plan, which leaves them out where they are vectors."""
+    known = {node["output"][0][0]["exprId"]["id"]: node for node in _without_projections(listed)}
+    if known:
+        for each in (plan, *items(plan.subqueriesAll())):
+            for expand in filter(_is_expand, _operators(each)):
+                node = known.get(expand.output().apply(0).exprId().id())
+                if node is not None:
+                    rows = map(items, items(expand.projections()))
+                    node["projections"] = [[json.loads(value.toJSON()) for value in row] for row in rows]
+
+
+def _without_projections(found: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(found, list):
+        for item in cast("list[Any]", found):
+            yield from _without_projections(item)
+    elif isinstance(found, dict):
+        node = cast("dict[str, Any]", found)
+        if "projections" in node and node["projections"] is None:
+            yield node
+        for value in node.values():
+            yield from _without_projections(value)
+
+
+def _is_expand(operator: Any) -> bool:
+    return operator.nodeName() == "Expand"
+
+
+def _operators(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from _operators(child)
+
+
 _NESTED_LITERAL = "nested literal"
 
 
@@ -120,11 +154,10 @@ def _is_nested_literal(node: Mapping[str, Any]) -> bool:
 
 def _generated(plan: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the columns that each generator of a plan drops, by its first attribute."""
-    if plan.nodeName() == "Generate":
-        unread = items(plan.unrequiredChildIndex())
-        yield plan.generatorOutput().apply(0).exprId().id(), {UNREAD: unread}
-    for child in items(plan.children()):
-        yield from _generated(child)
+    for operator in _operators(plan):
+        if operator.nodeName() == "Generate":
+            unread = items(operator.unrequiredChildIndex())
+            yield operator.generatorOutput().apply(0).exprId().id(), {UNREAD: unread}
 
 
 RELATIONS: Mapping[str, Callable[[Any], Any]] = {
@@ -176,13 +209,12 @@ def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
 
 
 def expressions(plan: Any) -> Iterator[Any]:
-    waiting = items(plan.expressions())
-    while waiting:
-        expression = waiting.pop()
-        yield expression
-        waiting += items(expression.children())
-    for child in items(plan.children()):
-        yield from expressions(child)
+    for operator in _operators(plan):
+        waiting = items(operator.expressions())
+        while waiting:
+            expression = waiting.pop()
+            yield expression
+            waiting += items(expression.children())
 
 
 def items(seq: Any) -> list[Any]:

@@ -7,6 +7,7 @@ statistics nor values play a part. A DataFrame's relations are compared with tho
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,12 @@ from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.evaluation_modes import tell_apart
 from penstock.queries.plan_details import (
     RELATIONS,
+    add_projections,
     complete,
     java_class,
     java_session,
 )
-from penstock.queries.query_positions import PlannedQuery, QueryText
+from penstock.queries.query_positions import PlannedQuery, QueryText, steps_to
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,10 +51,6 @@ _CONFIGURATION = {
 }
 
 
-_HIDDEN = ("try_", "escape")
-"""Parts of the words in a query that its plan's JSON does not tell."""
-
-
 def plan_query(
     query: QueryText, tables: Mapping[str, Schema], spark: SparkSession, location: SourceLocation
 ) -> PlannedQuery:
@@ -67,7 +65,14 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(query.text)).queryExecution().analyzed()
-    return _optimised(analysed, inputs, session, location, query)
+    hides = any(word in query.text.lower() for word in ("try_", "like")) or _reads_views(analysed, tables)
+    return _optimised(analysed, inputs, session, location, query, hides=hides)
+
+
+def _reads_views(analysed: Any, tables: Mapping[str, Schema]) -> bool:
+    """Return whether an analysed plan has views other than the tables, with a text of their own."""
+    views = set(re.findall(r"\bView \((.*?), \[", analysed.toString()))
+    return not views <= {f"`{name}`" for name in tables}
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
@@ -92,7 +97,8 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
             )
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    return _optimised(_java(frame).queryExecution().analyzed(), leaves, session, location, None)
+    analysed = _java(frame).queryExecution().analyzed()
+    return _optimised(analysed, leaves, session, location, None, hides=True)
 
 
 def _optimised(
@@ -101,8 +107,13 @@ def _optimised(
     session: SparkSession,
     location: SourceLocation,
     query: QueryText | None,
+    *,
+    hides: bool,
 ) -> PlannedQuery:
-    """Optimise and read an analysed plan. inputs: the plan of each relation, by its name."""
+    """Optimise and read an analysed plan.
+
+    inputs: the plan of each relation, by its name. hides: it may have what its JSON does not tell.
+    """
     if reads_current_time(analysed, session):
         if TICK_TIME in inputs:
             raise UnsupportedQuery(
@@ -119,8 +130,9 @@ def _optimised(
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
     listed = json.loads(plan.toJSON())
-    if query is None or any(word in query.text.lower() for word in _HIDDEN):
-        tell_apart(listed, plan, location)
+    add_projections(listed, plan)
+    if hides:
+        tell_apart(listed, plan, lambda path: steps_to(query, location, [path]))
     complete(listed, plan, inputs, session, location)
     return PlannedQuery(parse_tree(listed), listed, plan, query)
 
@@ -137,17 +149,22 @@ def _session(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def _spark_errors(location: SourceLocation) -> Generator[None]:
-    """Convert Spark's refusal of a query."""
+    """Convert Spark's refusal of a query, and failures of its optimiser, which computes constants."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
-        raise UnsupportedQuery(
-            "Spark cannot plan the query",
-            where=[location],
-            why=str(error).partition("\n\nJVM stacktrace")[0].strip(),
-        ) from None
+        why = str(error).partition("\n\nJVM stacktrace")[0].strip()
+        raise _unplanned(why, location) from None
+    except Py4JJavaError as error:
+        failure: Any = error.java_exception
+        raise _unplanned(str(failure.toString()).partition("\n")[0], location) from None
+
+
+def _unplanned(why: str, location: SourceLocation) -> UnsupportedQuery:
+    return UnsupportedQuery("Spark cannot plan the query", where=[location], why=why)
 
 
 def _java(frame: Any) -> Any:

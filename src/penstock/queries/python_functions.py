@@ -1,7 +1,8 @@
-"""Lowering of functions written in Python: scalar UDFs, aggregates over a group, `applyInPandas`.
+"""Lowering of functions written in Python, of values, groups (`applyInPandas`) and batches (`mapInPandas`).
 
 The plan names a function only; Spark has it pickled. It is called with the values that Spark would give it:
 timestamps without a zone, in UTC; nested rows as tuples with names; for pandas and Arrow, series and arrays.
+How Spark divides rows into batches is open: here, a batch is one row.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _ROWS = frozenset({100, 101})
 _PANDAS, _PANDAS_ITERATOR, _ARROW, _ARROW_ITERATOR = 200, 204, 250, 251
 _PANDAS_GROUP, _ARROW_GROUP = 201, 209
 _PANDAS_AGGREGATE, _ARROW_AGGREGATE = 202, 252
+_PANDAS_MAP, _ARROW_MAP = 205, 207
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class PythonFunction:
 
     @property
     def uses_arrow(self) -> bool:
-        return self.evaluation in (_ARROW, _ARROW_ITERATOR, _ARROW_GROUP, _ARROW_AGGREGATE)
+        return self.evaluation in (_ARROW, _ARROW_ITERATOR, _ARROW_GROUP, _ARROW_AGGREGATE, _ARROW_MAP)
 
 
 def _function(node: CatalystNode, *kinds: int) -> PythonFunction:
@@ -269,17 +271,18 @@ class GroupRows:
             group = _frame(columns, names)
         takes_key = len(inspect.getfullargspec(self.function.call).args) == 2
         made = self.function.call(tuple(key), group) if takes_key else self.function.call(group)
-        return self._rows(made)
+        return _rows(self.function, made, self.made)
 
-    def _rows(self, made: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table: its columns by name, or in order if they have no names."""
-        labels = made.column_names if self.function.uses_arrow else list(made.columns)
-        named = any(isinstance(label, str) for label in labels)
-        columns = (
-            _values(self.function, made[field.name if named else labels[at]], field.type)
-            for at, field in enumerate(self.made)
-        )
-        return zip(*columns, strict=True)
+
+def _rows(function: PythonFunction, made: Any, fields: tuple[Field, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table that a function made: columns by name, or in order if they have no names."""
+    labels = made.column_names if function.uses_arrow else list(made.columns)
+    named = any(isinstance(label, str) for label in labels)
+    columns = (
+        _values(function, made[field.name if named else labels[at]], field.type)
+        for at, field in enumerate(fields)
+    )
+    return zip(*columns, strict=True)
 
 
 def _frame(columns: list[Any], names: list[str]) -> Any:
@@ -288,3 +291,53 @@ def _frame(columns: list[Any], names: list[str]) -> Any:
     frame = pd.concat(columns, axis=1)
     frame.columns = pd.Index(names)
     return frame
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+
+@lowers("MapInPandas", "MapInArrow")
+def _map_in_batches(node: CatalystNode, planner: Planner) -> Relation:
+    below, udf = planner.relation(node.children[0]), node.tree("functionExpr")
+    assert udf is not None
+    function = _function(udf, _PANDAS_MAP, _ARROW_MAP)
+    if node.fields["isBarrier"]:
+        raise UnsupportedQuery(
+            f"function {function.name!r} is called in barrier mode",
+            why="Its tasks would wait for each other, and here it is called with one row at a time.",
+            fix="leave out barrier=True",
+            function=function.name,
+        )
+    names = tuple(child.fields["name"] for child in udf.children)
+    given = {planner.fresh(name): below.scope.lower(e) for name, e in zip(names, udf.children, strict=True)}
+    stream = below.stream.select(**given)
+    columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in node.trees("output")}
+    result = cast("StructType", function.result)
+    made = tuple(Field(name, f.type, True) for name, f in zip(columns.values(), result.fields, strict=True))
+    step = BatchRows(function, stream.schema.fields, names, result.fields)
+    return Relation(_added(FlatMap(step), made, stream), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Function from a row to the rows that `function` makes of it as its only batch.
+
+    names: of the batch's columns.
+    """
+
+    function: PythonFunction
+    fields: tuple[Field, ...]
+    names: tuple[str, ...]
+    made: tuple[Field, ...]
+
+    def __call__(self, row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        import pyarrow as pa
+
+        columns = [_column(self.function, [v], field) for v, field in zip(row, self.fields, strict=True)]
+        batch: Any
+        if self.function.uses_arrow:
+            batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
+        else:
+            batch = _frame(columns, list(self.names))
+        for made in self.function.call(iter([batch])):
+            yield from _rows(self.function, made, self.made)

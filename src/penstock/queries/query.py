@@ -21,6 +21,7 @@ from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_tabl
 from penstock.queries.planning import plan_frame, plan_query
 from penstock.queries.query_positions import PlannedQuery, QueryText
 from penstock.queries.relations import AnyStream, Planner, output_of
+from penstock.source_location import caller_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,9 @@ def planned(
         from penstock.spark import session
 
         spark = session()
-    return _flow_of(plan_query(query, schemas, spark, location), schemas, append, name, location)
+    plan = plan_query(query, schemas, spark, location)
+    with caller_at(location):
+        return _flow_of(plan, schemas, append, name, location)
 
 
 def from_dataframe(

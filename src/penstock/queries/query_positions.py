@@ -7,12 +7,13 @@ that it came from.
 from __future__ import annotations
 
 import linecache
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import SourceLocation, Step, UnsupportedQuery
 from penstock.queries.catalyst_plan import CatalystNode, RefusedNode
-from penstock.queries.plan_pairs import paired_nodes
+from penstock.queries.plan_pairs import Path, paired_nodes
 
 _TEXT = "<query>"
 """Name of a text that is in no file."""
@@ -25,16 +26,35 @@ class QueryText:
     text: str
     file: str | None = None
 
+    def bounds(self, tree: Any) -> tuple[int, int] | None:
+        """Return where in the text a node of the JVM comes from, if it knows, and not from that of a view."""
+        origin = tree.origin()
+        known = (origin.sqlText(), origin.startIndex(), origin.stopIndex())
+        if any(each.isEmpty() for each in known) or origin.sqlText().get() != self.text:
+            return None
+        return origin.startIndex().get(), origin.stopIndex().get() + 1
+
     def step(self, first: int, end: int) -> Step:
         """Return the step of an error that shows the piece of text from `first` to `end`."""
-        lines = self.text.splitlines(keepends=True)
         if self.file is None:
             # Python shows lines of what is in no file from this cache, as those of an interactive session.
+            lines = self.text.splitlines(keepends=True)
             linecache.cache[_TEXT] = len(self.text), None, lines, _TEXT
-        line = self.text.count("\n", 0, first) + 1
+        location = SourceLocation(self.file or _TEXT, self.text.count("\n", 0, first) + 1)
         piece = " ".join(self.text[first:end].split())
-        shown = lines[line - 1].strip()
-        return Step(SourceLocation(self.file or _TEXT, line), "" if piece == shown else piece)
+        return Step(location, "" if piece == location.text else piece)
+
+
+def steps_to(query: QueryText | None, location: SourceLocation, paths: Iterable[Path]) -> list[Step]:
+    """Return the steps of an error: who asked, and the smallest known piece of the query's text.
+
+    location: of the query. paths: to nodes of the JVM, that of which the error speaks first.
+    """
+    if query is not None:
+        found = next(filter(None, (query.bounds(tree) for path in paths for tree in reversed(path))), None)
+        if found is not None:
+            return [*([] if query.file else [Step(location)]), query.step(*found)]
+    return [Step(location)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +70,12 @@ class PlannedQuery:
     text: QueryText | None = None
 
     def placed(self, refused: RefusedNode, location: SourceLocation) -> UnsupportedQuery:
-        """Return the error of a refusal, with the place of the smallest piece of text around it."""
-        steps = [Step(location)]
-        if self.text is not None:
-            found = next(filter(None, map(self._origin, refused.nodes)), None)
-            if found is not None:
-                steps = [] if self.text.file else steps
-                steps.append(self.text.step(*found))
-        error = refused.error
-        return UnsupportedQuery(error.what, where=steps, why=error.why, fix=error.fix, **error.facts)
+        """Return the error of a refusal, with the place of what it speaks of."""
+        error, where = refused.error, steps_to(self.text, location, self._paths(refused.nodes))
+        return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix, **error.facts)
 
-    def _origin(self, node: CatalystNode) -> tuple[int, int] | None:
-        """Return the bounds of the text of a node, or of the smallest around it."""
-        pairs = filter(None, paired_nodes(self.listed, self.plan))
-        paths = (path for fields, path in pairs if fields is node.fields)
-        found = (text_bounds(tree) for path in paths for tree in reversed(path))
-        return next(filter(None, found), None)
-
-
-def text_bounds(tree: Any) -> tuple[int, int] | None:
-    """Return the bounds of the text that a node of the JVM came from, if it knows."""
-    origin = tree.origin()
-    if origin.startIndex().isEmpty() or origin.stopIndex().isEmpty():
-        return None
-    return origin.startIndex().get(), origin.stopIndex().get() + 1
+    def _paths(self, nodes: Sequence[CatalystNode]) -> Iterator[Path]:
+        """Yield the paths of nodes in the plan of the JVM, as far as they are found there."""
+        pairs = [pair for pair in paired_nodes(self.listed, self.plan) if pair is not None]
+        for node in nodes:
+            yield from (path for fields, path in pairs if fields is node.fields)

@@ -156,6 +156,14 @@ def _bround(node: CatalystNode, scope: Scope) -> Expr:
     return Call("bround", (scope.lower(value),), (int(digits.fields["value"]),))
 
 
+@lowers("RoundCeil", "RoundFloor")
+def _round_towards(node: CatalystNode, scope: Scope) -> Expr:
+    value, digits = node.children
+    lowered = scope.lower(value)
+    name = "round_ceil" if node.kind == "RoundCeil" else "round_floor"
+    return Call(name, (lowered,), (int(digits.fields["value"]),))
+
+
 # -- time -------------------------------------------------------------------------------------
 
 

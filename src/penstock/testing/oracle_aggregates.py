@@ -22,6 +22,7 @@ from penstock.flow.aggregates import (
     Max,
     Mean,
     Min,
+    NullOnError,
     OfDistinct,
     Sum,
 )
@@ -139,7 +140,17 @@ def _distinct(aggregation: OfDistinct, result: DataType, rows: _Arguments) -> An
 
 
 @answer_of.register
+def _null_on_error(aggregation: NullOnError, result: DataType, rows: _Arguments) -> Any:
+    try:
+        return answer_of(aggregation.of, result, rows)
+    except EvaluationError:
+        return None
+
+
+@answer_of.register
 def _percentile(aggregation: Percentile, result: DataType, rows: _Arguments) -> Any:
+    if aggregation.frequency is not None:
+        rows = [(value,) for value, copies in rows if copies is not None for _ in range(copies)]
     values = sorted(_present(rows), key=rank, reverse=aggregation.descending)
     if not values:
         return None

@@ -84,6 +84,10 @@ def _root(square: Fraction | None, below: int = 1) -> float:
     if square is None:
         return NAN
     exact = square / below
+    above, under = math.isqrt(exact.numerator), math.isqrt(exact.denominator)
+    if Fraction(above, under) ** 2 == exact:
+        # Half of the least float has more digits than are computed below.
+        return float(Fraction(above, under))
     root = _DIGITS.sqrt(_DIGITS.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
     return float(root)
 

@@ -225,6 +225,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.min": aggregates.Min,
     "aggregate.mode": value_aggregates.Mode,
     "aggregate.moments": moment_aggregates.Moments,
+    "aggregate.null_on_error": aggregates.NullOnError,
     "aggregate.percentile": value_aggregates.Percentile,
     "aggregate.string_agg": value_aggregates.StringAgg,
     "aggregate.sum": aggregates.Sum,

@@ -10,7 +10,7 @@ from penstock.engine.row_codegen import tuple_source
 from penstock.engine.slot import thaw_dict
 from penstock.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
 from penstock.expr.sort_keys import Key, order_key
-from penstock.flow.aggregates import OfDistinct
+from penstock.flow.aggregates import NullOnError, OfDistinct
 from penstock.flow.moment_aggregates import Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.expr.check import TypeAndNullability
     from penstock.expr.tree import Ordering
+    from penstock.expr.types import Field as SchemaField
 
 Types = tuple["TypeAndNullability", ...]
 
@@ -58,6 +59,32 @@ class OnceEach(Accumulator):
         return replace(to, at=to.at + 1)
 
 
+class NullWhereItFails(Accumulator):
+    """Another accumulator, whose result is null where it raises."""
+
+    def __init__(self, types: Types, append: bool, of: Accumulator) -> None:
+        super().__init__(types, append)
+        self.of = of
+
+    def fields(self) -> tuple[Field, ...]:
+        return self.of.fields()
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        self.of.update(to, arguments, weight)
+
+    def settle(self, to: Target) -> None:
+        self.of.settle(to)
+
+    def result(self, to: Target) -> str:
+        return f"x_try(lambda: {self.of.result(to)})"
+
+    def partial_columns(self) -> tuple[SchemaField, ...] | None:
+        return self.of.partial_columns()
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        self.of.merge(to, fields)
+
+
 class SortedValues(Extreme):
     """Function of the ordered multiset of an `Extreme`; null if it is empty."""
 
@@ -70,6 +97,15 @@ class SortedValues(Extreme):
         settings = (to.writer.constant("setting", setting) for setting in self.settings)
         arguments = ", ".join((to.field(0), to.field(1), *settings))
         return f"({self.function}({arguments}) if {to.field(0)} else None)"
+
+
+class WeightedValues(SortedValues):
+    """Sorted values that come with their frequencies."""
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        value, frequency = arguments
+        copies = f"x_frequency({frequency}) * ({weight or '1'})"
+        to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {copies})")
 
 
 class SortedTexts(SortedValues):
@@ -127,10 +163,16 @@ def _distinct(aggregation: OfDistinct, types: Types, append: bool) -> Accumulato
     return OnceEach(types, append, of)
 
 
+@accumulator_of.register(NullOnError)
+def _null_on_error(aggregation: NullOnError, types: Types, append: bool) -> Accumulator:
+    return NullWhereItFails(types, append, accumulator_of(aggregation.of, types, append))
+
+
 @accumulator_of.register(Percentile)
 def _percentile(aggregation: Percentile, types: Types, append: bool) -> Accumulator:
     how = aggregation.at, aggregation.discrete, aggregation.descending
-    return SortedValues(types, append, "x_percentiles", *how)
+    kind = SortedValues if aggregation.frequency is None else WeightedValues
+    return kind(types, append, "x_percentiles", *how)
 
 
 @accumulator_of.register(Mode)

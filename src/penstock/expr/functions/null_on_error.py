@@ -84,6 +84,10 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
         if isinstance(call.type, DecimalType):
             digits = 1 if source == BOOL else exact_as_decimal(source).precision
             return call.type.precision - call.type.scale < digits
+    if function is casts.CAST and isinstance(source, DecimalType) and isinstance(call.type, DecimalType):
+        whole, places = call.type.precision - call.type.scale, call.type.scale
+        if whole >= source.precision - source.scale and places >= source.scale:
+            return False
     return function.fallible if isinstance(function.fallible, bool) else function.fallible(call)
 
 

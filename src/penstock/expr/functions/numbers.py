@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
-from penstock.expr.decimal_arithmetic import DecimalSpec, round_half_up, round_to_scale
+from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
 from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, ListType, StructType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
+from penstock.expr.widening import MAX_PRECISION, common_type, exact_as_decimal, is_integer, is_number
 
 
 def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
@@ -160,6 +160,47 @@ def ceil_decimal(value: Decimal, shape: DecimalSpec) -> Decimal:
     return round_to_scale(Decimal(math.ceil(value)), shape)
 
 
+def _to_digits_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    """Typing rule of `floor` and `ceil` to a number of digits: decimals, and integers as such."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        (argument,), (digits,) = arguments, options
+        assert isinstance(digits, int)
+        if not isinstance(argument.type, DecimalType) and not is_integer(argument.type):
+            raise Mismatch(
+                f"{what} to digits needs a decimal or an integer, got {argument.type}",
+                fix=f"cast(DecimalType(30, 15)).{what}(digits)",
+            )
+        exact = argument.type if isinstance(argument.type, DecimalType) else exact_as_decimal(argument.type)
+        return Signature((exact,), _rounded_type(exact, digits))
+
+    return rule
+
+
+def _to_digits(rounding: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        (a,), (digits,) = operands, call.options
+        assert isinstance(call.type, DecimalType)
+        return f"x_round_towards({a}, {digits}, {emitter.constant(decimal_spec(call.type))}, {rounding!r})"
+
+    return python
+
+
+def round_towards(value: Decimal, digits: int, shape: DecimalSpec, rounding: str) -> Decimal:
+    """Round to `digits` after the point, or before it if negative, in one direction."""
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "value is finite"
+    if -exponent > digits:
+        value = value.quantize(Decimal((0, (1,), -digits)), rounding, WIDE)
+        if value.adjusted() >= MAX_PRECISION:
+            raise_overflow(value, str(shape.type))
+    return round_to_scale(value, shape)
+
+
+def _has_most_digits(call: CallTerm) -> bool:
+    return isinstance(call.type, DecimalType) and call.type.precision == MAX_PRECISION
+
+
 # -- least and greatest ------------------------------------------------------------------
 
 
@@ -256,6 +297,7 @@ NAMES: dict[str, Any] = {
     "x_ceil": ceil_float,
     "x_floor_decimal": floor_decimal,
     "x_ceil_decimal": ceil_decimal,
+    "x_round_towards": round_towards,
     "x_least": least,
     "x_greatest": greatest,
     "x_least_float": least_float,
@@ -268,6 +310,8 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("round", rounding_rule("round"), _round, lambda call: call.type != FLOAT64),
     StrictFunction("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
     StrictFunction("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
+    StrictFunction("round_floor", _to_digits_rule("floor"), _to_digits(ROUND_FLOOR), _has_most_digits),
+    StrictFunction("round_ceil", _to_digits_rule("ceil"), _to_digits(ROUND_CEILING), _has_most_digits),
     LazyFunction("least", _extreme_rule("least"), _extreme("least", "<=")),
     LazyFunction("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
     fixed("sqrt", "The square root; NaN of a negative number.", (FLOAT64,), FLOAT64, "x_sqrt({0})"),

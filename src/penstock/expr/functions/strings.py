@@ -108,30 +108,40 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     return parts[at] if 0 <= at < len(parts) else ""
 
 
+def _like_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    for escape in arguments[2:]:
+        constant = escape.value if isinstance(escape, LiteralTerm) else None
+        if not isinstance(constant, str) or len(constant) != 1 or constant > "\uffff":
+            raise Mismatch("the escape character of like is a constant of one character")
+    signature = _rule("like", BOOL, STR, STR)(arguments[:2], options)
+    return Signature((STR,) * len(arguments), signature.result)
+
+
 def _like(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    text, pattern = operands
-    constant = _constants(call)[1]
+    text, pattern, *escape = operands
+    _, constant, *escapes = _constants(call)
     if constant is not None:
         try:
-            return f"({emitter.constant(like_matcher(constant))}({text}) is not None)"
+            return f"({emitter.constant(like_matcher(constant, *escapes))}({text}) is not None)"
         except EvaluationError:
             pass  # the row that is compared with it tells
-    return f"(x_like_matcher({pattern})({text}) is not None)"
+    return f"(x_like_matcher({', '.join((pattern, *escape))})({text}) is not None)"
 
 
 @lru_cache(maxsize=256)
-def like_matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
+def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], re.Match[str] | None]:
     """Return a function that matches whole texts with a pattern of `LIKE`: % any text, _ any character.
 
-    A backslash takes away the meaning of these and of itself. Raises `EvaluationError` before another one.
+    escape: takes away the meaning of these and of itself. Raises `EvaluationError` before another one.
     """
     parts: list[str] = []
     characters = iter(pattern)
     for character in characters:
-        if character == "\\":
+        if character == escape:
             escaped = next(characters, "")
-            if escaped not in ("%", "_", "\\"):
-                raise EvaluationError(f"the pattern {pattern!r} has a backslash that escapes nothing")
+            if escaped not in ("%", "_", escape):
+                what = "a backslash" if escape == "\\" else f"an escape character {escape!r}"
+                raise EvaluationError(f"the pattern {pattern!r} has {what} that escapes nothing")
             parts.append(re.escape(escaped))
         else:
             parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
@@ -139,11 +149,11 @@ def like_matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 def _like_may_fail(call: CallTerm) -> bool:
-    constant = _constants(call)[1]
+    _, constant, *escapes = _constants(call)
     if constant is None:
         return True
     try:
-        like_matcher(constant)
+        like_matcher(constant, *escapes)
     except EvaluationError:
         return True
     return False
@@ -358,7 +368,7 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("contains", _rule("contains", BOOL, STR, STR), _template("({1} in {0})")),
     StrictFunction("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
     StrictFunction("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
-    StrictFunction("like", _rule("like", BOOL, STR, STR), _like, fallible=_like_may_fail),
+    StrictFunction("like", _like_rule, _like, fallible=_like_may_fail),
     StrictFunction("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
     StrictFunction("replace", _rule("replace", STR, STR, STR, STR), _replace),
     StrictFunction(

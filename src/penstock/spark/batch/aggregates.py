@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from penstock.errors import NotOnSpark
 from penstock.expr.check import check
-from penstock.expr.types import FLOAT64, INT32, DecimalType, Field
+from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Field
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -30,6 +30,7 @@ from penstock.flow.aggregates import (
     Max,
     Mean,
     Min,
+    NullOnError,
     OfDistinct,
     Sum,
 )
@@ -168,7 +169,9 @@ def _pair(to: AggregateArguments) -> Column:
 
 @measure.register(OfDistinct)
 def _(aggregation: OfDistinct, to: AggregateArguments) -> NativeAggregates:
-    if not isinstance(aggregation.of, Sum | Mean | Collect | Percentile | StringAgg | Bits | Moments):
+    if not isinstance(
+        aggregation.of, Sum | Mean | NullOnError | Collect | Percentile | StringAgg | Bits | Moments
+    ):
         raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
     return measure(aggregation.of, replace(to, distinct=True))
 
@@ -208,8 +211,26 @@ def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
 _SUM_OF_DISTINCT = "sum(DISTINCT CAST({0} AS DECIMAL(20, 0)))"
 
 
+@measure.register(NullOnError)
+def _(aggregation: NullOnError, to: AggregateArguments) -> NativeAggregates:
+    name, kind = "try_sum" if isinstance(aggregation.of, Sum) else "try_avg", to.types[0]
+    if isinstance(kind, DecimalType):
+        return NativeAggregates((to.sql(f"{name}({{of}} {{0}})"),), _as_it_is)
+    if kind != INT64 or name == "try_avg":
+        return measure(aggregation.of, to)
+    if to.distinct:
+        return NativeAggregates((to.sql(_SUM_OF_DISTINCT),), lambda total: total.try_cast("long"))
+    halves = exact_sums.half_sums(to.columns[0])
+    return NativeAggregates(
+        halves, lambda upper, lower: exact_sums.combine_half_sums(upper, lower).try_cast("long")
+    )
+
+
 @measure.register(Percentile)
 def _(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
+    if aggregation.frequency is not None:
+        return _with_frequency(aggregation, to)
+
     def answer(values: Column) -> Column:
         ordered = f.sort_array(values, asc=not aggregation.descending)
         one = _discrete if aggregation.discrete else _interpolated
@@ -219,6 +240,15 @@ def _(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
         return one(ordered, aggregation.at)
 
     return NativeAggregates((to.values(),), answer)
+
+
+def _with_frequency(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
+    if aggregation.discrete or aggregation.descending:
+        raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
+    several = aggregation.at if isinstance(aggregation.at, tuple) else (aggregation.at,)
+    parts = ", ".join(f"{part!r}D" for part in several)
+    at = f"array({parts})" if isinstance(aggregation.at, tuple) else parts
+    return NativeAggregates((to.sql(f"percentile({{of}} {{0}}, {at}, `{to.names[1]}`)"),), _as_it_is)
 
 
 def _discrete(ordered: Column, at: float) -> Column:

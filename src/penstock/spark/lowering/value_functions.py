@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
+from penstock.expr.typing_rules import LiteralTerm
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
 from penstock.spark.lowering.time_functions import TRIED_CASTS
 from penstock.spark.lowering.types import spark_type
@@ -53,6 +54,12 @@ def _is_in(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 
 def _length(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return (F.size if isinstance(call.arguments[0].type, ListType) else F.length)(arguments[0])
+
+
+def _like(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    # Spark takes only a bare constant as the escape character.
+    escapes = (F.lit(each.value) for each in call.arguments[2:] if isinstance(each, LiteralTerm))
+    return F.like(*arguments[:2], *escapes)
 
 
 def _struct(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
@@ -124,6 +131,8 @@ VALUES: dict[str, Lowering] = {
     "round": lambda call, arguments: F.round(arguments[0], _option(call)),
     "floor": _plain(F.floor),
     "ceil": _plain(F.ceil),
+    "round_floor": lambda call, arguments: F.floor(arguments[0], F.lit(_option(call))),
+    "round_ceil": lambda call, arguments: F.ceil(arguments[0], F.lit(_option(call))),
     "least": _plain(F.least),
     "greatest": _plain(F.greatest),
     "eq": _plain(lambda a, b: a == b),
@@ -150,7 +159,7 @@ VALUES: dict[str, Lowering] = {
     "contains": _plain(lambda a, b: a.contains(b)),
     "starts_with": _plain(lambda a, b: a.startswith(b)),
     "ends_with": _plain(lambda a, b: a.endswith(b)),
-    "like": _plain(F.like),
+    "like": _like,
     "substring": _plain(F.substring),
     "replace": _plain(F.replace),
     "reverse": _plain(F.reverse),

@@ -1,0 +1,3 @@
+-- All bids, as they are: what an engine costs that does nothing.
+-- source bids: auction BIGINT NOT NULL, bidder BIGINT NOT NULL, price BIGINT NOT NULL, channel STRING NOT NULL, url STRING NOT NULL, date_time TIMESTAMP NOT NULL, extra STRING NOT NULL
+SELECT auction, bidder, price, date_time, extra FROM bids
