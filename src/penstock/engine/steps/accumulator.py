@@ -323,7 +323,7 @@ class Extreme(Accumulator):
         return (Field("[]", thaw_list), Field("{}", thaw_dict), Field("{}", thaw_dict))
 
     def key(self) -> Key | None:
-        return _extreme_key(self.types)
+        return order_key(self.types[0].type, False)
 
     def value(self, arguments: tuple[str, ...]) -> str:
         return arguments[0]
@@ -347,6 +347,9 @@ class Extreme(Accumulator):
 
 class ExtremeBy(Extreme):
     """Value of the extreme pair (by, value), with retractions."""
+
+    def key(self) -> Key | None:
+        return _extreme_key(self.types)
 
     def value(self, arguments: tuple[str, ...]) -> str:
         return f"({arguments[1]}, {arguments[0]})"
