@@ -47,6 +47,9 @@ PIVOT = "pivot values"
 CONSTANT = "internal value"
 """Field of a `Literal` of a nested type."""
 
+OPTIONS = "options by name"
+"""Field of a `JsonToStructs`."""
+
 UNREAD = "unread columns"
 """Field of a `Generate`: positions of the columns that it drops."""
 

@@ -146,8 +146,9 @@ def _read_plan(
     plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation, *, hides: bool
 ) -> CatalystNode:
     """Read a plan of the JVM. inputs: the plan of each relation, by its name."""
-    listed = json.loads(plan.toJSON())
-    if hides:
+    written = plan.toJSON()
+    listed = json.loads(written)
+    if hides or "JsonToStructs" in written:
         tell_apart(listed, plan, location)
     complete(listed, plan, inputs, session, location)
     return parse_tree(listed)
