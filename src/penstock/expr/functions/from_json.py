@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import EPOCH, NAN, raise_overflow
+from penstock.expr.code_runtime import NAN
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, StrictFunction, fitting_type
-from penstock.expr.functions.calendar import to_utc, zone_of
+from penstock.expr.functions.json_times import date_of, timestamp_of, timestamp_of_seconds
 from penstock.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
 from penstock.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
-from penstock.expr.text_casts import to_date, to_timestamp
 from penstock.expr.types import (
     BOOL,
     DATE,
@@ -39,6 +38,8 @@ from penstock.expr.types import (
     StructType,
 )
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+
+T = TypeVar("T")
 
 CORRUPT_RECORD = "_corrupt_record"
 """Field at the top that gets the whole text if something in it does not fit."""
@@ -225,7 +226,6 @@ _SPECIAL = {
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eE]([+-]?\d+))?")
-_WHOLE = re.compile(r"[+-]?\d+")
 _MAX_SCALE = 2**31 - 1
 _MAX_EXPONENT = 10
 _LEAST_SIZE = 100
@@ -274,14 +274,16 @@ def _decimal(spec: DecimalSpec, reader: _Reader) -> Decimal:
     if match is None or max(text) > _BASIC_PLANE:
         raise _Unfit
     exponent = match[3] or "0"
-    scale = len(match[1] or match[2] or "") - int(exponent)
-    if len(exponent.lstrip("+-").lstrip("0")) > _MAX_EXPONENT or abs(scale) > _MAX_SCALE:
+    size = exponent.lstrip("+-").lstrip("0")
+    if len(size) > _MAX_EXPONENT:
+        raise _Unfit
+    power = -int(size or 0) if exponent.startswith("-") else int(size or 0)
+    if abs(len(match[1] or match[2] or "") - power) > _MAX_SCALE:
         raise _Unfit
     value = Decimal(text)
-    size = value.adjusted()
-    if not value or size < -_LEAST_SIZE:
+    if not value or value.adjusted() < -_LEAST_SIZE:
         return round_to_scale(Decimal(0), spec)
-    if size >= spec.type.precision:
+    if value.adjusted() >= spec.type.precision:
         raise _Unfit
     try:
         return round_to_scale(value, spec)
@@ -299,120 +301,27 @@ def _str(reader: _Reader) -> str:
 
 # -- times --------------------------------------------------------------------------------
 
-_NAMED_ZONE = re.compile(r"(.*:\d{1,2}:\d{1,2}(?:\.\d*)?) *([A-Za-z].*?)\s*", re.ASCII | re.DOTALL)
-_HOUR, _MINUTE = r"(?:[01]?\d|2[0-3])", r"[0-5]?\d"
-_TIME_ALONE = re.compile(
-    rf"T{_HOUR}|(?:T|\s*){_HOUR}:{_MINUTE}(?::{_MINUTE}(?:\.\d*)?.*)?", re.ASCII | re.DOTALL
-)
-_YEAR = re.compile(r"[+-]?\d+", re.ASCII)
-
-_SHORT_ZONES = {
-    "ACT": "Australia/Darwin",
-    "AET": "Australia/Sydney",
-    "AGT": "America/Argentina/Buenos_Aires",
-    "ART": "Africa/Cairo",
-    "AST": "America/Anchorage",
-    "BET": "America/Sao_Paulo",
-    "BST": "Asia/Dhaka",
-    "CAT": "Africa/Harare",
-    "CNT": "America/St_Johns",
-    "CST": "America/Chicago",
-    "CTT": "Asia/Shanghai",
-    "EAT": "Africa/Addis_Ababa",
-    "ECT": "Europe/Paris",
-    "IET": "America/Indiana/Indianapolis",
-    "IST": "Asia/Kolkata",
-    "JST": "Asia/Tokyo",
-    "MIT": "Pacific/Apia",
-    "NET": "Asia/Yerevan",
-    "NST": "Pacific/Auckland",
-    "PLT": "Asia/Karachi",
-    "PNT": "America/Phoenix",
-    "PRT": "America/Puerto_Rico",
-    "PST": "America/Los_Angeles",
-    "SST": "Pacific/Guadalcanal",
-    "VST": "Asia/Ho_Chi_Minh",
-    "EST": "-05:00",
-    "MST": "-07:00",
-    "HST": "-10:00",
-}
-
 
 def _date(reader: _Reader) -> date | None:
-    return _kept_error(_day, reader)
+    return _kept(partial(date_of, reader.string()), reader)
 
 
 def _timestamp(reader: _Reader) -> datetime | None:
-    return _kept_error(_moment, reader)
+    if reader.token is Token.INTEGER:
+        return _kept(partial(timestamp_of_seconds, _int(64, reader)), reader)
+    return _kept(partial(timestamp_of, reader.string()), reader)
 
 
-def _kept_error(read: _Convert, reader: _Reader) -> Any:
+def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
+    """Return a time, or keep the error for the end. Raises `_Unfit` if it is none."""
     try:
-        return read(reader)
+        found = read()
     except EvaluationError as error:
         reader.error = reader.error or error
         return None
-
-
-def _day(reader: _Reader) -> date:
-    text = reader.string()
-    for shown in (text, text.replace("GMT", "")):
-        found = _read_time(to_date, shown)
-        if found is not None:
-            return found
-    if not _WHOLE.fullmatch(text) or max(text) > _BASIC_PLANE or not -(2**31) <= int(text) < 2**31:
+    if found is None:
         raise _Unfit
-    try:
-        return EPOCH.date() + timedelta(days=int(text))
-    except OverflowError:
-        raise_overflow(text, "date")
-
-
-def _moment(reader: _Reader) -> datetime:
-    if reader.token is Token.INTEGER:
-        # Seconds become microseconds of 64 bits without a test.
-        micros = (_int(64, reader) * 1_000_000 + 2**63) % 2**64 - 2**63
-        try:
-            return EPOCH + timedelta(microseconds=micros)
-        except OverflowError:
-            raise_overflow(reader.number, "timestamp")
-    text = reader.string()
-    for shown in (text, text.replace("GMT", "")):
-        found = _read_moment(shown)
-        if found is not None:
-            return found
-    raise _Unfit
-
-
-def _read_moment(text: str) -> datetime | None:
-    shown = text.rstrip()
-    if _TIME_ALONE.fullmatch(shown):
-        raise EvaluationError(f"{shown!r} is a time of the current day, which has no counterpart here")
-    if shown.lstrip().startswith("-") and _read_moment(shown.lstrip()[1:]) is not None:
-        raise_overflow(shown, "timestamp")
-    found = _read_time(to_timestamp, text)
-    named = _NAMED_ZONE.fullmatch(text) if found is None else None
-    if named is None:
-        return found
-    wall = _read_time(to_timestamp, named[1])
-    try:
-        zone = zone_of(_SHORT_ZONES.get(named[2], named[2]))
-    except EvaluationError:
-        return None
-    return None if wall is None else to_utc(wall, zone)
-
-
-def _read_time(read: Callable[[str], Any], text: str) -> Any:
-    """Return a date or timestamp; None if the text is none. Raises outside the years 1 to 9999."""
-    try:
-        return read(text)
-    except EvaluationError as error:
-        if not error.facts.get("beyond_years"):
-            return None
-        # In another year of the same length, an error is one of the text.
-        if _read_time(read, _YEAR.sub(lambda year: f"{2000 + int(year[0]) % 400}", text, count=1)) is None:
-            return None
-        raise
+    return found
 
 
 _CONVERTERS: dict[DataType, tuple[Any, ...]] = {
