@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
@@ -230,6 +231,16 @@ def test_nested_texts_are_those_of_spark_at_any_depth(spark: SparkSession) -> No
         "to_json(from_json(t, 'a STRUCT<a: STRUCT<a: STRING>>'))",
     ]
     assert not value_differences(spark, some, read, equal)
+
+
+def test_a_saved_plan_of_it_runs_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    text = (
+        "SELECT from_json(t, 'a INT, b STRING') AS c, to_json(p) AS d, get_json_object(t, '$.a') AS e FROM v"
+    )
+    flow = ps.sql(text, tables=TABLE, spark=spark)
+    ps.save_flow(flow, tmp_path / "json.plan")
+    (row,) = ps.Engine(ps.load_flow(tmp_path / "json.plan")).tick(v=texts("1"))["answer"].raw
+    assert row == ((1, None), None, "1", 1)
 
 
 def test_the_schema_of_a_constant_text_is_a_constant(spark: SparkSession) -> None:

@@ -9,15 +9,20 @@ Beside JSON, strings may be in single quotes. Texts are read in UTF-16 code unit
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Callable
 from enum import Enum
+from typing import NoReturn
 
 MAX_DEPTH = 1_000
 MAX_DIGITS = 1_000
 MAX_NAME = 50_000
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_FIRST_FIELD = re.compile(r'[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*([^\x00-\x20])')
+_NEXT_FIELD = re.compile(rf"[ \t\r\n]*,{_FIRST_FIELD.pattern}")
 _CONTENT = {
     '"': re.compile(r'[^"\\\x00-\x1f]*'),
     "'": re.compile(r"[^'\\\x00-\x1f]*"),
@@ -32,6 +37,19 @@ _STARTS_OF_IDENTIFIERS = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Sc", "Pc", "N
 _OF_IDENTIFIERS = _STARTS_OF_IDENTIFIERS | {"Nd", "Mc", "Mn", "Cf"}
 _IGNORABLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x9f]")
 _MAX_SHOWN = 256
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+# By whether strings may hold control characters.
+_SCANNERS: dict[bool, Callable[[str, int], tuple[object, int]]] = {
+    controls: json.JSONDecoder(strict=not controls, parse_constant=_no_constant).scan_once
+    for controls in (False, True)
+}
+_NO_LIMIT = 999
+_MANY_DIGITS = re.compile(r"[0-9.eE+-]{500}")
 
 
 class Token(Enum):
@@ -83,6 +101,7 @@ class JsonReader:
         "_at",
         "_context",
         "_depth",
+        "_entered",
         "_next",
         "_open",
         "_string",
@@ -98,6 +117,7 @@ class JsonReader:
         self._at = 0
         self._context = _Context("", None)
         self._depth = 0
+        self._entered = 0
         self._next: Token | None = None
         self._open = False
         self._string = ""
@@ -120,6 +140,10 @@ class JsonReader:
         if self._open:
             self._content('"')
         context = self._context
+        if context.kind == "{":
+            field = (_NEXT_FIELD if context.count else _FIRST_FIELD).match(self._text, self._at)
+            if field is not None:
+                return self._plain_field(context, field)
         start = self._after_space()
         if not start:
             if context.parent is not None:
@@ -142,9 +166,24 @@ class JsonReader:
         self._next = self._value(self._after_colon())
         return Token.NAME
 
+    def _plain_field(self, context: _Context, field: re.Match[str]) -> Token:
+        """Read a name without escapes, and the start of its value."""
+        context.count += 1
+        self._at = field.end()
+        name = field[1]
+        context.name = self._fitting(name) if len(name) > MAX_NAME or not name.isascii() else name
+        self.token = Token.NAME
+        self._next = self._value(field[2])
+        return Token.NAME
+
     def skip_children(self) -> None:
         """Go to the end of an object or array whose start is the last token."""
         if self.token is not Token.START_OBJECT and self.token is not Token.START_ARRAY:
+            return
+        end = self._end_of_plain() if self._at == self._entered else None
+        if end is not None:
+            self._at = end
+            self._close(self._text[end - 1])
             return
         depth = 1
         while depth:
@@ -170,10 +209,28 @@ class JsonReader:
             self._string = _joined(self._content('"'))
         return self._string
 
+    def _end_of_plain(self) -> int | None:
+        """Return where the object or array ends that has just started; None if that takes more to find out.
+
+        Python's parser takes less than this one, but for the limits.
+        """
+        start = self._at - 1
+        scan = _SCANNERS[self.controls]
+        try:
+            _, end = scan(self._text, start)
+        except (ValueError, StopIteration, RecursionError):
+            return None
+        if end - start <= _NO_LIMIT - self._depth:
+            return end
+        openings = self._text.count("[", start, end) + self._text.count("{", start, end)
+        has_long = end - start > MAX_NAME or _MANY_DIGITS.search(self._text, start, end)
+        return None if has_long or self._depth + openings > MAX_DEPTH else end
+
     # -- structure ------------------------------------------------------------------------
 
     def _enter(self, token: Token) -> None:
         self._context = _Context(token.value, self._context)
+        self._entered = self._at
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise MalformedJson(f"it is nested deeper than {MAX_DEPTH}")
@@ -189,13 +246,17 @@ class JsonReader:
 
     def _after_space(self) -> str:
         """Return the next character that is no space; "" at the end."""
-        match = _SPACE.match(self._text, self._at)
-        assert match is not None
-        at = match.end()
-        found = self._text[at : at + 1]
+        text, at = self._text, self._at
+        found = text[at : at + 1]
+        if found <= " ":
+            match = _SPACE.match(text, at)
+            assert match is not None
+            at = match.end()
+            found = text[at : at + 1]
+            if found and found < " ":
+                self._at = at + 1
+                raise MalformedJson("a control character")
         self._at = at + len(found)
-        if found and found < " ":
-            raise MalformedJson("a control character")
         return found
 
     def _after_comma(self, found: str) -> str:
@@ -217,7 +278,9 @@ class JsonReader:
     def _name(self, start: str) -> str:
         if start != '"' and start != "'":
             raise MalformedJson(f"{start!r} instead of a name")
-        name = self._content(start)
+        return self._fitting(self._content(start))
+
+    def _fitting(self, name: str) -> str:
         if len(name) > MAX_NAME:
             raise MalformedJson(f"a name of more than {MAX_NAME} characters")
         return _joined(name)
