@@ -45,7 +45,7 @@ def _no_constant(word: str) -> NoReturn:
 
 # By whether strings may hold control characters.
 _SCANNERS: dict[bool, Callable[[str, int], tuple[object, int]]] = {
-    controls: json.JSONDecoder(strict=not controls, parse_constant=_no_constant).scan_once
+    controls: json.JSONDecoder(strict=not controls, parse_constant=_no_constant).raw_decode
     for controls in (False, True)
 }
 _NO_LIMIT = 999
@@ -218,7 +218,7 @@ class JsonReader:
         scan = _SCANNERS[self.controls]
         try:
             _, end = scan(self._text, start)
-        except (ValueError, StopIteration, RecursionError):
+        except (ValueError, RecursionError):
             return None
         if end - start <= _NO_LIMIT - self._depth:
             return end
