@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.expr.annotations import as_type
 from penstock.expr.function_bases import FixedFunction, HigherOrderFunction, Parameter
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.lambdas import lambda_from
@@ -41,7 +42,15 @@ def arrays_zip(**lists: Any) -> Expr:
     return Call("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
 
 
-_OTHERS = ("array_append", "array_prepend", "arrays_zip", "size")
+def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
+    """The value of a JSON text. Takes a text, and the row class or type of the value, a struct or list.
+
+    What does not fit the type is null, or raises in the mode "FAILFAST".
+    """
+    return Call("from_json", (operand(text),), (as_type(schema), mode))
+
+
+_OTHERS = ("array_append", "array_prepend", "arrays_zip", "from_json", "size")
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:

@@ -8,6 +8,7 @@ expression of kind "decimal" has whatever precision its parts give it.
 from __future__ import annotations
 
 import math
+import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
@@ -22,6 +23,7 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
 from penstock.expr.functions.regular_expressions import start_at
 from penstock.expr.java_patterns import java_pattern
+from penstock.expr.json_paths import json_path
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.time_patterns import format_pattern, parse_pattern
 from penstock.expr.tree import Call, Column, Expr, operand
@@ -38,6 +40,7 @@ from penstock.expr.types import (
     DecimalType,
     ListType,
 )
+from tests.expr import random_json
 
 F = ps.functions
 MIN64, MAX64 = -(2**63), 2**63 - 1
@@ -78,6 +81,16 @@ class Wide(NamedTuple):
     inner_: Inner | None
     ns: list[int]
     xs_: list[float | None] | None
+
+
+class Read(NamedTuple):
+    """What is read from JSON."""
+
+    a: Int32
+    b: str | None
+    c: list[int]
+    x: float
+    d: Annotated[Decimal, DecimalType(10, 2)]
 
 
 SCHEMA = schema_of(Wide)
@@ -272,7 +285,11 @@ _TIME_PATTERNS = st.sampled_from(
         *("d MMM yyyy hh:mm a", "MMMM d, y", "yyyy DDD", "HHmmss", "k:m", "yyyy-MM"),
     ]
 )
+_seeds = st.integers(0, 10_000).map(random.Random)
+# Half of a surrogate pair is something else in `json_tuple` on Spark.
+_JSON = _seeds.map(lambda choice: random_json.json_text(choice, 0.3).replace('\\ud83d"', '"'))
 _PREPARED: dict[Any, st.SearchStrategy[Any]] = {
+    json_path: _seeds.map(random_json.json_path),
     start_at: st.integers(1, 9),
     java_pattern: _PATTERNS,
     format_pattern: _TIME_PATTERNS | st.sampled_from(["EEE QQQ q", "EEEE K SSS D", "''yy"]),
@@ -360,6 +377,8 @@ class _Drawing:
                 arguments.append(self.prepared(_PREPARED[make], at in function.constant))
             elif wanted == "int32" and small:
                 arguments.append(self.draw(_SMALL.map(lit)))
+            elif "json" in function.name:
+                arguments.append(self.json(d))
             else:
                 arguments.append(self.of(wanted, d))
         call = Call(function.name, tuple(arguments))
@@ -373,6 +392,19 @@ class _Drawing:
         one, other = lit(self.draw(texts)), lit(self.draw(texts))
         by_row = [ps.when(Column("b"), one).otherwise(other), Column("number"), Column("s_")]
         return one if constant else self.pick(one, one, one, *by_row)
+
+    def json(self, d: int) -> Expr:
+        """A text that is JSON for the most part."""
+        return self.pick(
+            lambda: self.draw(_JSON.map(lit)),
+            lambda: ps.when(Column("b"), self.draw(_JSON)).otherwise(self.draw(_JSON)),
+            lambda: F.to_json(ps.struct(a=self.of("int32", d), b=self.of("str", d), c=self.list(d))),
+            lambda: self.of("str", d),
+        )()
+
+    def from_json(self, d: int, name: str) -> Expr:
+        """A field of what is read from JSON."""
+        return F.from_json(self.json(d), Read).field(name)
 
     def texts(self, d: int) -> Expr:
         texts = self.fixed(self.pick(*_FIXED["list"]), d)
@@ -482,6 +514,7 @@ class _Drawing:
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
             lambda: F.size(self.list(d)),
+            lambda: self.from_json(d, "a"),
             lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
@@ -520,6 +553,7 @@ class _Drawing:
             lambda: Column("xs_")[self.draw(st.integers(0, 2))],
             lambda: self.pick(F.array_min, F.array_max)(Column("xs_")),
             lambda: F.get(Column("xs_"), self.draw(_SMALL)),
+            lambda: self.from_json(d, "x"),
         ]
 
     def _arithmetic(self, kind: str, other: Any, d: int) -> list[Any]:
@@ -566,6 +600,7 @@ class _Drawing:
             lambda: self.tried_cast(target, d, "int32", "int64", "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
+            lambda: self.from_json(d, "d"),
         ]
 
     def _str(self, d: int) -> list[Any]:
@@ -597,6 +632,11 @@ class _Drawing:
             lambda: Call("concat_ws", (self.pick(lit("-"), text()), text(), self.texts(d), Column("s_"))),
             lambda: Call("elt", (self.draw(st.integers(1, 2).map(lit)), text(), text())),
             lambda: self.formatted(d),
+            lambda: self.from_json(d, "b"),
+            lambda: F.json_tuple(self.json(d), "a", text()).field(self.pick("c0", "c1")),
+            lambda: F.to_json(
+                self.pick(self.list(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
+            ),
         ]
 
     def formatted(self, d: int) -> Expr:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -486,6 +486,7 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "round_floor": (1, -1),
     "round_ceil": (1, -1),
     "field": ("x",),
+    "from_json": ([ListType(INT64), "PERMISSIVE"], [StructType((Field("a", STR),)), "FAILFAST"]),
     "struct": (("x",),),
     "shift": (timedelta(hours=1),),
     "tumble": (timedelta(hours=1),),
@@ -570,7 +571,8 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
 def test_constants_in_every_position_compile_without_a_warning(function: str) -> None:
     legal = 0
     for arguments, option in itertools.product(_arguments(function), _OPTIONS.get(function, (None,))):
-        expr = Call(function, arguments, () if option is None else (option,))
+        options = cast("list[object]", option) if isinstance(option, list) else [option]
+        expr = Call(function, arguments, () if option is None else tuple(options))
         scope = Scope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
         try:
             sources = [value_source(expr, scope)]

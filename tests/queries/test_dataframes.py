@@ -35,6 +35,11 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "itself": lambda o, s: o.alias("a").join(o.alias("b"), F.col("a.kind") == F.col("b.kind")).select("a.id"),
     "anti": lambda o, s: s.join(o, "shop", "left_anti"),
     "groups": lambda o, s: o.groupBy("kind").agg(F.count("*").alias("n"), F.avg("price"), F.max("id")),
+    "JSON": lambda o, s: o.select(
+        "id",
+        F.from_json(F.to_json(F.struct("id", "kind")), "kind STRING", {"mode": "FAILFAST"}).alias("read"),
+        F.json_tuple(F.to_json(F.struct("shop", "price")), "price", "shop").alias("price", "shop"),
+    ),
     "conditions": lambda o, s: o.groupBy("shop").agg(
         F.count_if(F.col("price") > 2), F.bool_and(F.col("count") > 0), F.bool_or(F.col("count") > 4)
     ),

@@ -253,6 +253,11 @@ EXACT: dict[str, list[str]] = {
         "url_decode(url_encode(s))",
         "try_url_decode(u)",
     ],
+    "JSON": [
+        "get_json_object(s, '$')",
+        "json_array_length(concat('[', i, ',', n, ']'))",
+        "json_object_keys(concat('{\"', s, '\":1}'))",
+    ],
     "numbers": [
         "bround(x, 1)",
         "bround(d, 1)",

@@ -152,10 +152,9 @@ def _call(expr: Call, scope: _Scope) -> Term:
             given = _lambda(each, function, arguments, scope) if is_lambda(each) else _term(each, scope)
             arguments = (*arguments, given)
         signature = function.rule(arguments, expr.options)
-        if function is CAST and isinstance(arguments[0], LiteralTerm):
-            constant = _as_constant(arguments[0], signature.result)
-            if constant is not None:
-                return constant
+        constant = _cast_constant(function, arguments, signature.result)
+        if constant is not None:
+            return constant
         wanted = zip(arguments, signature.arguments, strict=True)
         arguments = tuple(_converted(a, t) for a, t in wanted)
     except Mismatch as mismatch:
@@ -169,6 +168,13 @@ def _call(expr: Call, scope: _Scope) -> Term:
     if nullable is None:
         nullable = any(a.nullable for a in arguments)
     return CallTerm(signature.result, nullable, function, arguments, expr.options)
+
+
+def _cast_constant(function: Function, arguments: Arguments, wanted: DataType) -> LiteralTerm | None:
+    """Return the constant that a cast of a constant is, if it stays the same value."""
+    if function is not CAST or not isinstance(arguments[0], LiteralTerm):
+        return None
+    return _as_constant(arguments[0], wanted)
 
 
 # -- functions within expressions -----------------------------------------------------------------

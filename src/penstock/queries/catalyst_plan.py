@@ -51,6 +51,9 @@ PIVOT = "pivot values"
 CONSTANT = "internal value"
 """Field of a `Literal` of a nested type."""
 
+OPTIONS = "options by name"
+"""Field of a `JsonToStructs`."""
+
 UNREAD = "unread columns"
 """Field of a `Generate`: positions of the columns that it drops."""
 

@@ -1,8 +1,8 @@
-"""Functions of a plan that its JSON does not tell apart: those that are null where they fail, and LIKE.
+"""Functions that the JSON of a plan does not tell whole: those that are null where they fail, and others.
 
 Catalyst's class of `try_add` is that of `+`, and neither the JSON of a plan nor its text tells them apart. So
 the expressions of `try_add` are found in the plan of the JVM, and get a class of their own. LIKE gets its
-escape character, which the JSON omits.
+escape character, and `from_json` its options, which the JSON omits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from penstock.errors import Step, UnsupportedQuery
-from penstock.queries.catalyst_plan import ESCAPE, KIND, simple_name
+from penstock.queries.catalyst_plan import ESCAPE, KIND, OPTIONS, simple_name
 from penstock.queries.plan_details import expressions, items
 from penstock.queries.plan_pairs import Path, paired_nodes
 
 _TRIED = ("Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average")
+
+_FROM_JSON = "JsonToStructs"
 
 _MODES = ("evalMode", "evalContext")
 """Fields of an expression that treats errors in several ways."""
@@ -38,12 +40,24 @@ def tell_apart(listed: list[Any], plan: Any, where: Where) -> None:
         expression = path[-1]
         if _is_like(expression):
             node[ESCAPE] = expression.escapeChar()
+        if simple_name(node["class"]) == _FROM_JSON:
+            node[OPTIONS] = _options(expression)
         if not any(mode in node for mode in _MODES) or _mode(expression) != "TRY":
             continue
         kind = simple_name(node["class"])
         if kind not in _TRIED:
             _refuse(path, where)
         node[KIND] = f"Try{kind}"
+
+
+def _options(expression: Any) -> dict[str, str]:
+    """Return the options of a `from_json`."""
+    pairs = expression.options().iterator()
+    found: dict[str, str] = {}
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    return found
 
 
 def _mode(expression: Any) -> str:
@@ -70,6 +84,13 @@ def _refuse_any(plan: Any, where: Where) -> None:
                 )
             if _mode(expression) == "TRY":
                 _refuse((expression,), where)
+            if expression.getClass().getSimpleName() == _FROM_JSON and _options(expression):
+                raise UnsupportedQuery(
+                    "from_json with options in this query",
+                    where=where((expression,)),
+                    why="The plan has them at a place that is not found again.",
+                    fix="leave them out, or read the text in a query of its own",
+                )
 
 
 def _is_like(expression: Any) -> bool:

@@ -129,9 +129,10 @@ def _optimised(
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    listed = json.loads(plan.toJSON())
+    written = plan.toJSON()
+    listed = json.loads(written)
     add_projections(listed, plan)
-    if hides:
+    if hides or "JsonToStructs" in written:
         tell_apart(listed, plan, lambda path: steps_to(query, location, [path]))
     complete(listed, plan, inputs, session, location)
     return PlannedQuery(parse_tree(listed), listed, plan, query)

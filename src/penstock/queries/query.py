@@ -14,6 +14,7 @@ from penstock.flow.operators.source import TICK_TIME, Source
 from penstock.queries import array_functions as array_functions  # registers functions of lists
 from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
+from penstock.queries import json_functions as json_functions  # registers functions of JSON
 from penstock.queries import python_functions as python_functions  # registers Python functions
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions

@@ -353,6 +353,8 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
             *position, element = made.values()
             listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
             rows = listed.explode(element, position=position[0] if position else None, outer=outer)
+        case "JsonTuple":
+            rows = _json_fields(generator, below, list(made.values()), planner)
         case "ReplicateRows":
             rows = _replicated(generator, below, list(made.values()), planner)
         case kind:
@@ -391,6 +393,14 @@ def _inlined(
         name: Column(element).field(field.name) for name, field in zip(columns, struct.fields, strict=True)
     }
     return rows.with_columns(**fields)
+
+
+def _json_fields(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> AnyStream:
+    """Lower `json_tuple`: the row with fields of a JSON text as columns."""
+    struct = planner.fresh("fields")
+    found = Call("json_tuple", below.scope.lower_all(generator.children))
+    fields = {name: Column(struct).field(f"c{at}") for at, name in enumerate(columns)}
+    return below.stream.with_columns(**{struct: found}).with_columns(**fields)
 
 
 def _replicated(generator: CatalystNode, below: Relation, columns: list[str], planner: Planner) -> AnyStream:

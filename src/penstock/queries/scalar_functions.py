@@ -108,6 +108,8 @@ _INVOKED = {
     ("StringDecode", "decode"): "decode",
     ("UrlCodec", "encode"): "url_encode",
     ("ExpressionImplUtils", "isLuhnNumber"): "luhn_check",
+    ("JsonExpressionUtils", "lengthOfJsonArray"): "json_array_length",
+    ("JsonExpressionUtils", "jsonObjectKeys"): "json_object_keys",
 }
 _ARGUMENTS = {"base64": 1, "encode": 2, "decode": 2}
 

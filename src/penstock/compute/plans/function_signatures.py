@@ -77,6 +77,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(2, None, "elt greatest least"),
         **_of(3, None, "when", step=2),
         **{name: CallSignature(*function.arity) for name, function in CATALOGUE.items() if function.meaning},
+        "from_json": CallSignature(1, 1, options=(_is_type, _is_text)),
         "lambda": CallSignature(1, 1, options=(_is_names,)),
         "variable": CallSignature(0, 0, options=(_is_text,)),
         "arrays_zip": CallSignature(1, None, options=(_is_names,)),

@@ -20,6 +20,7 @@ from penstock.expr.code_runtime import EPOCH
 from penstock.expr.functions.higher_order import VARIABLE, is_function
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.spark.lowering.array_functions import ARRAYS
+from penstock.spark.lowering.json_functions import JSON
 from penstock.spark.lowering.time_functions import TIME
 from penstock.spark.lowering.types import spark_type
 from penstock.spark.lowering.value_functions import VALUES
@@ -30,7 +31,12 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
 
-SPARK: Mapping[str, Callable[[CallTerm, tuple[Any, ...]], Column]] = {**VALUES, **ARRAYS, **TIME}
+SPARK: Mapping[str, Callable[[CallTerm, tuple[Any, ...]], Column]] = {
+    **VALUES,
+    **ARRAYS,
+    **JSON,
+    **TIME,
+}
 """Lowerings of the catalogue functions: from argument columns to the column of the call.
 
 An argument that is a function comes as a Python function of columns. "lambda" and "variable" have none.

@@ -1,0 +1,38 @@
+"""Lowering of Spark's functions of JSON texts."""
+
+from __future__ import annotations
+
+from penstock.expr.tree import Call, Expr
+from penstock.queries.catalyst_plan import OPTIONS, CatalystNode, parse_type
+from penstock.queries.expressions import Scope, lowers, lowers_plainly
+from penstock.queries.scalar_functions import refuse
+
+lowers_plainly({"GetJsonObject": "get_json_object"})
+
+
+@lowers("JsonToStructs")
+def _from_json(node: CatalystNode, scope: Scope) -> Expr:
+    options = {name.lower(): value for name, value in node.fields.get(OPTIONS, {}).items()}
+    mode = options.pop("mode", "PERMISSIVE").upper()
+    for name in options:
+        refuse(f"from_json with the option {name!r}, which has no incremental form yet", "from_json")
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        refuse(f"from_json in the mode {mode}, which has no incremental form yet", "from_json")
+    schema = parse_type(node.fields["schema"])
+    return Call("from_json", scope.lower_all(node.children), (schema, mode))
+
+
+_WRITER = "StructsToJsonEvaluator("
+
+
+@lowers("Invoke")
+def _invoked(node: CatalystNode, scope: Scope) -> Expr:
+    target, *arguments = node.children
+    called = str(target.fields.get("value")) if target.kind == "Literal" else target.kind
+    if not called.startswith(_WRITER):
+        method = f"{called.partition('(')[0]}.{node.fields['functionName']}"
+        refuse(f"the query uses {method}, which has no incremental form yet", method)
+    options, _, _ = called.removeprefix(_WRITER).partition("),")
+    if options != "Map(":
+        refuse(f"to_json with the options {options.partition('(')[2]}", "to_json", "leave them out")
+    return Call("to_json", scope.lower_all(tuple(arguments)))
