@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import EvaluationError
-from penstock.expr.dict_keys import holds_floats
+from penstock.expr.dict_keys import has_representatives
 from penstock.expr.function_bases import (
     Emitter,
     GuardedSource,
@@ -149,7 +149,7 @@ def _of_lists(
             emitter.canonical(GuardedSource(operand, (), False)) if argument.type == FLOAT64 else operand
             for operand, argument in zip(operands, call.arguments, strict=True)
         ]
-        if one_zero and holds_floats(call.arguments[0].type):
+        if one_zero and has_representatives(call.arguments[0].type):
             found = [f"x_key({operand})" for operand in found]
         key = "None"
         if "{key}" in source:
