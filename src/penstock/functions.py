@@ -9,6 +9,7 @@ lists them; `help(ps.functions.lpad)` tells one's types.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from penstock.expr.function_bases import FixedFunction, HigherOrderFunction, Parameter
@@ -22,7 +23,7 @@ _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
 
 
 def size(values: Any) -> Expr:
-    """The number of elements. Takes a list."""
+    """The number of elements, or of entries. Takes a list or a map."""
     return operand(values).length()
 
 
@@ -44,6 +45,8 @@ def arrays_zip(**lists: Any) -> Expr:
 _OTHERS = ("array_append", "array_prepend", "arrays_zip", "size")
 
 
+# Not by globals: those named as Python's own, such as `map`, would be the ones of this module.
+@cache
 def __getattr__(name: str) -> Callable[..., Expr]:
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -57,7 +60,6 @@ def __getattr__(name: str) -> Callable[..., Expr]:
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{function.meaning} Takes {_taken(function)}."
-    globals()[name] = call
     return call
 
 

@@ -23,7 +23,7 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import Call, Expr
 from penstock.expr.types import StructType
 from penstock.io.arrow import column_to_values, rows_to_table
-from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, rows
+from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, maps, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.seeds]
 
 EXPRESSIONS = 2_000
 LISTS = 300
+MAPS = 300
 EACH = 4
 ROWS = 60
 AT_ONCE = 80
@@ -220,6 +221,7 @@ def table(spark: SparkSession) -> Table:
 @pytest.fixture(scope="module")
 def outcomes(table: Table) -> list[Outcome]:
     drawn: list[Expr] = gather(expressions(), EXPRESSIONS) + gather(lists(), LISTS)
+    drawn += gather(maps(), MAPS)
     for function in CATALOGUE.values():
         if isinstance(function, FixedFunction):
             drawn += gather(calls(function), EACH)

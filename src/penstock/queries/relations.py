@@ -9,8 +9,9 @@ from operator import and_
 from typing import Any, TypeAlias
 
 from penstock.errors import SourceLocation, UnsupportedQuery
+from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import INT32, DataType, Schema
+from penstock.expr.types import INT32, DataType, MapType, Schema
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import TICK_TIME
@@ -345,12 +346,8 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
     match generator.kind:
         case "Stack":
             rows = _stacked(generator, below, list(made.values()))
-        case "Inline":
-            rows = _inlined(generator, below, list(made.values()), planner, outer=outer)
-        case "Explode" | "PosExplode":
-            *position, element = made.values()
-            listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
-            rows = listed.explode(element, position=position[0] if position else None, outer=outer)
+        case "Explode" | "PosExplode" | "Inline":
+            rows = _exploded(generator, below, list(made.values()), planner, outer=outer)
         case "ReplicateRows":
             rows = _replicated(generator, below, list(made.values()), planner)
         case kind:
@@ -377,13 +374,21 @@ def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> An
     return branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0]
 
 
-def _inlined(
+def _exploded(
     generator: CatalystNode, below: Relation, columns: list[str], planner: Planner, *, outer: bool
 ) -> AnyStream:
-    """Lower `inline`: a row for each struct of a list, with its fields as columns."""
+    """Lower generators of a row for each element of a list, or its fields; a map is its entries."""
+    values = below.scope.lower(generator.children[0])
+    position = columns.pop(0) if generator.kind == "PosExplode" else None
+    of_map = isinstance(check(values, below.stream.schema).type, MapType)
+    if of_map:
+        values = Call("map_entries", (values,))
+    if not of_map and generator.kind != "Inline":
+        (element,) = columns
+        return below.stream.with_columns(**{element: values}).explode(element, position=position, outer=outer)
     element = planner.fresh("struct")
-    listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
-    rows = listed.explode(element, outer=outer)
+    listed = below.stream.with_columns(**{element: values})
+    rows = listed.explode(element, position=position, outer=outer)
     struct: Any = rows.schema.fields[rows.schema.names.index(element)].type
     fields = {
         name: Column(element).field(field.name) for name, field in zip(columns, struct.fields, strict=True)

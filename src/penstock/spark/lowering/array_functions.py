@@ -1,4 +1,4 @@
-"""Lowering of functions on lists to Spark columns."""
+"""Lowering of functions on lists and maps to Spark columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from penstock.expr.types import DATE
+from penstock.expr.types import DATE, MapType
+from penstock.spark.lowering.signed_zero import sorted_entries
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -36,10 +37,18 @@ def _sequence(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
     return F.sequence(start, stop, *step)
 
 
+def _map_sort(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
+    mapping = call.type
+    assert isinstance(mapping, MapType)
+    return F.map_from_entries(sorted_entries(mapping, F.map_entries(arguments[0])))
+
+
 _NAMES = (
     *("array_compact", "array_contains", "array_distinct", "array_except", "array_insert", "array_intersect"),
     *("array_join", "array_max", "array_min", "array_position", "array_remove", "array_union"),
     *("arrays_overlap", "element_at", "flatten", "get", "slice", "sort_array", "try_element_at"),
+    *("map", "map_concat", "map_contains_key", "map_entries", "map_from_arrays", "map_from_entries"),
+    *("map_keys", "map_values"),
 )
 
 ARRAYS: dict[str, Lowering] = {
@@ -49,8 +58,13 @@ ARRAYS: dict[str, Lowering] = {
     "arrays_zip": _zipped,
     "exists": _plain(F.exists),
     "filter": _plain(F.filter),
+    "map_filter": _plain(F.map_filter),
+    "map_sort": _map_sort,
+    "map_zip_with": _plain(F.map_zip_with),
     "sequence": _sequence,
     "forall": _plain(F.forall),
     "transform": _plain(F.transform),
+    "transform_keys": _plain(F.transform_keys),
+    "transform_values": _plain(F.transform_values),
     "zip_with": _plain(F.zip_with),
 }

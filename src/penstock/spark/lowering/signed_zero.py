@@ -50,11 +50,11 @@ def _list(type: ListType, column: Column) -> Column:
 
 @representative.register(MapType)
 def _map(type: MapType, column: Column) -> Column:
-    return f.map_from_entries(_sorted_entries(type, column))
+    return f.map_from_entries(sorted_entries(type, representative(type.entries, f.map_entries(column))))
 
 
-def _sorted_entries(type: MapType, column: Column) -> Column:
-    entries = representative(type.entries, f.map_entries(column))
+def sorted_entries(type: MapType, entries: Column) -> Column:
+    """Sort the entries of a map by their keys."""
     if not holds_maps(type.value):
         return f.sort_array(entries)  # Keys differ, so values are not compared.
     return f.array_sort(entries, _by_key)
