@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.expr.annotations import Int32
 from penstock.expr.constructors import lit
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
@@ -185,6 +186,8 @@ _VALUES = {
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
     "xs": st.lists(st.none() | floats, max_size=3),
+    "ms": st.dictionaries(st.sampled_from(["a", "b", ""]) | strings, int64s, max_size=3),
+    "fs": st.dictionaries(floats.map(nested_key), st.none() | floats, max_size=3),
 }
 rows: st.SearchStrategy[Wide] = st.builds(
     Wide,

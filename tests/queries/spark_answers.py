@@ -72,6 +72,8 @@ def comparable(value: Any) -> Any:
     """Return a value of a row, hashable and equal where Spark's and Penstock's are the same."""
     if isinstance(value, tuple | list):
         return tuple(map(comparable, cast("tuple[Any, ...]", value)))
+    if isinstance(value, dict):
+        return frozenset((comparable(k), comparable(v)) for k, v in cast("dict[Any, Any]", value).items())
     if isinstance(value, datetime):
         return value.astimezone().replace(tzinfo=None)  # Spark shows the time of this machine
     return "NaN" if value != value else value

@@ -60,7 +60,7 @@ SPARK_IS_VAGUE = frozenset(
         "ceil",
         "split_part",
         "like",
-        *("element", "element_at"),
+        *("element", "element_at", "map_contains_key", "map_keys", "map_values"),
         "truncate",
         "tumble",
         "seconds_since",
@@ -306,7 +306,7 @@ def unoptimized(spark: SparkSession) -> Iterator[None]:
     """Lets Spark evaluate everything: the optimizer leaves out what cannot change an answer, errors too."""
     rules = "BooleanSimplification ConstantFolding ConvertToLocalRelation NullPropagation OptimizeIn"
     rules += " PushFoldableIntoBranches ReorderAssociativeOperator SimplifyBinaryComparison"
-    rules += " SimplifyConditionals"
+    rules += " SimplifyConditionals SimplifyExtractValueOps"
     package, option = "org.apache.spark.sql.catalyst.optimizer", "spark.sql.optimizer.excludedRules"
     before = spark.conf.get(option)
     spark.conf.set(option, ",".join(f"{package}.{r}" for r in rules.split()))

@@ -150,8 +150,24 @@ def _concat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
     return Signature(types, MapType(made.key, made.value, any(each.nullable for each in maps)))
 
 
-def _concat(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    return f"x_map_of(x_chain({', '.join(operands)}))"
+def _concat(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    # As on Spark, what may be null is not evaluated after a null, and what cannot be always is.
+    names: list[str] = []
+    sources: list[str] = []
+    for each in call.arguments:
+        source = emitter.value(each)
+        if each.nullable:
+            nulls = " or ".join(f"{name} is None" for name in names)
+            names.append(emitter.fresh())
+            source = f"({names[-1]} := {f'None if {nulls} else ' if nulls else ''}{source})"
+        sources.append(source)
+    return GuardedSource(f"x_map_concat({', '.join(sources)})")
+
+
+def map_concat(*maps: Entries | None) -> Entries | None:
+    """Return the map with the entries of several, or null if one is."""
+    present = [entries for entries in maps if entries is not None]
+    return map_of(chain(*present)) if len(present) == len(maps) else None
 
 
 def map_of_text(text: str, between: re.Pattern[str], within: re.Pattern[str]) -> Entries:
@@ -171,9 +187,9 @@ def value_of_key(name: str) -> StrictFunction:
 
 
 NAMES: dict[str, Any] = {
-    "x_chain": chain,
     "x_contains_key": contains_key,
     "x_keys_of": keys_of,
+    "x_map_concat": map_concat,
     "x_map_of": map_of,
     "x_map_of_text": map_of_text,
     "x_one_zero": one_zero,
@@ -196,8 +212,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "map_from_entries", _from_entries_rule, _from_entries, fallible=True, keeps_nan=True, nullable=True,
         arity=(1, 1), meaning="The map of a list of structs of key and value; null if one of them is null.",
     ),
-    StrictFunction(
-        "map_concat", _concat_rule, _concat, fallible=True, keeps_nan=True, arity=(1, None),
+    LazyFunction(
+        "map_concat", _concat_rule, _concat, fallible=True, arity=(1, None),
         meaning="The map with the entries of several.",
     ),
     fixed(

@@ -65,6 +65,32 @@ def _by_key(one: Column, other: Column) -> Column:
     return f.when(a < b, f.lit(-1)).when(a > b, f.lit(1)).otherwise(f.lit(0))
 
 
+def hashable(type: DataType, column: Column) -> Column:
+    """Replace a value by one that Spark hashes, alike for equal values: maps by their sorted entries."""
+    return _without_maps(type, representative(type, column)) if holds_maps(type) else column
+
+
+@singledispatch
+def _without_maps(type: DataType, column: Column) -> Column:
+    return column
+
+
+@_without_maps.register(StructType)
+def _struct_without_maps(type: StructType, column: Column) -> Column:
+    parts = (_without_maps(each.type, column.getField(each.name)).alias(each.name) for each in type.fields)
+    return f.when(column.isNotNull(), f.struct(*parts))
+
+
+@_without_maps.register(ListType)
+def _list_without_maps(type: ListType, column: Column) -> Column:
+    return f.transform(column, lambda element: _without_maps(type.element, element))
+
+
+@_without_maps.register(MapType)
+def _map_without_maps(type: MapType, column: Column) -> Column:
+    return _without_maps(type.entries, f.map_entries(column))
+
+
 def with_representatives(frame: DataFrame, schema: Schema) -> DataFrame:
     """Replace values by their representatives in the columns of `schema`; leave others unchanged."""
     floats = {field.name: field.type for field in schema.fields if has_representatives(field.type)}
