@@ -242,6 +242,9 @@ def draw(choice: random.Random, table: str) -> Any:
     return T(*row, mapping(), mapping()) if table == "t" else row
 
 
+# Spark 4.3 takes null values of maps that it groups by for zeros.
+_PRESENT = "map_filter(m, (k, v) -> v IS NOT NULL)"
+
 QUERIES = {
     "explode": "SELECT id, explode(m) FROM t",
     "outer": "SELECT id, explode_outer(m) AS (k, v) FROM t",
@@ -255,17 +258,17 @@ QUERIES = {
     "filter": "SELECT id, m FROM t WHERE m['a'] = 1 OR element_at(o, s) > 1",
     "join": "SELECT t.id, t.m, u.s, t.m[u.s] FROM t JOIN u ON t.id = u.id",
     "outer join": "SELECT u.id, t.m, t.o FROM u LEFT JOIN t ON t.id = u.id AND t.m['a'] = 1",
-    "by a value": "SELECT t.id, u.id FROM t JOIN u ON t.m['a'] = u.id",
+    "by a value": "SELECT t.id, u.s FROM t JOIN u ON t.m['a'] = u.id",
     "semi join": "SELECT id, m FROM t WHERE id IN (SELECT id FROM u)",
     "union": "SELECT id, m FROM t UNION ALL SELECT id, map(s, 1) FROM u WHERE s IS NOT NULL",
     "list of maps": "SELECT s, size(collect_list(m)), count(m) FROM t GROUP BY s",
     "map of a group": "SELECT s, map_from_entries(collect_set(struct(id, 'x'))) FROM t GROUP BY s",
-    "groups": "SELECT m, count(*) FROM t GROUP BY m",
-    "groups of map": "SELECT map('b', id, 'a', s) AS g, count(*) FROM t GROUP BY g",
-    "groups with nested ones": "SELECT struct(m, array(m)) AS g, sum(id) FROM t GROUP BY g",
+    "groups": f"SELECT {_PRESENT} AS g, count(*) FROM t GROUP BY g",
+    "groups of map": "SELECT map('b', id, 'a', id % 2) AS g, count(*) FROM t GROUP BY g",
+    "groups with nested ones": f"SELECT struct(s, array({_PRESENT})) AS g, sum(id) FROM t GROUP BY g",
     "different ones": "SELECT s, count(DISTINCT m) FROM t GROUP BY s",
     "least of values": "SELECT s, min(m['a']), max_by(id, m['b']) FROM t GROUP BY s",
-    "latest": "SELECT id, first(m) FROM t GROUP BY id, m",
+    "of equal ones": f"SELECT id, first(g) FROM (SELECT id, {_PRESENT} AS g FROM t) GROUP BY id, g",
     "before": "SELECT id, s, lag(m['a']) OVER (PARTITION BY id ORDER BY s, m['a'], m['b'], m['c']) FROM t",
     "first rows": "SELECT id, size(m) FROM t ORDER BY id, m['a'], m['b'], size(m) LIMIT 3",
     "values": "SELECT * FROM VALUES (1, map('a', 1)), (2, map('b', null)) AS v(id, m)",
@@ -312,7 +315,7 @@ def test_what_raises_on_spark_raises(spark: SparkSession) -> None:
         "map_from_arrays(array(s, s), array(1, 2))",
         "map_from_arrays(array(s), array(1, 2))",
         "map_from_arrays(array(nullif(s, 'a')), array(1))",
-        "map_from_entries(array(struct(s, 1), struct('a', 2)))",
+        "map_from_entries(array(named_struct('a', s, 'b', 1), named_struct('a', 'a', 'b', 2)))",
         "map_from_entries(array(struct(nullif(s, 'a'), 1)))",
         "map_concat(m, o)",
         "str_to_map(s || ',a:2')",

@@ -12,6 +12,7 @@ from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
 from penstock.expr.types import INT32, DataType, MapType, Schema
+from penstock.expr.widening import wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import TICK_TIME
@@ -308,11 +309,26 @@ def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
 @lowers("Union")
 def _union(node: CatalystNode, planner: Planner) -> Relation:
     first, *others = map(planner.relation, node.children)
-    stream, names = first.stream, tuple(first.columns.values())
-    for other in others:
-        columns = zip(names, other.columns.values(), strict=True)
-        stream = stream.union(other.stream.select(**{name: Column(theirs) for name, theirs in columns}))
-    return Relation(stream, first.columns)
+    parts = (first, *others)
+    # Types may differ in what within them may be null.
+    types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
+    stream = first.stream if _types(first) == types else _renamed(first, first, types)
+    return Relation(stream.union(*(_renamed(each, first, types) for each in others)), first.columns)
+
+
+def _types(relation: Relation) -> list[DataType]:
+    return [check(Column(name), relation.stream.schema).type for name in relation.columns.values()]
+
+
+def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnyStream:
+    """Return the rows of a relation with the names of another one, converted to types."""
+    columns = zip(like.columns.values(), relation.columns.values(), _types(relation), types, strict=True)
+    return relation.stream.select(
+        **{
+            name: Column(own) if found == type else Call("cast", (Column(own),), (type,))
+            for name, own, found, type in columns
+        }
+    )
 
 
 @lowers("Distinct")

@@ -198,17 +198,18 @@ def also_of_maps(of_lists: StrictFunction, of_maps: StrictFunction) -> StrictFun
     def chosen(first: Term) -> StrictFunction:
         return of_maps if isinstance(first.type, MapType) else of_lists
 
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        return chosen(arguments[0]).rule(arguments, options)
+
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        return chosen(call.arguments[0]).python(emitter, call, operands)
+
     def fallible(call: CallTerm) -> bool:
         found = chosen(call.arguments[0]).fallible
         return found if isinstance(found, bool) else found(call)
 
-    return replace(
-        of_lists,
-        rule=lambda arguments, options: chosen(arguments[0]).rule(arguments, options),
-        python=lambda emitter, call, operands: chosen(call.arguments[0]).python(emitter, call, operands),
-        fallible=fallible,
-        meaning=of_lists.meaning.removesuffix(".") + "; of a map, the value of a key, null without it.",
-    )
+    meaning = of_lists.meaning.removesuffix(".") + "; of a map, the value of a key, null without it."
+    return replace(of_lists, rule=rule, python=python, fallible=fallible, meaning=meaning)
 
 
 def always(arguments: Arguments) -> bool:
