@@ -45,9 +45,13 @@ def arrays_zip(**lists: Any) -> Expr:
 _OTHERS = ("array_append", "array_prepend", "arrays_zip", "size")
 
 
+def __getattr__(name: str) -> Callable[..., Expr]:
+    return _function_named(name)
+
+
 # Not by globals: those named as Python's own, such as `map`, would be the ones of this module.
 @cache
-def __getattr__(name: str) -> Callable[..., Expr]:
+def _function_named(name: str) -> Callable[..., Expr]:
     function = _FUNCTIONS.get(name)
     if function is None:
         raise AttributeError(f"module 'penstock.functions' has no attribute {name!r}")

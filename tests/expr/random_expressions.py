@@ -406,8 +406,9 @@ class _Drawing:
             return self.of("int64", d - 1)
 
         return self.pick(
-            lambda: F.map_concat(some(), some()),
-            lambda: F.map_concat(F.transform_keys(some(), lambda k, v: "_" + k), some()),
+            # After a null, Spark evaluates a further argument in some ways, and in others not.
+            lambda: F.map_concat(ps.coalesce(some(), Column("ms")), some()),
+            lambda: F.map_concat(F.transform_keys(Column("ms"), lambda k, v: "_" + k), some()),
             lambda: F.map_from_arrays(F.map_keys(some()), F.map_values(some())),
             lambda: F.map_from_arrays(ps.array(Column("s"), Column("s_")), F.slice(self.list(d - 1), 1, 2)),
             lambda: F.map_from_entries(F.filter(F.map_entries(some()), lambda e: e.field("value") > 0)),
