@@ -9,6 +9,7 @@ lists them; `help(ps.functions.lpad)` tells one's types.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from penstock.expr.annotations import as_type
@@ -23,7 +24,7 @@ _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
 
 
 def size(values: Any) -> Expr:
-    """The number of elements. Takes a list."""
+    """The number of elements, or of entries. Takes a list or a map."""
     return operand(values).length()
 
 
@@ -54,6 +55,12 @@ _OTHERS = ("array_append", "array_prepend", "arrays_zip", "from_json", "size")
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:
+    return _function_named(name)
+
+
+# Not by globals: those named as Python's own, such as `map`, would be the ones of this module.
+@cache
+def _function_named(name: str) -> Callable[..., Expr]:
     function = _FUNCTIONS.get(name)
     if function is None:
         raise AttributeError(f"module 'penstock.functions' has no attribute {name!r}")
@@ -66,7 +73,6 @@ def __getattr__(name: str) -> Callable[..., Expr]:
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{function.meaning} Takes {_taken(function)}."
-    globals()[name] = call
     return call
 
 

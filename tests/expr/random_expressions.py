@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.expr.annotations import Int32
 from penstock.expr.constructors import lit
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
@@ -39,6 +40,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     ListType,
+    MapType,
 )
 from tests.expr import random_json
 
@@ -81,6 +83,8 @@ class Wide(NamedTuple):
     inner_: Inner | None
     ns: list[int]
     xs_: list[float | None] | None
+    ms: dict[str, int]
+    fs_: dict[float, float | None] | None
 
 
 class Read(NamedTuple):
@@ -195,6 +199,8 @@ _VALUES = {
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
     "xs": st.lists(st.none() | floats, max_size=3),
+    "ms": st.dictionaries(st.sampled_from(["a", "b", ""]) | strings, int64s, max_size=3),
+    "fs": st.dictionaries(floats.map(nested_key), st.none() | floats, max_size=3),
 }
 rows: st.SearchStrategy[Wide] = st.builds(
     Wide,
@@ -242,9 +248,9 @@ _FIXED: dict[str, list[FixedFunction]] = {}
 
 
 def _kind_of(type: Any) -> str:
-    """The kind of a parameter or result; lists are drawn by their length."""
-    if isinstance(type, ListType):
-        return "list"
+    """The kind of a parameter or result; lists and maps are drawn by their length."""
+    if isinstance(type, ListType | MapType):
+        return "list" if isinstance(type, ListType) else "map"
     return "decimal" if type is DecimalType or isinstance(type, DecimalType) else _KIND_OF[type]
 
 
@@ -317,13 +323,19 @@ def calls(draw: st.DrawFn, function: FixedFunction) -> Expr:
         "" if function.result is not None else draw(st.sampled_from(list(map(_kind_of, function.takes[0]))))
     )
     call = _Drawing(draw).fixed(function, draw(st.integers(0, 1)), kind)
-    return call.length() if isinstance(function.result, ListType) else call
+    return call.length() if isinstance(function.result, ListType | MapType) else call
 
 
 @st.composite
 def lists(draw: st.DrawFn) -> Expr:
     """A list of whole numbers."""
     return _Drawing(draw).list(2)
+
+
+@st.composite
+def maps(draw: st.DrawFn) -> Expr:
+    """A map from text to whole numbers, or what is made of one."""
+    return draw(st.sampled_from((_Drawing.map, _Drawing.of_map)))(_Drawing(draw), 2)
 
 
 class _Drawing:
@@ -410,6 +422,62 @@ class _Drawing:
         texts = self.fixed(self.pick(*_FIXED["list"]), d)
         return self.pick(texts, texts, ps.concat(texts, ps.array(Column("s_"))), F.reverse(texts))
 
+    # -- maps from text to int64 ----------------------------------------------------------
+
+    def map(self, d: int) -> Expr:
+        """A map from text to int64, which may be null and hold null values."""
+        ms = Column("ms")
+        if d <= 0 or self.draw(st.integers(0, 3)) == 0:
+            one = F.map("a", Column("n_"), "b", Column("n"))
+            return self.pick(ms, ps.when(Column("b"), ms), one, F.map(Column("s_"), Column("n_")))
+
+        def some() -> Expr:
+            return self.map(d - 1)
+
+        def number() -> Expr:
+            return self.of("int64", d - 1)
+
+        return self.pick(
+            # After a null, Spark evaluates a further argument in some ways, and in others not.
+            lambda: F.map_concat(ps.coalesce(some(), Column("ms")), some()),
+            lambda: F.map_concat(F.transform_keys(Column("ms"), lambda k, v: "_" + k), some()),
+            lambda: F.map_from_arrays(F.map_keys(some()), F.map_values(some())),
+            lambda: F.map_from_arrays(ps.array(Column("s"), Column("s_")), F.slice(self.list(d - 1), 1, 2)),
+            lambda: F.map_from_entries(F.filter(F.map_entries(some()), lambda e: e.field("value") > 0)),
+            lambda: F.map_from_entries(ps.array(ps.struct(a=Column("s"), b=number()))),
+            lambda: Call("map_sort", (some(),)),
+            lambda: F.transform_keys(some(), lambda k, v: self.pick(k, k + "x", k.upper(), v.cast(str))),
+            lambda: F.transform_values(some(), lambda k, v: self.of_element(v, d)),
+            lambda: F.transform_values(some(), lambda k, v: k.length().cast(int)),
+            lambda: F.map_filter(some(), lambda k, v: self.pick(self.condition(v, d), k > "a", k == "b")),
+            lambda: F.map_zip_with(some(), some(), lambda k, a, b: self.pick(a, ps.coalesce(a, b), a - b)),
+            lambda: F.transform_values(Column("ms"), lambda k, v: v % 9).cast(dict[str, int | None]),
+            lambda: F.map(1, Column("n_"), 2.5, 7).cast(dict[str, int | None]),
+        )()
+
+    def of_map(self, d: int) -> Expr:
+        """A value that is made of a map."""
+        keys, fs = self.pick("a", "b", "", Column("s")), Column("fs_")
+        return self.pick(
+            lambda: self.map(d)[keys],
+            lambda: self.map(d)["a"],
+            lambda: self.pick(F.element_at, F.try_element_at)(self.map(d), keys),
+            lambda: F.map_contains_key(self.map(d), keys),
+            lambda: F.map_keys(self.map(d)),
+            lambda: F.map_values(self.map(d)),
+            lambda: F.map_entries(self.map(d)),
+            lambda: F.size(self.map(d)),
+            lambda: self.pick(fs, F.map_concat(fs, F.map(77.5, Column("x_")))),
+            lambda: fs[self.of("float", d)],
+            lambda: F.map_contains_key(fs, self.of("float", d)),
+            lambda: F.transform_keys(fs, lambda k, v: k * 0.5),
+            lambda: F.transform_values(fs, lambda k, v: ps.coalesce(v, k)),
+            lambda: F.map_zip_with(fs, F.map(0, Column("x")), lambda k, a, b: ps.coalesce(a, b, k)),
+            lambda: F.map(self.of("float", d), self.of("float", d)),
+            lambda: F.map(-Column("x"), fs),
+            lambda: Call("map_sort", (fs,)),
+        )()
+
     # -- lists of int64 -------------------------------------------------------------------
 
     def list(self, d: int) -> Expr:
@@ -444,6 +512,7 @@ class _Drawing:
             lambda: F.sequence(small().cast(int), small()),
             lambda: F.transform(F.arrays_zip(a=some(), b=few()), lambda x: x.field("b")),
             lambda: ps.array(Column("i_"), Column("i")).cast(list[int | None]),
+            lambda: F.map_values(self.map(d - 1)),
         )()
 
     def of_element(self, x: Expr, d: int) -> Expr:
@@ -490,6 +559,7 @@ class _Drawing:
             lambda: F.array_contains(self.list(d), self.of("int64", d)),
             lambda: F.array_contains(Column("xs_"), self.of("float", d)),
             lambda: F.arrays_overlap(self.list(d), self.list(d)),
+            lambda: F.map_contains_key(self.map(d), self.of("str", d)),
             lambda: self.pick(F.exists, F.forall)(self.list(d), lambda x: self.condition(x, d)),
         ]
 
@@ -515,6 +585,8 @@ class _Drawing:
             lambda: self.texts(d).length(),
             lambda: F.size(self.list(d)),
             lambda: self.from_json(d, "a"),
+            lambda: F.size(self.map(d)),
+            lambda: self.fixed(self.pick(*_FIXED["map"]), d).length(),
             lambda: Call("array_repeat", (self.of(kind, d), self.draw(_SMALL.map(lit)))).length(),
         ]
 
@@ -535,6 +607,7 @@ class _Drawing:
             lambda: Column("ns")[self.draw(_SMALL)],
             lambda: self.pick(F.get, F.element_at, F.try_element_at)(self.list(d), self.draw(_SMALL)),
             lambda: self.pick(F.array_min, F.array_max)(self.list(d)),
+            lambda: self.map(d)[self.of("str", d)],
             lambda: F.array_position(self.list(d), self.of("int64", d)),
             lambda: F.aggregate(self.list(d), self.of("int64", d), lambda total, x: total % 9 + x),
             lambda: F.aggregate(self.list(d), lit(0), lambda a, x: ps.greatest(a, x), lambda a: a - 1),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 from hypothesis import given
 
+import penstock as ps
 from penstock.errors import BadRow, UnknownRowType
 from penstock.expr.annotations import Int32, as_type
 from penstock.expr.code_runtime import NAN
@@ -25,6 +26,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     ListType,
+    MapType,
     StructType,
 )
 from tests.expr.random_expressions import SCHEMA, Wide, internal, rows
@@ -70,6 +72,48 @@ def test_types_have_names_and_annotations() -> None:
     assert as_type("int32") == as_type(Int32) == INT32
     assert as_type("decimal(12,2)") == as_type(Annotated[Decimal, DecimalType(12, 2)]) == DecimalType(12, 2)
     assert as_type(bool) == as_type("bool") == as_type(BOOL) == BOOL
+
+
+class Counts(NamedTuple):
+    shop: str
+    by_day: dict[str, int | None]
+    at: dict[tuple[int, ...], list[Point]]
+
+
+def test_a_dict_is_a_map() -> None:
+    schema = schema_of(Counts)
+    assert schema.fields[1:] == (
+        Field("by_day", MapType(STR, INT64, nullable=True)),
+        Field("at", MapType(ListType(INT64), ListType(schema_of(Place).fields[1].type))),
+    )
+    row = Counts("north", {"mon": 1, "sun": None}, {(1, 2): [Point(0.5)]})
+    (made,) = from_user(schema, what="rows")([row])
+    assert made == ("north", (("mon", 1), ("sun", None)), (((1, 2), ((0.5, None),)),))
+    assert to_user(schema)(made) == row
+
+
+@pytest.mark.parametrize(
+    "rows", [dict[str | None, int], dict[dict[str, int], int], dict[object, int]], ids=str
+)
+def test_keys_of_a_map_are_values_that_are_never_null_and_no_maps(rows: Any) -> None:
+    with pytest.raises(UnknownRowType, match=r"the keys of .* cannot be"):
+        schema_of(rows)
+
+
+def test_a_map_with_one_key_twice_is_refused() -> None:
+    with pytest.raises(BadRow, match="must be map<float64, int64>"):
+        from_user(schema_of(dict[float, int]), what="rows")([{math.nan: 1, float("nan"): 2}])
+    with pytest.raises(BadRow, match="must be int64, got str 'b'"):
+        from_user(schema_of(dict[str, int]), what="rows")([{"a": "b"}])
+
+
+def test_rows_of_a_table_are_equal_whatever_the_order_in_their_maps() -> None:
+    flow = ps.Flow("maps")
+    flow.sink("out", flow.table("counts", Counts))
+    engine = ps.Engine(flow)
+    assert engine.tick(counts=[ps.insert(Counts("north", {"sun": 1, "mon": 2}, {}))])["out"]
+    made = engine.tick(counts=[ps.delete(Counts("north", {"mon": 2, "sun": 1}, {}))])["out"]
+    assert [(change.weight, *change.row.by_day) for change in made] == [(-1, "mon", "sun")]
 
 
 class TwoTypes(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock.expr.code_runtime import NAN
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.types import (
     BOOL,
     BYTES,
@@ -30,10 +31,12 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
     TimestampType,
+    holds_maps,
 )
 
 _DECIMALS = [DecimalType(), DecimalType(5, 2), DecimalType(38, 0), DecimalType(38, 38)]
@@ -49,7 +52,11 @@ def fields(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[tuple[Field,
 
 TYPES: st.SearchStrategy[DataType] = st.recursive(
     _PLAIN,
-    lambda inner: st.builds(ListType, inner, st.booleans()) | fields(inner).map(StructType),
+    lambda inner: (
+        st.builds(ListType, inner, st.booleans())
+        | fields(inner).map(StructType)
+        | st.builds(MapType, inner.filter(lambda key: not holds_maps(key)), inner, st.booleans())
+    ),
     max_leaves=5,
 )
 SCHEMAS = fields(TYPES).map(Schema)
@@ -120,6 +127,13 @@ def _(type_: ListType) -> st.SearchStrategy[Any]:
 @values.register
 def _(type_: StructType) -> st.SearchStrategy[Any]:
     return st.tuples(*(cells(f.type, f.nullable) for f in type_.fields))
+
+
+@values.register
+def _(type_: MapType) -> st.SearchStrategy[Any]:
+    keys = values(type_.key).map(nested_key)
+    drawn = st.dictionaries(keys, cells(type_.value, type_.nullable), max_size=3)
+    return drawn.map(lambda entries: tuple(entries.items()))
 
 
 def cells(type_: DataType, nullable: bool) -> st.SearchStrategy[Any]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
+from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, MapType, Schema, StructType
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part
 from tests.io.feeds import read
@@ -83,6 +83,8 @@ def _wider(arrow: pa.DataType) -> pa.DataType:
         return pa.large_list(_wider(arrow.value_type))
     if pa.types.is_struct(arrow):
         return pa.struct([pa.field(f.name, _wider(f.type)) for f in arrow])
+    if pa.types.is_map(arrow):
+        return pa.map_(_wider(arrow.key_type), _wider(arrow.item_type))
     return arrow
 
 
@@ -102,6 +104,15 @@ def _(type_: DecimalType, value: Decimal) -> Any:
 @as_json.register
 def _(type_: ListType, value: tuple[Any, ...]) -> Any:
     return [None if v is None else as_json(type_.element, v) for v in value]
+
+
+@as_json.register
+def _(type_: MapType, value: tuple[Any, ...]) -> Any:
+    named = ((as_json(type_.key, k), v) for k, v in value)
+    return {
+        k if isinstance(k, str) else json.dumps(k): None if v is None else as_json(type_.value, v)
+        for k, v in named
+    }
 
 
 @as_json.register

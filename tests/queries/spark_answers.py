@@ -72,18 +72,22 @@ def comparable(value: Any) -> Any:
     """Return a value of a row, hashable and equal where Spark's and Penstock's are the same."""
     if isinstance(value, tuple | list):
         return tuple(map(comparable, cast("tuple[Any, ...]", value)))
+    if isinstance(value, dict):
+        return frozenset((comparable(k), comparable(v)) for k, v in cast("dict[Any, Any]", value).items())
     if isinstance(value, datetime):
         return value.astimezone().replace(tzinfo=None)  # Spark shows the time of this machine
     return "NaN" if value != value else value
 
 
 def create_view(spark: SparkSession, rows: Sequence[Any]) -> None:
-    """Make rows of one class, which are none of the same, the view `v`."""
+    """Make rows of one class, which are none of the same, the view `v`, as a table has them."""
+    from penstock.expr.dict_keys import with_representatives
     from penstock.expr.row_classes import from_user, schema_of
     from penstock.io.arrow import rows_to_table
 
     schema = schema_of(type(rows[0]))
-    frame = spark.createDataFrame(rows_to_table(from_user(schema, what="rows")(rows), schema))
+    inside = with_representatives(from_user(schema, what="rows")(rows), schema)
+    frame = spark.createDataFrame(rows_to_table(inside, schema))
     frame.coalesce(1).cache().createOrReplaceTempView("v")
 
 
@@ -91,15 +95,16 @@ def value_differences(
     spark: SparkSession, rows: Sequence[Any], expressions: Sequence[str], same: Callable[[Any, Any], bool]
 ) -> list[str]:
     """Expressions over the view `v` of rows with an `id` whose values differ from Spark's, with both."""
+    from penstock.expr.dict_keys import with_representatives
     from penstock.io.arrow import table_to_rows
     from penstock.queries.catalyst_plan import parse_schema
 
     columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(expressions))
     text = f"SELECT id, {columns} FROM v"
     frame = spark.sql(text)
-    expected = {
-        row[0]: row[1:] for row in table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
-    }
+    schema = parse_schema(frame.schema.jsonValue())
+    found = with_representatives(table_to_rows(frame.toArrow(), schema), schema)
+    expected = {row[0]: row[1:] for row in found}
     made = ps.Engine(ps.sql(text, tables={"v": type(rows[0])}, spark=spark)).tick(v=rows)["answer"].raw
     mine = {row[0]: row[1:-1] for row in made}
     assert mine.keys() == expected.keys()

@@ -156,6 +156,7 @@ EXACT: dict[str, list[str]] = {
         "split(s, '[,;]')",
         "split(s, '')",
         "split(s, ' ', 2)",
+        "str_to_map(s, ';', ',')",
         "split(s, 'a', 0)",
         "regexp_replace(s, '.', '-', 2)",
         "s LIKE ANY ('a%', '%c')",

@@ -23,7 +23,7 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import Call, Expr, columns_of
 from penstock.expr.types import StructType
 from penstock.io.arrow import column_to_values, rows_to_table
-from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, rows
+from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, maps, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.seeds]
 
 EXPRESSIONS = 2_000
 LISTS = 300
+MAPS = 300
 EACH = 4
 ROWS = 60
 AT_ONCE = 80
@@ -60,7 +61,7 @@ SPARK_IS_VAGUE = frozenset(
         *("round_floor", "round_ceil"),
         "split_part",
         "like",
-        *("element", "element_at"),
+        *("element", "element_at", "map_contains_key", "map_keys", "map_values"),
         "truncate",
         "tumble",
         "seconds_since",
@@ -222,6 +223,7 @@ def table(spark: SparkSession) -> Table:
 @pytest.fixture(scope="module")
 def outcomes(table: Table) -> list[Outcome]:
     drawn: list[Expr] = gather(expressions(), EXPRESSIONS) + gather(lists(), LISTS)
+    drawn += gather(maps(), MAPS)
     for function in CATALOGUE.values():
         if isinstance(function, FixedFunction):
             drawn += gather(calls(function), EACH)
@@ -318,7 +320,7 @@ def unoptimized(spark: SparkSession) -> Iterator[None]:
     """Lets Spark evaluate everything: the optimizer leaves out what cannot change an answer, errors too."""
     rules = "BooleanSimplification ConstantFolding ConvertToLocalRelation NullPropagation OptimizeIn"
     rules += " PushFoldableIntoBranches ReorderAssociativeOperator SimplifyBinaryComparison"
-    rules += " SimplifyConditionals"
+    rules += " SimplifyConditionals SimplifyExtractValueOps"
     package, option = "org.apache.spark.sql.catalyst.optimizer", "spark.sql.optimizer.excludedRules"
     before = spark.conf.get(option)
     spark.conf.set(option, ",".join(f"{package}.{r}" for r in rules.split()))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.expr.dict_keys import holds_floats
+from penstock.expr.dict_keys import has_representatives
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
@@ -34,7 +34,7 @@ class ZeroNormalization:
 
 def find_zero_normalization(graph: FlowGraph, facts: Sequence[Facts]) -> ZeroNormalization:
     """Find where to normalize -0.0. In a cycle, append streams inherit the property from all inputs."""
-    one = [not any(holds_floats(field.type) for field in node.schema.fields) for node in graph.nodes]
+    one = [not any(has_representatives(field.type) for field in node.schema.fields) for node in graph.nodes]
     made: set[int] = set()
     for node in graph.nodes:
         read = [one[i] or not facts[i].append for i in node.inputs]

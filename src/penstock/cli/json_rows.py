@@ -98,7 +98,7 @@ def _unknown(fields: Sequence[Field], value: Any) -> dict[str, str | None]:
 
 
 def _unknown_within(data_type: DataType, value: Any) -> dict[str, str | None]:
-    from penstock.expr.types import ListType, StructType
+    from penstock.expr.types import ListType, MapType, StructType
 
     if isinstance(data_type, StructType):
         return _unknown(data_type.fields, value)
@@ -106,6 +106,12 @@ def _unknown_within(data_type: DataType, value: Any) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
         for element in value:
             found |= _unknown_within(data_type.element, element)
+        return found
+    if isinstance(data_type, MapType) and isinstance(value, dict):
+        found = {}
+        for name, each in value.items():
+            within = _unknown_within(data_type.value, each)
+            found |= {f"{name}.{nested}": meant for nested, meant in within.items()}
         return found
     return {}
 

@@ -18,7 +18,7 @@ from penstock.engine.retractions_first import must_take_back_first
 from penstock.engine.row_codegen import ChangeSelection, Row, tuple_source
 from penstock.expr.check import check
 from penstock.expr.compile_python import Scope, key_of, predicate_source, value_source
-from penstock.expr.dict_keys import holds_floats
+from penstock.expr.dict_keys import has_representatives
 from penstock.graph.node import Edge
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ class StepWriter(ABC):
     def _with_one_zero(self, schema: Schema, row: Row) -> Row:
         columns = list(row.columns)
         for at, field in enumerate(schema.fields):
-            if holds_floats(field.type):
+            if has_representatives(field.type):
                 name = self.fresh(field.name)
                 self.code.line(f"{name} = {key_of(field.type, field.nullable, columns[at])}")
                 columns[at] = name

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias, cast
@@ -28,7 +28,10 @@ from penstock.expr.types import (
     Field,
     Int32Type,
     ListType,
+    MapType,
     StructType,
+    holds_any,
+    holds_maps,
 )
 
 Int32: TypeAlias = Annotated[int, Int32Type()]
@@ -123,9 +126,22 @@ def _type_of(name: str, annotation: Any) -> DataType:
     if origin is list or origin is Sequence or (origin is tuple and arguments[1:] == (...,)):
         element = as_field(name, arguments[0])
         return ListType(element.type, element.nullable)
+    if origin is dict or origin is Mapping:
+        return _map_type(name, annotation, *arguments)
     if is_row_class(annotation):
         return StructType(fields_of(annotation), annotation)
     raise _unknown(f"{getattr(annotation, '__name__', annotation)} is not a column type", name)
+
+
+def _map_type(name: str, annotation: Any, key: Any, value: Any) -> MapType:
+    keys, values = as_field(name, key), as_field(name, value)
+    if keys.nullable or holds_maps(keys.type) or holds_any(keys.type) or _is_unhashable(key):
+        raise _unknown(f"the keys of {annotation} cannot be {key}", name)
+    return MapType(keys.type, values.type, values.nullable)
+
+
+def _is_unhashable(key: Any) -> bool:
+    return (typing.get_origin(key) or key) is list or getattr(key, "__hash__", None) is None
 
 
 def is_row_class(annotation: Any) -> bool:
@@ -168,6 +184,6 @@ def _unknown(what: str, name: str) -> UnknownRowType:
         f"{what} (column {name!r})" if name else what,
         where=[SourceLocation.of_caller()],
         why="Columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime, lists of these,\n"
-        "and nested NamedTuples or dataclasses.",
+        "maps (dict[str, int]), and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

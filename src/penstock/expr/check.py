@@ -16,7 +16,7 @@ from penstock.expr.functions.casts import CAST
 from penstock.expr.lambdas import is_lambda
 from penstock.expr.literals import canonical_constant, fit_number, literal_type
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema
+from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema, holds_maps
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -29,7 +29,7 @@ from penstock.expr.typing_rules import (
     TypeAndNullability,
 )
 
-__all__ = ["TypeAndNullability", "can_fail", "check", "checked_tree"]
+__all__ = ["TypeAndNullability", "can_fail", "check", "check_ordered", "checked_tree"]
 
 
 def check(expr: Expr, schema: Schema) -> TypeAndNullability:
@@ -39,6 +39,22 @@ def check(expr: Expr, schema: Schema) -> TypeAndNullability:
     """
     term = checked_tree(expr, schema)
     return TypeAndNullability(term.type, term.nullable)
+
+
+def check_ordered(expr: Expr, schema: Schema) -> TypeAndNullability:
+    """Return the type of an expression whose values have an order.
+
+    Raises like `check`, and `WrongType` for maps.
+    """
+    typed = check(expr, schema)
+    if holds_maps(typed.type):
+        raise WrongType(
+            f"{expr} is {typed.type}, which has no order",
+            where=[SourceLocation.of_caller()],
+            why="Maps with their entries in another order are equal, and Spark orders none.",
+            fix="take a value of the map, or its sorted entries: array_sort(map_entries(col.m))",
+        )
+    return typed
 
 
 def checked_tree(expr: Expr, schema: Schema) -> Term:

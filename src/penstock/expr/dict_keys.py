@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from functools import partial, singledispatch
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.types import AnyType, DataType, Float64Type, ListType, Schema, StructType
+from penstock.expr.sort_keys import any_key
+from penstock.expr.types import (
+    AnyType,
+    DataType,
+    Float64Type,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+    holds_maps,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,20 +50,27 @@ def _any(type: AnyType, nullable: bool, source: str, name: Name) -> str:
 
 
 @_key.register(StructType)
-def _struct(type: StructType, nullable: bool, source: str, name: Name) -> str:
-    return f"x_key({source})" if holds_floats(type) else source
-
-
 @_key.register(ListType)
-def _list(type: ListType, nullable: bool, source: str, name: Name) -> str:
-    return f"x_key({source})" if holds_floats(type) else source
+@_key.register(MapType)
+def _nested(type: DataType, nullable: bool, source: str, name: Name) -> str:
+    if holds_maps(type):
+        return f"x_key_with_maps({source}, {_shape(type)!r})"
+    return f"x_key({source})" if has_representatives(type) else source
 
 
-def holds_floats(type: DataType) -> bool:
-    """Return whether values of a type are floats or contain them, as far as the type determines it."""
-    if isinstance(type, StructType):
-        return any(holds_floats(f.type) for f in type.fields)
-    return holds_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
+def has_representatives(type: DataType) -> bool:
+    """Return whether different values of a type are equal, so that one of them represents the others.
+
+    These are zeros, maps with their entries in another order, and values that contain them, as far as the
+    type determines it.
+    """
+    return isinstance(type, Float64Type | MapType) or any(map(has_representatives, parts_of(type)))
+
+
+def key_function(type: DataType) -> Callable[[Any], Any]:
+    """Return a function from values to keys: the representative of those that are equal."""
+    shape = _shape(type)
+    return nested_key if shape is None else partial(key_with_maps, shape=shape)
 
 
 def nested_key(value: object) -> object:
@@ -64,23 +82,49 @@ def nested_key(value: object) -> object:
     return value
 
 
-def with_one_zero(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
-    """Replace -0.0 with 0.0 in rows that are counted by equality. Returns rows without floats unchanged.
+Shape: TypeAlias = "tuple[Any, ...] | None"
+"""Where in a value the maps are: a kind and the shapes of its parts, or None without maps."""
 
-    A weight after the columns is kept.
+
+def _shape(type: DataType) -> Shape:
+    if not holds_maps(type):
+        return None
+    if isinstance(type, MapType):
+        return ("map", _shape(type.value))
+    return ("list" if isinstance(type, ListType) else "struct", *map(_shape, parts_of(type)))
+
+
+def key_with_maps(value: Any, shape: Shape) -> Any:
+    """Convert a nested value to a key, as `nested_key` does, with the entries of maps sorted by key."""
+    if value is None or shape is None:
+        return nested_key(value)
+    if shape[0] == "struct":
+        return tuple(map(key_with_maps, value, shape[1:]))
+    if shape[0] == "list":
+        return tuple(key_with_maps(each, shape[1]) for each in value)
+    entries = [(nested_key(key), key_with_maps(each, shape[1])) for key, each in value]
+    return tuple(sorted(entries, key=lambda entry: any_key(entry[0])))
+
+
+def with_representatives(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
+    """Replace values in rows that are counted by equality: -0.0 with 0.0, and maps with sorted ones.
+
+    A weight after the columns is kept. Returns rows without floats and maps unchanged.
     """
     columns = [
-        at for at, f in enumerate(schema.fields) if isinstance(f.type, AnyType) or holds_floats(f.type)
+        (at, key_function(f.type))
+        for at, f in enumerate(schema.fields)
+        if isinstance(f.type, AnyType) or has_representatives(f.type)
     ]
     if not columns:
         return rows
     made: list[tuple[Any, ...]] = []
     for row in rows:
         values = list(row)
-        for at in columns:
-            values[at] = nested_key(values[at])
+        for at, key in columns:
+            values[at] = key(values[at])
         made.append(tuple(values))
     return made
 
 
-NAMES: dict[str, Any] = {"x_key": nested_key}
+NAMES: dict[str, Any] = {"x_key": nested_key, "x_key_with_maps": key_with_maps}

@@ -16,7 +16,7 @@ from typing import Any, cast
 from penstock.errors import UnknownRowType
 from penstock.expr.annotations import as_field, fields_of, is_row_class
 from penstock.expr.row_conversion import exact_test, from_user
-from penstock.expr.types import DataType, Field, ListType, Schema, StructType
+from penstock.expr.types import DataType, Field, ListType, MapType, Schema, StructType
 
 __all__ = ["computed_schema", "exact_test", "from_user", "row_class", "schema_of", "to_user"]
 
@@ -74,7 +74,7 @@ def to_user(schema: Schema) -> Callable[[tuple[Any, ...]], Any]:
     """Make a function from internal rows to users' rows.
 
     A user's row is an instance of the row class, or the bare value in a scalar stream; nested structs are
-    converted to their class, lists to `list`.
+    converted to their class, lists to `list`, maps to `dict`.
     """
     if schema.scalar:
         convert = _value_to_user(schema.fields[0].type)
@@ -117,4 +117,21 @@ def _value_to_user(type: DataType) -> Callable[[Any], Any] | None:
         if convert is None:
             return list
         return lambda values: [None if v is None else convert(v) for v in values]
+    if isinstance(type, MapType):
+        return _map_to_user(type)
     return None
+
+
+def _map_to_user(type: MapType) -> Callable[[Any], Any]:
+    # A list is no key of a dict; the tuple that it is internally is one.
+    key = None if isinstance(type.key, ListType) else _value_to_user(type.key)
+    value = _value_to_user(type.value)
+    if key is None and value is None:
+        return dict
+
+    def convert(entries: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+        return {
+            k if key is None else key(k): v if v is None or value is None else value(v) for k, v in entries
+        }
+
+    return convert

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from penstock.errors import BadRow
 from penstock.expr.code_runtime import NAN
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -24,6 +25,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -282,6 +284,20 @@ def _list(type: ListType, value: object) -> object:
         raise _Refused
     items = cast("list[object] | tuple[object, ...]", value)
     return tuple(_inside(type.element, type.nullable, v, f"[{at}]") for at, v in enumerate(items))
+
+
+@_convert.register(MapType)
+def _map(type: MapType, value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise _Refused
+    entries = cast("Mapping[object, object]", value)
+    made = {
+        nested_key(_inside(type.key, False, k, "[key]")): _inside(type.value, type.nullable, v, f"[{k!r}]")
+        for k, v in entries.items()
+    }
+    if len(made) < len(entries):
+        raise _Refused("Two of its keys are equal.")
+    return tuple(made.items())
 
 
 def _inside(type: DataType, nullable: bool, value: object, path: str) -> object:

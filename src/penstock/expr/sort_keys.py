@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.types import AnyType, DataType, Float64Type, ListType, StructType
+from penstock.expr.types import AnyType, DataType, Float64Type, ListType, MapType, StructType
 
 Key = Callable[[Any], Any]
 
@@ -87,6 +87,12 @@ def _struct(type: StructType) -> Key | None:
 def _list(type: ListType) -> Key | None:
     key = order_key(type.element, type.nullable)
     return None if key is None else lambda values: tuple(map(key, values))
+
+
+@_key.register(MapType)
+def _map(type: MapType) -> Key | None:
+    key = order_key(type.entries.element, False)
+    return lambda entries: tuple(sorted(entries if key is None else map(key, entries)))
 
 
 @_key.register(AnyType)

@@ -358,7 +358,7 @@ class Expr:
         return Call("field", (self,), (name,))
 
     def __getitem__(self, item: object) -> Expr:
-        """Field of a struct by name, or element of a list by position, from 0."""
+        """Field of a struct by name, element of a list by position from 0, or value of a map by key."""
         if isinstance(item, str):
             return self.field(item)
         return Call("element", (self, operand(item)))

@@ -1,8 +1,8 @@
 """Column and row types.
 
 A row type is declared as a `NamedTuple` or a dataclass; its annotations become a `Schema`. Internally, a row
-is always a plain tuple in field order: struct and list columns are tuples, too (a row must be hashable), and
-timestamps are aware `datetime`s in UTC.
+is always a plain tuple in field order: struct, list and map columns are tuples, too (a row must be hashable),
+and timestamps are aware `datetime`s in UTC.
 """
 
 from __future__ import annotations
@@ -119,6 +119,29 @@ class ListType(DataType):
 
 
 @dataclass(frozen=True, slots=True)
+class MapType(DataType):
+    """Column type of mappings: tuples of entries internally, which are pairs, and `dict`s for users.
+
+    Keys are never null, differ, and hold no maps. nullable: whether values may be null.
+
+    Maps with the same entries in another order are equal. Where equal rows or values are merged, entries are
+    sorted by key; rows of append streams keep their order.
+    """
+
+    key: DataType
+    value: DataType
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        return f"map<{self.key}, {self.value}{'?' if self.nullable else ''}>"
+
+    @property
+    def entries(self) -> ListType:
+        """Type of the list of the entries, whose values are those of the map."""
+        return ListType(StructType((Field("key", self.key), Field("value", self.value, self.nullable))))
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """Named column. `nullable` means that it may contain `None`."""
 
@@ -168,8 +191,24 @@ TIMESTAMP = TimestampType()
 ANY = AnyType()
 
 
+def parts_of(data_type: DataType) -> tuple[DataType, ...]:
+    """Return the types of the values within a nested value: fields, elements, or keys and values."""
+    match data_type:
+        case StructType(fields):
+            return tuple(field.type for field in fields)
+        case ListType(element):
+            return (element,)
+        case MapType(key, value):
+            return (key, value)
+        case _:
+            return ()
+
+
 def holds_any(data_type: DataType) -> bool:
     """Return whether values of a type are arbitrary Python objects or contain them."""
-    if isinstance(data_type, StructType):
-        return any(holds_any(field.type) for field in data_type.fields)
-    return holds_any(data_type.element) if isinstance(data_type, ListType) else isinstance(data_type, AnyType)
+    return isinstance(data_type, AnyType) or any(map(holds_any, parts_of(data_type)))
+
+
+def holds_maps(data_type: DataType) -> bool:
+    """Return whether values of a type are maps or contain them."""
+    return isinstance(data_type, MapType) or any(map(holds_maps, parts_of(data_type)))

@@ -20,6 +20,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     ListType,
+    MapType,
     StructType,
 )
 from penstock.expr.typing_rules import NULL, LiteralTerm, Mismatch, Term
@@ -85,6 +86,9 @@ def _with_nulls_of_both(a: DataType, b: DataType) -> DataType | None:
     if isinstance(a, ListType) and isinstance(b, ListType):
         element = _with_nulls_of_both(a.element, b.element)
         return None if element is None else ListType(element, a.nullable or b.nullable)
+    if isinstance(a, MapType) and isinstance(b, MapType):
+        key, value = _with_nulls_of_both(a.key, b.key), _with_nulls_of_both(a.value, b.value)
+        return None if key is None or value is None else MapType(key, value, a.nullable or b.nullable)
     if not isinstance(a, StructType) or not isinstance(b, StructType) or len(a.fields) != len(b.fields):
         return None
     fields: list[Field] = []
@@ -105,6 +109,8 @@ def nullable_within(type: DataType) -> DataType:
     """Return a type that allows nulls at any depth."""
     if isinstance(type, ListType):
         return ListType(nullable_within(type.element), True)
+    if isinstance(type, MapType):
+        return MapType(nullable_within(type.key), nullable_within(type.value), True)
     if not isinstance(type, StructType):
         return type
     fields = tuple(Field(field.name, nullable_within(field.type), True) for field in type.fields)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.constructors import struct, when
 from penstock.expr.tree import operand
 from penstock.expr.types import (
@@ -75,7 +75,7 @@ class _ByOrder(Aggregation):
     by: Expr
 
     def field(self, name: str, schema: Schema) -> Field:
-        typed, by = check(self.expr, schema), check(self.by, schema)
+        typed, by = check(self.expr, schema), check_ordered(self.by, schema)
         return Field(name, typed.type, typed.nullable or by.nullable)
 
 
@@ -150,13 +150,23 @@ class Mean(_OfValues):
         return Field(name, result, number.nullable)
 
 
-class Min(_OfValues):
+class _Extreme(_OfValues):
+    """Base of aggregates that compare values."""
+
+    __slots__ = ()
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check_ordered(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+class Min(_Extreme):
     """Least value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()
 
 
-class Max(_OfValues):
+class Max(_Extreme):
     """Greatest value; NaN is greatest. Null if every value is null."""
 
     __slots__ = ()

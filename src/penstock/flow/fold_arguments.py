@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from penstock.errors import BadRow, SourceLocation, UnknownRowType, WrongType
 from penstock.expr.annotations import is_row_class
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.row_classes import computed_schema, from_user, schema_of
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, Schema, StructType
@@ -223,7 +223,7 @@ def parse_orderings(
         ordering = Ordering(Column(one)) if isinstance(one, str) else one
         ordering = Ordering(ordering) if isinstance(ordering, Expr) else ordering
         if isinstance(ordering, Ordering):
-            check(ordering.expr, schema)
+            check_ordered(ordering.expr, schema)
         elif not callable(ordering):
             raise WrongType(
                 f"sort needs columns, expressions or functions of a row, got {render_argument(one)}",

@@ -15,7 +15,7 @@ from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
 from penstock.expr.check import check
 from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Call, Column, Expr
-from penstock.expr.types import BOOL, Field, Schema
+from penstock.expr.types import BOOL, Field, Schema, holds_maps
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.join import How, Join
 
@@ -215,6 +215,13 @@ def _key_pair(part: Expr, sides: _Sides) -> tuple[Expr, Expr] | None:
 def _same_types(left_keys: list[Expr], right_keys: list[Expr], sides: _Sides) -> None:
     for a, b in zip(left_keys, right_keys, strict=True):
         one, other = check(a, sides.left).type, check(b, sides.right).type
+        if holds_maps(one):
+            raise WrongType(
+                f"a join key is {one}",
+                where=[sides.location],
+                why="Maps are compared nowhere: those with their entries in another order are equal.",
+                fix="join by a value of the map, or by its sorted entries: array_sort(map_entries(col.m))",
+            )
         if one != other:
             raise WrongType(
                 f"a join key is {one} on the left and {other} on the right",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL
@@ -437,6 +437,8 @@ class Stream(
         for expr in (*(o.expr for o in orderings), *columns):
             check_expression("top_k", expr, location)
             check(expr, self._schema)
+        for ordering in orderings:
+            check_ordered(ordering.expr, self._schema)
         operator = TopK(count, orderings, columns, given, nondet)
         return self._add(operator, self._schema, name, location)
 

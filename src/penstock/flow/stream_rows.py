@@ -13,7 +13,7 @@ from penstock.errors import BadRow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.constructors import col, lit
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, Schema
+from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema
 from penstock.flow.column_arguments import render_argument, result_schema
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.map import Map
@@ -127,7 +127,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
             raise WrongType(
                 f"{method} needs a list, and {expr} is {found}",
                 where=[location],
-                fix="flat_map() makes rows of any value",
+                fix=f"explode ps.functions.map_entries({expr}), in a column of its own"
+                if isinstance(found, MapType)
+                else "flat_map() makes rows of any value",
                 column=expr.name,
             )
         at = self._schema.position(expr.name)

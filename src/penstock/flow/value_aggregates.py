@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
@@ -52,7 +52,7 @@ class Percentile(Aggregation):
                 fix="cast(int) it",
             )
         if self.discrete:
-            typed = check(self.expr, schema)
+            typed = check_ordered(self.expr, schema)
             each, nullable = typed.type, typed.nullable
         else:
             nullable = number_field("percentile", self.expr, schema).nullable
@@ -77,7 +77,7 @@ class Mode(Aggregation):
         return (self.expr,)
 
     def field(self, name: str, schema: Schema) -> Field:
-        typed = check(self.expr, schema)
+        typed = check_ordered(self.expr, schema)
         return Field(name, typed.type, typed.nullable)
 
 
@@ -101,7 +101,7 @@ class StringAgg(Aggregation):
                 fix="cast(str) it, or use collect",
             )
         for ordering in self.by:
-            check(ordering.expr, schema)
+            check_ordered(ordering.expr, schema)
         return Field(name, STR, typed.nullable)
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Column, Expr, Ordering, operand
 from penstock.expr.types import (
     FLOAT64,
@@ -184,6 +184,8 @@ class Over:
     def field(self, name: str, schema: Schema) -> Field:
         """Return the output column. Raises `WrongType`, and the errors of invalid arguments."""
         made = self.function.field(name, schema)
+        for ordering in self.by:
+            check_ordered(ordering.expr, schema)
         if self.frame is None:
             return made
         _check_frame(self.frame, self.by, schema)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.expr.check import check
+from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, Schema
 
@@ -98,8 +98,10 @@ class CheckContext(ABC):
         self.require(same, "the columns are not all columns of the input")
 
     def check_order_by(self, by: Iterable[object]) -> None:
-        """Raise unless all order by expressions over the input."""
-        self.check_keys(each.expr for each in by if isinstance(each, Ordering))
+        """Raise unless all order by expressions over the input, whose values have an order."""
+        for each in by:
+            if isinstance(each, Ordering):
+                check_ordered(each.expr, self.input)
 
     # -- columns -------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -76,6 +77,12 @@ def _(data_type: StructType) -> pa.DataType:
 def _(data_type: ListType) -> pa.DataType:
     # "element" is the name that Spark and the Parquet format give to it.
     return pa.list_(pa.field("element", arrow_type(data_type.element), nullable=data_type.nullable))
+
+
+@arrow_type.register
+def _(data_type: MapType) -> pa.DataType:
+    value = pa.field("value", arrow_type(data_type.value), nullable=data_type.nullable)
+    return pa.map_(pa.field("key", arrow_type(data_type.key), nullable=False), value)
 
 
 def arrow_field(column: Field) -> pa.Field:
@@ -142,8 +149,19 @@ def _(data_type: ListType, column: pa.Array) -> bool:
 
 
 @in_calendar.register
+def _(data_type: MapType, column: pa.Array) -> bool:
+    return in_calendar(data_type.entries, entries_of(column))
+
+
+@in_calendar.register
 def _(data_type: StructType, column: pa.Array) -> bool:
     return all(in_calendar(f.type, part) for f, part in zip(data_type.fields, column.flatten()))
+
+
+def entries_of(maps: pa.Array) -> pa.Array:
+    """Convert a column of maps to one of the lists of their entries."""
+    entry = pa.struct([maps.type.key_field, maps.type.item_field])
+    return maps.cast(pa.list_(pa.field("element", entry, nullable=False)))
 
 
 def _within(numbers: pa.Array, low: int, high: int) -> bool:
@@ -185,6 +203,12 @@ def _(data_type: StructType) -> Restore | None:
     return lambda struct: tuple(part(struct[name]) for name, part in parts)
 
 
+@value_restorer.register
+def _(data_type: MapType) -> Restore | None:
+    key, value = (nullable_restore(each) or _same for each in (data_type.key, data_type.value))
+    return lambda entries: tuple((key(k), value(v)) for k, v in entries)
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -201,6 +225,9 @@ def _epoch_type(arrow: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_epoch_type(arrow.value_type)))
+    if pa.types.is_map(arrow):
+        fields = (f.with_type(_epoch_type(f.type)) for f in (arrow.key_field, arrow.item_field))
+        return pa.map_(*fields)
     if pa.types.is_struct(arrow):
         return pa.struct([f.with_type(_epoch_type(f.type)) for f in arrow])
     return arrow

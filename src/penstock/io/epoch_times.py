@@ -14,6 +14,7 @@ from penstock.expr.types import (
     DateType,
     Field,
     ListType,
+    MapType,
     StructType,
     TimestampType,
 )
@@ -47,6 +48,12 @@ def _(data_type: TimestampType) -> DataType:
 @with_integer_times.register
 def _(data_type: ListType) -> DataType:
     return ListType(with_integer_times(data_type.element), data_type.nullable)
+
+
+@with_integer_times.register
+def _(data_type: MapType) -> DataType:
+    key, value = with_integer_times(data_type.key), with_integer_times(data_type.value)
+    return MapType(key, value, data_type.nullable)
 
 
 @with_integer_times.register
@@ -96,6 +103,11 @@ def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
 @epoch_restorer.register
 def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
     return epoch_row_restorer(data_type.fields, unit)
+
+
+@epoch_restorer.register
+def _(data_type: MapType, unit: EpochUnit) -> Restore | None:
+    return epoch_restorer(data_type.entries, unit)
 
 
 def epoch_row_restorer(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:

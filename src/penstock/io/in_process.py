@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from penstock.errors import BadRow
-from penstock.expr.dict_keys import with_one_zero
+from penstock.expr.dict_keys import with_representatives
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
 from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
@@ -176,7 +176,7 @@ class Memory(SinkTarget):
 def _(sink: Memory, request: SinkRequest) -> Writer:
     return SpooledWriter(
         request,
-        lambda _tick, rows: sink.add(with_one_zero(rows, request.schema), request.present),
+        lambda _tick, rows: sink.add(with_representatives(rows, request.schema), request.present),
         sink.held_rows,
         sink.begins,
     )

@@ -1,4 +1,4 @@
-"""Lowering of Spark's functions of lists, and of the functions that they apply."""
+"""Lowering of Spark's functions of lists and maps, and of the functions that they apply."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ lowers_plainly(
         "ArrayExists": "exists",
         "ArrayForAll": "forall",
         "ZipWith": "zip_with",
+        # maps
+        "GetMapValue": "element",
+        "MapConcat": "map_concat",
+        "MapContainsKey": "map_contains_key",
+        "MapEntries": "map_entries",
+        "MapFilter": "map_filter",
+        "MapFromArrays": "map_from_arrays",
+        "MapFromEntries": "map_from_entries",
+        "MapKeys": "map_keys",
+        "MapSort": "map_sort",
+        "MapValues": "map_values",
+        "MapZipWith": "map_zip_with",
+        "StringToMap": "str_to_map",
+        "TransformKeys": "transform_keys",
+        "TransformValues": "transform_values",
     }
 )
 

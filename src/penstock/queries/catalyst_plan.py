@@ -26,6 +26,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     ListType,
+    MapType,
     Schema,
     StructType,
 )
@@ -262,6 +263,9 @@ def parse_type(given: Any) -> DataType:
         named = cast("dict[str, Any]", given)
         if named.get("type") == "array":
             return ListType(parse_type(named["elementType"]), named["containsNull"])
+        if named.get("type") == "map":
+            key, value = parse_type(named["keyType"]), parse_type(named["valueType"])
+            return MapType(key, value, named["valueContainsNull"])
         if named.get("type") == "struct":
             fields = (SchemaField(f["name"], parse_type(f["type"]), f["nullable"]) for f in named["fields"])
             return StructType(tuple(fields))

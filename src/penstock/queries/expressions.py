@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
@@ -23,6 +24,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     ListType,
+    MapType,
     StructType,
 )
 from penstock.queries.catalyst_plan import (
@@ -137,6 +139,7 @@ lowers_plainly(
         "Size": "length",
         "In": "is_in",
         "CreateArray": "array",
+        "CreateMap": "map",
         "StringTrimLeft": "ltrim",
         "StringTrimRight": "rtrim",
         "StringLPad": "lpad",
@@ -345,6 +348,11 @@ def typed_constant(value: object, type: DataType) -> Expr:
         elements = [typed_constant(each, type.element) for each in cast("tuple[object, ...]", value)]
         nothing = Call("array_repeat", (typed_constant(None, type.element), Literal(0)))
         return Call("array", tuple(elements)) if elements else nothing
+    if isinstance(type, MapType) and isinstance(value, tuple):
+        entries = cast("tuple[tuple[object, object], ...]", value)
+        parts = ((typed_constant(k, type.key), typed_constant(v, type.value)) for k, v in entries)
+        nothing = (typed_constant((), ListType(each)) for each in (type.key, type.value))
+        return Call("map", tuple(chain(*parts))) if entries else Call("map_from_arrays", tuple(nothing))
     if value is None or isinstance(type, DecimalType):
         return Call("cast", (Literal(value),), (type,))
     return Literal(value, type)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import EPOCH
-from penstock.expr.types import DateType, DecimalType, ListType, StrType, StructType, TimestampType
+from penstock.expr.types import DateType, DecimalType, ListType, MapType, StrType, StructType, TimestampType
 from penstock.queries.catalyst_plan import (
     CONSTANT,
     FUNCTION,
@@ -111,7 +111,7 @@ class _Details:
 
     def add_literal(self, literal: Any, location: SourceLocation) -> None:
         type, value = literal.dataType(), literal.value()
-        if value is None or type.typeName() not in ("array", "struct"):
+        if value is None or type.typeName() not in ("array", "map", "struct"):
             return
         key = value.toString(), type.json()
         found = _internal(value, type)
@@ -267,10 +267,10 @@ def _internal(value: Any, catalyst_type: Any) -> Any:
                 for at, each in enumerate(types)
             )
         case ListType():
-            each, size = catalyst_type.elementType(), value.numElements()
-            return tuple(
-                _internal(None if value.isNullAt(at) else value.get(at, each), each) for at in range(size)
-            )
+            return _elements(value, catalyst_type.elementType())
+        case MapType():
+            keys = _elements(value.keyArray(), catalyst_type.keyType())
+            return tuple(zip(keys, _elements(value.valueArray(), catalyst_type.valueType()), strict=True))
         case DateType():
             return EPOCH.date() + timedelta(days=value)
         case TimestampType():
@@ -281,6 +281,14 @@ def _internal(value: Any, catalyst_type: Any) -> Any:
             return value.toString()
         case _:
             return value
+
+
+def _elements(values: Any, each: Any) -> tuple[Any, ...]:
+    """Convert an array of Catalyst whose elements have a type."""
+    count = values.numElements()
+    return tuple(
+        _internal(None if values.isNullAt(at) else values.get(at, each), each) for at in range(count)
+    )
 
 
 def _kinds_in(found: Any) -> set[str]:

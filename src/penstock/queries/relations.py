@@ -9,8 +9,10 @@ from operator import and_
 from typing import Any, TypeAlias
 
 from penstock.errors import SourceLocation, UnsupportedQuery
+from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import INT32, DataType, Schema
+from penstock.expr.types import INT32, DataType, MapType, Schema
+from penstock.expr.widening import wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import TICK_TIME
@@ -309,11 +311,26 @@ def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
 @lowers("Union")
 def _union(node: CatalystNode, planner: Planner) -> Relation:
     first, *others = map(planner.relation, node.children)
-    stream, names = first.stream, tuple(first.columns.values())
-    for other in others:
-        columns = zip(names, other.columns.values(), strict=True)
-        stream = stream.union(other.stream.select(**{name: Column(theirs) for name, theirs in columns}))
-    return Relation(stream, first.columns)
+    parts = (first, *others)
+    # Types may differ in what within them may be null.
+    types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
+    stream = first.stream if _types(first) == types else _renamed(first, first, types)
+    return Relation(stream.union(*(_renamed(each, first, types) for each in others)), first.columns)
+
+
+def _types(relation: Relation) -> list[DataType]:
+    return [check(Column(name), relation.stream.schema).type for name in relation.columns.values()]
+
+
+def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnyStream:
+    """Return the rows of a relation with the names of another one, converted to types."""
+    columns = zip(like.columns.values(), relation.columns.values(), _types(relation), types, strict=True)
+    return relation.stream.select(
+        **{
+            name: Column(own) if found == type else Call("cast", (Column(own),), (type,))
+            for name, own, found, type in columns
+        }
+    )
 
 
 @lowers("Distinct")
@@ -347,12 +364,8 @@ def _generate(node: CatalystNode, planner: Planner) -> Relation:
     match generator.kind:
         case "Stack":
             rows = _stacked(generator, below, list(made.values()))
-        case "Inline":
-            rows = _inlined(generator, below, list(made.values()), planner, outer=outer)
-        case "Explode" | "PosExplode":
-            *position, element = made.values()
-            listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
-            rows = listed.explode(element, position=position[0] if position else None, outer=outer)
+        case "Explode" | "PosExplode" | "Inline":
+            rows = _exploded(generator, below, list(made.values()), planner, outer=outer)
         case "JsonTuple":
             rows = _json_fields(generator, below, list(made.values()), planner)
         case "ReplicateRows":
@@ -381,13 +394,21 @@ def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> An
     return branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0]
 
 
-def _inlined(
+def _exploded(
     generator: CatalystNode, below: Relation, columns: list[str], planner: Planner, *, outer: bool
 ) -> AnyStream:
-    """Lower `inline`: a row for each struct of a list, with its fields as columns."""
+    """Lower generators of a row for each element of a list, or its fields; a map is its entries."""
+    values = below.scope.lower(generator.children[0])
+    position = columns.pop(0) if generator.kind == "PosExplode" else None
+    of_map = isinstance(check(values, below.stream.schema).type, MapType)
+    if of_map:
+        values = Call("map_entries", (values,))
+    if not of_map and generator.kind != "Inline":
+        (element,) = columns
+        return below.stream.with_columns(**{element: values}).explode(element, position=position, outer=outer)
     element = planner.fresh("struct")
-    listed = below.stream.with_columns(**{element: below.scope.lower(generator.children[0])})
-    rows = listed.explode(element, outer=outer)
+    listed = below.stream.with_columns(**{element: values})
+    rows = listed.explode(element, position=position, outer=outer)
     struct: Any = rows.schema.fields[rows.schema.names.index(element)].type
     fields = {
         name: Column(element).field(field.name) for name, field in zip(columns, struct.fields, strict=True)

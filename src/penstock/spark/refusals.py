@@ -11,7 +11,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.errors import NotOnSpark
-from penstock.expr.types import AnyType, DataType, ListType, StructType
+from penstock.expr.types import holds_any
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.value_rows import ValueRows
 
@@ -72,18 +72,10 @@ def check_runs_on_spark(
 
 def _rows_that_cannot_travel(node: Node) -> Refusal | None:
     for field in node.schema.fields:
-        if _holds_any(field.type):
+        if holds_any(field.type):
             return Refusal(
                 f"Column {field.name!r} may hold any Python value. Spark's columns have types,"
                 " and values that are equal across types (1, True, 1.0) would go to different shards.",
                 f"declare its type (annotate the function or the row class), or {_IN_PROCESS}",
             )
     return None
-
-
-def _holds_any(type: DataType) -> bool:
-    if isinstance(type, ListType):
-        return _holds_any(type.element)
-    if isinstance(type, StructType):
-        return any(_holds_any(f.type) for f in type.fields)
-    return isinstance(type, AnyType)

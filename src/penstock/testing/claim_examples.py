@@ -24,10 +24,12 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
     TimestampType,
+    holds_any,
 )
 
 Pool: TypeAlias = Sequence[Any]
@@ -49,7 +51,7 @@ _ROWS = 50
 
 def pools(schema: Schema) -> Sequence[Pool]:
     """Group example rows, in user form, into pools that one function can accept."""
-    kinds = _KINDS if any(_holds_any(f.type) for f in schema.fields) else _KINDS[:1]
+    kinds = _KINDS if any(holds_any(f.type) for f in schema.fields) else _KINDS[:1]
     return [rows(schema, kind) for kind in kinds]
 
 
@@ -71,14 +73,6 @@ def _cells(field: Field, kind: Pool) -> Pool:
     found = values(field.type, kind)
     # Not first, so that functions failing on null differ from those that always fail.
     return (*found[:3], None, *found[3:]) if field.nullable else found
-
-
-def _holds_any(type_: DataType) -> bool:
-    if isinstance(type_, ListType):
-        return _holds_any(type_.element)
-    if isinstance(type_, StructType):
-        return any(_holds_any(f.type) for f in type_.fields)
-    return isinstance(type_, AnyType)
 
 
 @singledispatch
@@ -142,6 +136,14 @@ def _timestamp(type_: TimestampType, kind: Pool) -> Pool:
 def _list(type_: ListType, kind: Pool) -> Pool:
     cells = _cells(Field("element", type_.element, type_.nullable), kind)
     return [[], *([cell] for cell in cells), *(list(pair) for pair in pairwise(cells))]
+
+
+@values.register
+def _map(type_: MapType, kind: Pool) -> Pool:
+    keys = values(type_.key, kind)
+    cells = _cells(Field("value", type_.value, type_.nullable), kind)
+    pairs = list(zip(keys, cells, strict=False))
+    return [{}, *({key: cell} for key, cell in pairs), dict(pairs[:2])]
 
 
 @values.register

@@ -26,6 +26,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -85,6 +86,12 @@ def _timestamp(type_: TimestampType) -> st.SearchStrategy[Any]:
 @values.register
 def _list(type_: ListType) -> st.SearchStrategy[Any]:
     return st.lists(cells(Field("element", type_.element, type_.nullable)), max_size=2)
+
+
+@values.register
+def _map(type_: MapType) -> st.SearchStrategy[Any]:
+    value = cells(Field("value", type_.value, type_.nullable))
+    return st.dictionaries(values(type_.key), value, max_size=2)
 
 
 @values.register

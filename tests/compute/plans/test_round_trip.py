@@ -65,6 +65,25 @@ def travelled(flow: Flow, *, callables: bool = True) -> Flow:
     return again
 
 
+class Counts(NamedTuple):
+    shop: str
+    by_day: dict[int, float | None] | None
+
+
+def test_maps_and_functions_of_them_travel() -> None:
+    f, flow = ps.functions, ps.Flow("maps")
+    counts = flow.table("counts", Counts)
+    positive = f.map_filter(col.by_day, lambda day, count: count > 0)
+    made = f.map_zip_with(col.by_day, f.map(1, 0.5), lambda day, one, other: one + other)
+    columns = counts.select("shop", days=f.map_keys(positive), sum=made, first=col.by_day[1])
+    flow.sink("out", columns.group_by("sum").agg(n=ps.count()))
+    again = travelled(flow, callables=False)
+    rows = [Counts("north", {1: 0.5, 2: None}), Counts("south", {2: None, 1: 0.5})]
+    assert [(row.sum, row.n) for row, _ in ps.Engine(again).tick(counts=rows)["out"]] == [
+        ({1: 1.0, 2: None}, 2)
+    ]
+
+
 def _described(flow: Flow) -> str:
     # A `when` without `otherwise` is a call like any other.
     return repr(describe_nodes(flow.graph())).replace("'When'", "'Call'")

@@ -21,8 +21,8 @@ bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
 
 
-def parse(bid: Bid) -> dict[str, float]:
-    return {bid.bidder: bid.price}
+def parse(bid: Bid) -> set[str]:
+    return {bid.bidder}
 
 
 bids.map(parse)

@@ -5,7 +5,7 @@ import penstock as ps
 
 class Bid(NamedTuple):
     price: float
-    tags: dict[str, str]
+    tags: set[str]
 
 
 flow = ps.Flow("auctions")

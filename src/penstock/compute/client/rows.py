@@ -10,9 +10,10 @@ from typing import Any, cast
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.engine.change import Change
 from penstock.errors import BadInput, SourceLocation, UnknownColumn
+from penstock.expr.dict_keys import with_representatives
 from penstock.expr.row_classes import from_user, row_class, to_user
 from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import Field, ListType, Schema, StructType
+from penstock.expr.types import Field, ListType, MapType, Schema, StructType
 
 Row = tuple[Any, ...]
 
@@ -131,7 +132,7 @@ class CachedDescription:
         fields, read = self._key_reader
         if len(fields) != 1:
             return read(keys)
-        if isinstance(fields[0].type, StructType | ListType):
+        if isinstance(fields[0].type, StructType | ListType | MapType):
             return read([(key,) for key in keys])
         return read([cast("object", key) if isinstance(key, tuple) else (key,) for key in keys])
 
@@ -139,7 +140,9 @@ class CachedDescription:
     def _key_reader(self) -> tuple[tuple[Field, ...], Callable[[Iterable[object]], list[Row]]]:
         """Key columns, with the converter for keys."""
         fields = tuple(self.schema.fields[self.position(name)] for name in self.key_columns)
-        return fields, from_user(Schema(fields), what=f"keys of {self.name!r}")
+        keys = Schema(fields)
+        read = from_user(keys, what=f"keys of {self.name!r}")
+        return fields, lambda rows: list(with_representatives(read(rows), keys))
 
     @property
     def row_class(self) -> type[Any]:

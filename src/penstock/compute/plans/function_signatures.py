@@ -80,6 +80,8 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         "from_json": CallSignature(1, 1, options=(_is_type, _is_text)),
         "lambda": CallSignature(1, 1, options=(_is_names,)),
         "variable": CallSignature(0, 0, options=(_is_text,)),
+        "map": CallSignature(2, None, step=2),
+        "map_sort": CallSignature(1, 1),
         "arrays_zip": CallSignature(1, None, options=(_is_names,)),
         "cast": CallSignature(1, 1, options=(_is_type,)),
         "try_cast": CallSignature(1, 1, options=(_is_type,)),

@@ -29,7 +29,17 @@ from penstock.compute.plans.registry import (
     record_type_hints,
 )
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
+from penstock.expr.types import (
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+    holds_any,
+    holds_maps,
+)
 
 _UNIONS = (typing.Union, types.UnionType)
 
@@ -301,6 +311,10 @@ class ValueDecoder:
                 return StructType(fields, self._row_class(type.struct.row_class))
         if kind == "list":
             return ListType(self.type(type.list.element, nesting + 1), type.list.nullable)
+        if kind == "map":
+            key, value = self.type(type.map.key, nesting + 1), self.type(type.map.value, nesting + 1)
+            if not holds_maps(key) and not holds_any(key):
+                return MapType(key, value, type.map.nullable)
         raise self.position.build_error("a type is none that there is")
 
 

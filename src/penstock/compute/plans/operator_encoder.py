@@ -33,6 +33,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     ListType,
+    MapType,
     Schema,
     StructType,
 )
@@ -168,6 +169,11 @@ class ValueEncoder:
     @type.register(ListType)
     def _list(self, type: ListType) -> pb.Type:
         return pb.Type(list=pb.ListType(element=self.type(type.element), nullable=type.nullable))
+
+    @type.register(MapType)
+    def _map(self, type: MapType) -> pb.Type:
+        key, value = self.type(type.key), self.type(type.value)
+        return pb.Type(map=pb.MapType(key=key, value=value, nullable=type.nullable))
 
     def text(self, text: str) -> str:
         """Validate text for use in a message. Raises `BadPlan` for text that is no Unicode."""

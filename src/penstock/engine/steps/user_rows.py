@@ -9,7 +9,8 @@ from penstock.expr.check import check
 from penstock.expr.compile_python import key_of
 from penstock.expr.row_classes import exact_test, to_user
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import AnyType, DataType, Field, ListType, Schema, StructType
+from penstock.expr.types import Field, Schema
+from penstock.expr.types import holds_any as type_holds_any
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
@@ -59,17 +60,7 @@ def write_received(
 
 def holds_any(schema: Schema) -> bool:
     """Return whether any column of the row may hold values of any type."""
-    return any(_may_be_any(field.type) for field in schema.fields)
-
-
-def _may_be_any(type: DataType) -> bool:
-    match type:
-        case ListType():
-            return _may_be_any(type.element)
-        case StructType():
-            return any(_may_be_any(field.type) for field in type.fields)
-        case _:
-            return isinstance(type, AnyType)
+    return any(type_holds_any(field.type) for field in schema.fields)
 
 
 def _is_named_tuple(row_class: type[Any] | None) -> bool:

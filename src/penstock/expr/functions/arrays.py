@@ -9,23 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from itertools import chain, zip_longest
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from penstock.errors import EvaluationError
-from penstock.expr.dict_keys import holds_floats
 from penstock.expr.function_bases import (
     Emitter,
     GuardedSource,
     LazyFunction,
-    Parameter,
     StrictFunction,
-    fitting_type,
 )
-from penstock.expr.sort_keys import order_key
+from penstock.expr.functions.maps import value_of_key
+from penstock.expr.functions.part_types import (
+    ELEMENT,
+    LIST,
+    also_of_maps,
+    always,
+    list_type,
+    of_parts,
+    part_types,
+)
 from penstock.expr.types import (
     BOOL,
     DATE,
-    FLOAT64,
     INT32,
     INT64,
     STR,
@@ -39,7 +44,6 @@ from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
     Function,
-    LiteralTerm,
     Mismatch,
     Signature,
     Term,
@@ -50,124 +54,12 @@ MOST_ELEMENTS = 2**31 - 16
 """Limit on the elements of a list, as in Spark."""
 
 
-class _Part(DataType):
-    """Parameter whose type depends on the lists of a call."""
-
-    __slots__ = ()
-
-
-class _List(_Part):
-    __slots__ = ()
-
-
-class _Element(_Part):
-    __slots__ = ()
-
-
-LIST, ELEMENT = _List(), _Element()
-"""A list, and a value of the type of its elements. All lists of a call have one type of elements."""
-
-_Result: TypeAlias = Callable[[tuple[DataType, ...]], DataType]
-_Nullable: TypeAlias = Callable[[Arguments], bool]
-
-
-def element_type(name: str, argument: Term) -> ListType:
-    """Return the type of an argument that is a list. Raises `Mismatch` for others."""
-    if not isinstance(argument.type, ListType):
-        raise Mismatch(f"{name} needs a list, got {argument.type}")
-    return argument.type
-
-
-def _types(name: str, arguments: Arguments, takes: tuple[Parameter, ...]) -> tuple[DataType, ...]:
-    """Return the types that the arguments convert to: elements all have the narrowest that holds all."""
-    elements: list[Term] = []
-    for argument, parameter in zip(arguments, takes, strict=False):
-        if parameter == LIST and argument.type != NULL:
-            values = element_type(name, argument)
-            elements.append(Term(values.element, values.nullable))
-        elif parameter == ELEMENT:
-            elements.append(argument)
-    common = common_type(elements)
-    if common == NULL:
-        raise Mismatch(
-            f"the type of the elements of {name} is not known", fix="give them one: lit(None, int)"
-        )
-
-    def wanted(argument: Term, parameter: Parameter) -> DataType:
-        if parameter == LIST:
-            return ListType(common, isinstance(argument.type, ListType) and argument.type.nullable)
-        return common if parameter == ELEMENT else fitting_type(name, argument.type, parameter)
-
-    return tuple(wanted(a, p) for a, p in zip(arguments, takes, strict=False))
-
-
 def _nullable_elements(arguments: Arguments) -> bool:
     return any(isinstance(a.type, ListType) and a.type.nullable for a in arguments)
 
 
 def _or_elements(arguments: Arguments) -> bool:
     return any(a.nullable for a in arguments) or _nullable_elements(arguments)
-
-
-def _of_lists(
-    name: str,
-    meaning: str,
-    takes: tuple[Parameter, ...],
-    result: DataType | _Result,
-    source: str,
-    *,
-    nullable: _Nullable | None = None,
-    fallible: bool = False,
-    one_zero: bool = False,
-    constant: tuple[int, ...] = (),
-) -> StrictFunction:
-    """Build a function that is null if an argument is.
-
-    result:   LIST is the type of the first argument, ELEMENT that of its elements.
-    source:   of the value, with the operands as {0}, {1} ... or all of them as {all}; {key} is the key by
-              which elements are sorted, or None.
-    one_zero: whether elements of the value have one zero, and so have those of the lists.
-    constant: positions of arguments that must be constants.
-    nullable: whether it can be null, by the arguments; None: if one of them can.
-    """
-
-    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-        types = _types(name, arguments, takes)
-        for at in constant:
-            if not isinstance(arguments[at], LiteralTerm):
-                raise Mismatch(f"argument {at + 1} of {name} must be a constant")
-        first = types[0]
-        assert isinstance(first, ListType)
-        if isinstance(result, DataType):
-            made = first if result == LIST else first.element if result == ELEMENT else result
-        else:
-            made = result(types)
-        return Signature(types, made, None if nullable is None else nullable(arguments))
-
-    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        found = [
-            emitter.canonical(GuardedSource(operand, (), False)) if argument.type == FLOAT64 else operand
-            for operand, argument in zip(operands, call.arguments, strict=True)
-        ]
-        if one_zero and holds_floats(call.arguments[0].type):
-            found = [f"x_key({operand})" for operand in found]
-        key = "None"
-        if "{key}" in source:
-            values = call.arguments[0].type
-            assert isinstance(values, ListType)
-            key = emitter.constant(order_key(values.element, values.nullable))
-        return source.format(*found, all=", ".join(found), key=key)
-
-    return StrictFunction(
-        name,
-        rule,
-        python,
-        fallible,
-        keeps_nan=True,
-        nullable=nullable is not None,
-        arity=(len(takes), len(takes)),
-        meaning=meaning,
-    )
 
 
 def _with_nulls_of_any(types: tuple[DataType, ...]) -> DataType:
@@ -182,7 +74,7 @@ def _with_nulls_of_all(types: tuple[DataType, ...]) -> DataType:
 
 def joined_lists(name: str, arguments: Arguments) -> Signature:
     """Typing rule of lists that are joined to one."""
-    types = _types(name, arguments, (LIST,) * len(arguments))
+    types = part_types(name, arguments, (LIST,) * len(arguments))
     return Signature(types, _with_nulls_of_any(types))
 
 
@@ -309,7 +201,7 @@ def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any)
 
 
 def _insert_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    types = _types("array_insert", arguments, (LIST, INT32, ELEMENT))
+    types = part_types("array_insert", arguments, (LIST, INT32, ELEMENT))
     made = types[0]
     assert isinstance(made, ListType)
     return Signature(types, ListType(made.element, True), arguments[0].nullable or arguments[1].nullable)
@@ -328,13 +220,13 @@ def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     names = cast("tuple[str, ...]", options[0])
     if len(names) != len(arguments) or len(set(names)) != len(names):
         raise Mismatch("arrays_zip needs a name of its own for each list")
-    lists = [element_type("arrays_zip", each) for each in arguments]
+    lists = [list_type("arrays_zip", each) for each in arguments]
     fields = tuple(Field(name, each.element, True) for name, each in zip(names, lists, strict=True))
     return Signature(tuple(lists), ListType(StructType(fields), False))
 
 
 def _join_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    values = element_type("array_join", arguments[0])
+    values = list_type("array_join", arguments[0])
     for text in (Term(values.element, True), *arguments[1:]):
         if text.type not in (STR, NULL):
             raise Mismatch(f"array_join needs texts, got {text.type}", fix="cast them: .cast(str)")
@@ -342,8 +234,8 @@ def _join_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def _flatten_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    outer = element_type("flatten", arguments[0])
-    inner = element_type("flatten", Term(outer.element, outer.nullable))
+    outer = list_type("flatten", arguments[0])
+    inner = list_type("flatten", Term(outer.element, outer.nullable))
     return Signature((outer,), inner, arguments[0].nullable or outer.nullable)
 
 
@@ -389,75 +281,77 @@ NAMES: dict[str, Any] = {
 }
 
 
-def _always(arguments: Arguments) -> bool:
-    return True
-
-
 FUNCTIONS: tuple[Function, ...] = (
-    _of_lists(
+    of_parts(
         "get", "The element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
-        nullable=_always,
+        nullable=always, compares=False,
     ),
-    _of_lists(
-        "element_at", "The element at a position from 1, or from the end.", (LIST, INT32), ELEMENT,
-        "x_element_at({all})", nullable=_or_elements, fallible=True,
+    also_of_maps(
+        of_parts(
+            "element_at", "The element at a position from 1, or from the end.", (LIST, INT32), ELEMENT,
+            "x_element_at({all})", nullable=_or_elements, fallible=True, compares=False,
+        ),
+        value_of_key("element_at"),
     ),
-    _of_lists(
-        "try_element_at", "The element at a position from 1; null outside.", (LIST, INT32), ELEMENT,
-        "x_try_element_at({all})", nullable=_always, fallible=True,
+    also_of_maps(
+        of_parts(
+            "try_element_at", "The element at a position from 1; null outside.", (LIST, INT32), ELEMENT,
+            "x_try_element_at({all})", nullable=always, fallible=True, compares=False,
+        ),
+        value_of_key("try_element_at"),
     ),
-    _of_lists(
+    of_parts(
         "array_contains", "Whether the list has the value; null if it has nulls instead.", (LIST, ELEMENT),
         BOOL, "x_array_contains({all})", nullable=_or_elements,
     ),
-    _of_lists(
+    of_parts(
         "array_position", "Where the list has the value first, from 1; 0 if it has not.", (LIST, ELEMENT),
         INT64, "x_array_position({all})",
     ),
-    _of_lists(
+    of_parts(
         "array_remove", "The list without the elements that are equal to a value.", (LIST, ELEMENT), LIST,
         "x_array_remove({all})",
     ),
-    _of_lists(
+    of_parts(
         "array_distinct", "The list without elements that it had before.", (LIST,), LIST,
         "tuple(dict.fromkeys({0}))", one_zero=True,
     ),
-    _of_lists(
+    of_parts(
         "array_union", "The elements of both lists, each once.", (LIST, LIST), _with_nulls_of_any,
         "tuple(dict.fromkeys({0} + {1}))", one_zero=True,
     ),
-    _of_lists(
+    of_parts(
         "array_intersect", "The elements in both lists, each once.", (LIST, LIST), _with_nulls_of_all,
         "x_array_intersect({all})", one_zero=True,
     ),
-    _of_lists(
+    of_parts(
         "array_except", "The elements that are not in the other list, each once.", (LIST, LIST), LIST,
         "x_array_except({all})", one_zero=True,
     ),
-    _of_lists(
+    of_parts(
         "arrays_overlap", "Whether the lists have an element in common; null if only nulls are left.",
         (LIST, LIST), BOOL, "x_arrays_overlap({all})", nullable=_or_elements,
     ),
-    _of_lists(
+    of_parts(
         "array_min", "The least element that is not null.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
-        nullable=_always,
+        nullable=always,
     ),
-    _of_lists(
+    of_parts(
         "array_max", "The greatest element that is not null.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
-        nullable=_always,
+        nullable=always,
     ),
-    _of_lists(
+    of_parts(
         "sort_array", "The list in order, ascending with nulls first, or descending.", (LIST, BOOL), LIST,
         "tuple(sorted({0}, key={key}, reverse=not {1}))", constant=(1,),
     ),
-    _of_lists(
+    of_parts(
         "slice", "Part of the list, from a position on, of some length.", (LIST, INT32, INT32), LIST,
-        "x_slice({all})", fallible=True,
+        "x_slice({all})", fallible=True, compares=False,
     ),
-    _of_lists(
+    of_parts(
         "array_compact", "The list without nulls.", (LIST,),
         lambda types: ListType(cast("ListType", types[0]).element, False),
-        "x_array_compact({0})",
+        "x_array_compact({0})", compares=False,
     ),
     StrictFunction(
         "array_join", _join_rule, _strict("x_array_join({all})"), arity=(2, 3),

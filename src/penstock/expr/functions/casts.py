@@ -7,6 +7,7 @@ in the table cannot be cast.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.functions.higher_order import VARIABLE
+from penstock.expr.functions.maps import map_source
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -26,6 +28,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     StrType,
     TimestampType,
 )
@@ -101,9 +104,13 @@ def _entry(source: DataType, target: DataType) -> _Cast | None:
 def _is_castable(source: DataType, target: DataType) -> bool:
     if _entry(source, target) is not None:
         return True
-    if not isinstance(source, ListType) or not isinstance(target, ListType):
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        castable = _is_castable(source.key, target.key) and _is_castable(source.value, target.value)
+    elif isinstance(source, ListType) and isinstance(target, ListType):
+        castable = _is_castable(source.element, target.element)
+    else:
         return False
-    return (target.nullable or not source.nullable) and _is_castable(source.element, target.element)
+    return castable and (target.nullable or not source.nullable)
 
 
 def _instead(source: DataType) -> str:
@@ -128,7 +135,8 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     entry = _entry(call.arguments[0].type, call.type)
     if entry is None:
-        return _cast_elements(emitter, call, operands[0])
+        of_maps = isinstance(call.type, MapType)
+        return (_cast_entries if of_maps else _cast_elements)(emitter, call, operands[0])
     shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
     bits = 32 if isinstance(call.type, Int32Type) else 64
     source = entry.source.format(v=operands[0], shape=shape, bits=bits)
@@ -139,11 +147,35 @@ def _cast_elements(emitter: Emitter, call: CallTerm, values: str) -> str:
     source, target, each = call.arguments[0].type, call.type, emitter.fresh()
     assert isinstance(source, ListType)
     assert isinstance(target, ListType)
-    element = CallTerm(source.element, source.nullable, VARIABLE, (), (each,))
-    cast = CallTerm(target.element, source.nullable, CAST, (element,), (target.element,))
+    cast = _cast_variable(emitter, each, source.element, target.element, source.nullable)
+    return _after(emitter, values, lambda again: f"tuple([{cast} for {each} in {again}])")
+
+
+def _cast_entries(emitter: Emitter, call: CallTerm, entries: str) -> str:
+    source, target = call.arguments[0].type, call.type
+    assert isinstance(source, MapType)
+    assert isinstance(target, MapType)
+    key, value = emitter.fresh(), emitter.fresh()
+    casts = (
+        _cast_variable(emitter, key, source.key, target.key, False),
+        _cast_variable(emitter, value, source.value, target.value, source.nullable),
+    )
+    pairs = f"[({casts[0]}, {casts[1]}) for {key}, {value} in {{}}]"
+    same_keys = holds_all_of(target.key, source.key)
+    made = f"tuple({pairs})" if same_keys else map_source(pairs, target.key)
+    return _after(emitter, entries, made.format)
+
+
+def _cast_variable(emitter: Emitter, name: str, source: DataType, target: DataType, nullable: bool) -> str:
+    """Return the source of the cast of a variable of generated code."""
+    variable = CallTerm(source, nullable, VARIABLE, (), (name,))
+    return emitter.value(CallTerm(target, nullable, CAST, (variable,), (target,)))
+
+
+def _after(emitter: Emitter, values: str, made: Callable[[str], str]) -> str:
+    """Return the source of what is made of a value, which is evaluated outside of the loop that makes it."""
     first, again = emitter.name_value(values)
-    made = f"tuple([{emitter.value(cast)} for {each} in {again}])"
-    return made if first == again else f"[{first}, {made}][1]"
+    return made(again) if first == again else f"[{first}, {made(again)}][1]"
 
 
 def _fallible(call: CallTerm) -> bool:
@@ -154,6 +186,9 @@ def _can_fail(source: DataType, target: DataType) -> bool:
     entry = _entry(source, target)
     if entry is None and isinstance(source, ListType) and isinstance(target, ListType):
         return _can_fail(source.element, target.element)
+    if entry is None and isinstance(source, MapType) and isinstance(target, MapType):
+        # Different keys may become equal.
+        return source.key != target.key or _can_fail(source.value, target.value)
     return entry is not None and entry.fallible
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.functions.part_types import refuse_maps
 from penstock.expr.python_emitter import is_constant
-from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
+from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, parts_of
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -24,6 +25,7 @@ Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     common = _known(common_type(arguments))
+    refuse_maps("an expression", common)
     return Signature((common,) * len(arguments), BOOL)
 
 
@@ -34,7 +36,7 @@ def _known(common: DataType) -> DataType:
 
 def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     common = _known(common_type(arguments))
-    if isinstance(common, StructType | ListType):
+    if parts_of(common):
         raise Mismatch(f"{common} has no order", fix="compare the parts")
     if isinstance(common, AnyType):
         raise Mismatch(
@@ -128,6 +130,7 @@ def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
 
 def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     common = _known(common_type(arguments))
+    refuse_maps("an expression", common)
     return Signature((common, common), BOOL, nullable=False)
 
 
@@ -176,6 +179,7 @@ def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:
 
 def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     common = _known(common_type(arguments))
+    refuse_maps("is_in", common)
     return Signature((common,) * len(arguments), BOOL)
 
 

@@ -33,6 +33,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
     holds_any,
+    holds_maps,
 )
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 
@@ -159,6 +160,12 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         raise Mismatch("hash needs at least one value")
     types = tuple(BOOL if a.type == NULL else a.type for a in arguments)
     for found in types:
+        if holds_maps(found):
+            raise Mismatch(
+                f"hash has none of {found}",
+                why="Maps with their entries in another order are equal, and Spark hashes none.",
+                fix="hash their sorted entries: array_sort(map_entries(col.m))",
+            )
         if holds_any(found):
             raise Mismatch(
                 f"a value of type {found} has no hash that is the same everywhere",

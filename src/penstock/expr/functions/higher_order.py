@@ -1,4 +1,4 @@
-"""Functions that apply functions to the elements of lists, and these functions themselves.
+"""Functions that apply functions to elements of lists and entries of maps, and these functions themselves.
 
 A function is the term of a call of "lambda": its argument is the body, its options are the names of its
 variables in generated code. A variable is a call of "variable" with such a name.
@@ -7,14 +7,16 @@ variables in generated code. A variable is a call of "variable" with such a name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cmp_to_key, reduce
 from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, HigherOrderFunction, LazyFunction
-from penstock.expr.functions.arrays import element_type
+from penstock.expr.functions.maps import Entries, map_source
+from penstock.expr.functions.part_types import key_type, list_type, map_type, refuse_maps
 from penstock.expr.sort_keys import order_key
-from penstock.expr.types import BOOL, INT32, ListType
+from penstock.expr.types import BOOL, INT32, DataType, ListType, MapType
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -36,7 +38,7 @@ def is_function(term: Term) -> bool:
 
 
 def _element(name: str, argument: Term) -> TypeAndNullability:
-    values = element_type(name, argument)
+    values = list_type(name, argument)
     return TypeAndNullability(values.element, values.nullable)
 
 
@@ -70,6 +72,35 @@ def _transform_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     )
 
 
+def _entry(name: str) -> Callable[[Arguments], Parameters]:
+    def parameters(before: Arguments) -> Parameters:
+        _check_place(name, before, 1)
+        entries = map_type(name, before[0])
+        return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
+
+    return parameters
+
+
+def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_keys", arguments[0])
+    function = _variables("transform_keys", arguments, 1, 2)
+    made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_values", arguments[0])
+    function = _variables("transform_values", arguments, 1, 2)
+    made = MapType(entries.key, function.type, function.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    _condition("map_filter", arguments)
+    _variables("map_filter", arguments, 1, 2)
+    return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
+
+
 def _condition(name: str, arguments: Arguments) -> CallTerm:
     function = _function(name, arguments, 1)
     if function.type != BOOL:
@@ -92,11 +123,13 @@ def _quantifier_rule(name: str) -> Callable[[Arguments, tuple[object, ...]], Sig
 
 
 def _loop(emitter: Emitter, call: CallTerm) -> tuple[str, str, str, CallTerm]:
-    """Return sources of the list (its guard, its name) and of the loop over it, and the function."""
+    """Return sources of the list or map (its guard, its name) and of the loop over it, and the function."""
     values, function = call.arguments
     assert isinstance(function, CallTerm)
     first, again = emitter.name_value(emitter.value(values))
     names = [str(name) for name in function.options]
+    if isinstance(values.type, MapType):
+        return first, again, f"for {names[0]}, {names[1]} in {again}", function
     if len(names) == 1:
         return first, again, f"for {names[0]} in {again}", function
     return first, again, f"for {names[1]}, {names[0]} in enumerate({again})", function
@@ -108,7 +141,10 @@ def _guarded(source: str, first: str, again: str, nullable: bool) -> GuardedSour
 
 
 def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
-    """Return the code of a loop. template: its source, with {body}, {true}: whether it is, {each}, {loop}."""
+    """Return the code of a loop.
+
+    template: its source, with {body}, {true}: whether it is, the variables {each} and {other}, and {loop}.
+    """
 
     def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         first, again, loop, function = _loop(emitter, call)
@@ -117,6 +153,7 @@ def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource
             body=emitter.value(body) if "{body}" in template else "",
             true=emitter.truth_test(body) if "{true}" in template else "",
             each=function.options[0],
+            other=function.options[-1],
             loop=loop,
         )
         if call.type != BOOL or not function.nullable:
@@ -127,6 +164,12 @@ def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource
         return GuardedSource(name, (*guards, f"({name} := {source})"))
 
     return python
+
+
+def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    assert isinstance(call.type, MapType)
+    template = map_source("[({body}, {other}) {loop}]", call.type.key)
+    return _comprehension(template)(emitter, call)
 
 
 def any_true(values: Iterable[bool | None]) -> bool | None:
@@ -200,36 +243,75 @@ def _python_function(emitter: Emitter, function: Term) -> str:
 
 def _zip_parameters(before: Arguments) -> Parameters:
     _check_place("zip_with", before, 2)
-    return tuple(TypeAndNullability(element_type("zip_with", each).element, True) for each in before)
+    return tuple(TypeAndNullability(list_type("zip_with", each).element, True) for each in before)
 
 
 def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     one, other, _ = arguments
-    function = _two_variables("zip_with", arguments, 2)
+    function = _variables("zip_with", arguments, 2, 2)
     made = ListType(function.type, function.nullable)
     return Signature((one.type, other.type, function.type), made, one.nullable or other.nullable)
 
 
-def _two_variables(name: str, arguments: Arguments, at: int) -> CallTerm:
+def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
+    """Return an argument that must be a function of so many arguments."""
     function = _function(name, arguments, at)
-    if len(function.options) != 2:
-        raise Mismatch(f"{name} needs a function of 2 arguments, got one of {len(function.options)}")
+    if len(function.options) != number:
+        raise Mismatch(f"{name} needs a function of {number} arguments, got one of {len(function.options)}")
     return function
 
 
-def _zip(emitter: Emitter, call: CallTerm) -> GuardedSource:
-    one, other, function = call.arguments
-    assert isinstance(function, CallTerm)
-    names = [emitter.name_value(emitter.value(each)) for each in (one, other)]
-    guards = tuple(first for first, again in names if first != again) + tuple(
-        again
-        for each, (first, again) in zip((one, other), names, strict=True)
-        if each.nullable and first == again
-    )
-    lists = ", ".join(again for _, again in names)
-    variables = ", ".join(map(str, function.options))
-    body = emitter.value(function.arguments[0])
-    return GuardedSource(f"tuple([{body} for {variables} in x_zip_longest({lists})])", guards)
+def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+    """Return the code of a loop over two lists or maps.
+
+    template: its source, with {body}, {variables}, the {first} of them, and {both} lists or maps.
+    """
+
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
+        one, other, function = call.arguments
+        assert isinstance(function, CallTerm)
+        names = [emitter.name_value(emitter.value(each)) for each in (one, other)]
+        guards = tuple(first for first, again in names if first != again) + tuple(
+            again
+            for each, (first, again) in zip((one, other), names, strict=True)
+            if each.nullable and first == again
+        )
+        source = template.format(
+            body=emitter.value(function.arguments[0]),
+            first=function.options[0],
+            variables=", ".join(map(str, function.options)),
+            both=", ".join(again for _, again in names),
+        )
+        return GuardedSource(source, guards)
+
+    return python
+
+
+def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
+    """Return the type of the keys of two maps, and those of the maps with such keys."""
+    one, other = (map_type("map_zip_with", each) for each in before[:2])
+    key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
+    return key, replace(one, key=key), replace(other, key=key)
+
+
+def _map_zip_parameters(before: Arguments) -> Parameters:
+    _check_place("map_zip_with", before, 2)
+    key, one, other = _zipped_maps(before)
+    values = (TypeAndNullability(each.value, True) for each in (one, other))
+    return (TypeAndNullability(key, False), *values)
+
+
+def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    function = _variables("map_zip_with", arguments, 2, 3)
+    key, one, other = _zipped_maps(arguments)
+    made = MapType(key, function.type, function.nullable)
+    return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
+
+
+def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
+    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
+    first, second = dict(one), dict(other)
+    return ((key, first.get(key), second.get(key)) for key in first | second)
 
 
 def _order_parameters(before: Arguments) -> Parameters:
@@ -238,10 +320,11 @@ def _order_parameters(before: Arguments) -> Parameters:
 
 
 def _order_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    values = element_type("array_sort", arguments[0])
+    values = list_type("array_sort", arguments[0])
     if len(arguments) == 1:
+        refuse_maps("array_sort", values)
         return Signature((values,), values)
-    function = _two_variables("array_sort", arguments, 1)
+    function = _variables("array_sort", arguments, 1, 2)
     if function.type != INT32:
         raise Mismatch(
             f"the function of array_sort gives {function.type}, not int32", fix="cast it: .cast(Int32)"
@@ -304,6 +387,7 @@ NAMES: dict[str, Any] = {
     "x_array_sort": array_sort,
     "x_array_sort_by": array_sort_by,
     "x_reduce": reduce,
+    "x_zip_maps": zip_maps,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -354,10 +438,44 @@ FUNCTIONS: tuple[Function, ...] = (
     HigherOrderFunction(
         "zip_with",
         _zip_rule,
-        _zip,
+        _zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
         parameters=_zip_parameters,
         arity=(3, 3),
         meaning="The list of what a function gives for the elements of two lists, null where one is shorter.",
+    ),
+    HigherOrderFunction(
+        "transform_keys",
+        _transform_keys_rule,
+        _with_keys,
+        fallible=True,
+        parameters=_entry("transform_keys"),
+        arity=(2, 2),
+        meaning="The map with the keys that a function gives for each key and value.",
+    ),
+    HigherOrderFunction(
+        "transform_values",
+        _transform_values_rule,
+        _comprehension("tuple([({each}, {body}) {loop}])"),
+        parameters=_entry("transform_values"),
+        arity=(2, 2),
+        meaning="The map with the values that a function gives for each key and value.",
+    ),
+    HigherOrderFunction(
+        "map_filter",
+        _map_filter_rule,
+        _comprehension("tuple([({each}, {other}) {loop} if {true}])"),
+        parameters=_entry("map_filter"),
+        arity=(2, 2),
+        meaning="The entries for which a function of key and value is true.",
+    ),
+    HigherOrderFunction(
+        "map_zip_with",
+        _map_zip_rule,
+        _zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
+        parameters=_map_zip_parameters,
+        arity=(3, 3),
+        meaning="The map of what a function gives for each key of two maps and its values, null without.",
+        most_variables=3,
     ),
     HigherOrderFunction(
         "array_sort",

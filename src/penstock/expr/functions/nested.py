@@ -1,4 +1,4 @@
-"""Nested values: structs and lists of given values, their fields and elements."""
+"""Nested values: structs and lists of given values, their fields, elements, and the values of keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any, cast
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
-from penstock.expr.types import INT32, INT64, Field, ListType, StructType
+from penstock.expr.functions.maps import value_of
+from penstock.expr.functions.part_types import KEY, MAP, part_types
+from penstock.expr.types import INT32, INT64, STR, Field, ListType, MapType, StructType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import common_type, is_integer
 
@@ -53,12 +55,17 @@ def _field_of(arguments: Arguments, name: object) -> tuple[StructType, Field]:
 
 
 def _field_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    mapping = arguments[0].type
+    if isinstance(mapping, MapType) and mapping.key == STR:
+        return Signature((mapping,), mapping.value, nullable=True)
     struct, field = _field_of(arguments, options[0])
     return Signature((struct,), field.type, arguments[0].nullable or field.nullable)
 
 
 def _field(emitter: Emitter, call: CallTerm) -> GuardedSource:
     struct = call.arguments[0].type
+    if isinstance(struct, MapType):
+        return GuardedSource(f"x_value_or_null({emitter.value(call.arguments[0])}, {call.options[0]!r})")
     assert isinstance(struct, StructType)
     at = _position(struct, call.options[0])
     code = emitter.code(call.arguments[0])
@@ -71,6 +78,8 @@ def _field(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     values, at = arguments
+    if isinstance(values.type, MapType):
+        return Signature(part_types("[]", arguments, (MAP, KEY)), values.type.value, nullable=True)
     if not isinstance(values.type, ListType):
         raise Mismatch(
             f"a position needs a list, got {values.type}", fix='a field is x["name"] or x.field("name")'
@@ -83,7 +92,13 @@ def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatur
 
 def _element(emitter: Emitter, call: CallTerm) -> GuardedSource:
     values, at = (emitter.value(a) for a in call.arguments)
-    return GuardedSource(f"x_element({values}, {at})")
+    of_map = isinstance(call.arguments[0].type, MapType)
+    return GuardedSource(f"{'x_value_or_null' if of_map else 'x_element'}({values}, {at})")
+
+
+def value_or_null(entries: tuple[tuple[Any, Any], ...] | None, key: Any) -> Any:
+    """Return the value of a key of a map; null for a null map or key, or without the key."""
+    return None if entries is None or key is None else value_of(entries, key)
 
 
 def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
@@ -135,6 +150,7 @@ NAMES: dict[str, Any] = {
     "x_array_repeat": array_repeat,
     "x_element": element,
     "x_only_row": only_row,
+    "x_value_or_null": value_or_null,
 }
 
 FUNCTIONS: tuple[Function, ...] = (

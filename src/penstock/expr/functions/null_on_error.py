@@ -12,7 +12,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
-from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, TIMESTAMP, DecimalType, ListType
+from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, TIMESTAMP, DecimalType, ListType, MapType
 from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
@@ -92,6 +92,8 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
 
 
 def _refuse_without_failure(name: str, arguments: Arguments, signature: Signature) -> None:
+    if name == "try_cast" and isinstance(signature.result, MapType):
+        raise Mismatch("try_cast of a map", fix="try_cast its values: transform_values(m, lambda k, v: ...)")
     if name == "try_cast" and isinstance(signature.result, ListType):
         raise Mismatch("try_cast of a list", fix="try_cast its elements: transform(xs, lambda x: ...)")
     if name == "try_add" and signature.result == STR:

@@ -11,7 +11,7 @@ from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
-from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, ListType, StructType
+from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, parts_of
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import MAX_PRECISION, common_type, exact_as_decimal, is_integer, is_number
 
@@ -209,7 +209,7 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
         if len(arguments) < 2:
             raise Mismatch(f"{what} needs at least two values")
         common = common_type(arguments)
-        if isinstance(common, StructType | ListType):
+        if parts_of(common):
             raise Mismatch(f"{common} has no order")
         if isinstance(common, AnyType):
             raise Mismatch(f"{common} has no order in an expression", fix="map() the rows with a function")

@@ -12,7 +12,7 @@ from zlib import crc32
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arrays import joined_lists
-from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR, DataType, ListType
+from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR, DataType, ListType, MapType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import is_integer
 
@@ -42,8 +42,8 @@ def _template(source: str) -> Python:
 
 def _length_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,) = arguments
-    if argument.type not in (STR, BYTES) and not isinstance(argument.type, ListType):
-        raise Mismatch(f"length needs a str, bytes or a list, got {argument.type}")
+    if argument.type not in (STR, BYTES) and not isinstance(argument.type, ListType | MapType):
+        raise Mismatch(f"length needs a str, bytes, a list or a map, got {argument.type}")
     return Signature((argument.type,), INT32)
 
 

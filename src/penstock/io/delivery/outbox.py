@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from penstock.expr.dict_keys import with_one_zero
+from penstock.expr.dict_keys import with_representatives
 from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import STAGING, remove_folder, tick_folder
 from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_rows
@@ -207,7 +207,7 @@ class DeliveryWriter(PartsWriter):
 
 def consolidated_rows(rows: Rows, schema: Schema) -> Rows:
     """Consolidate changes so that each row appears once."""
-    return [(*row, weight) for row, weight in consolidate_rows(with_one_zero(rows, schema)).items()]
+    return [(*row, weight) for row, weight in consolidate_rows(with_representatives(rows, schema)).items()]
 
 
 def _of_keys_in(held: Mapping[Row, int], keys: TableKey, batches: Batches) -> dict[Row, int]:

@@ -9,7 +9,8 @@ from functools import singledispatch
 from typing import Any
 
 from penstock.errors import BadInput, DuplicateKey
-from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
+from penstock.expr.dict_keys import key_function
+from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, MapType, Schema, StructType
 from penstock.io.delivery.negative_rows import source_names
 from penstock.io.source import Row, Rows
 
@@ -40,6 +41,12 @@ def _(data_type: ListType) -> Text:
 def _(data_type: StructType) -> Text:
     parts = [nullable_text(f.type) for f in data_type.fields]
     return lambda values: "(" + ",".join(part(value) for part, value in zip(parts, values)) + ")"
+
+
+@text_converter.register
+def _(data_type: MapType) -> Text:
+    entries, key = text_converter(data_type.entries), key_function(data_type)
+    return lambda value: entries(key(value))
 
 
 def nullable_text(data_type: DataType) -> Text:

@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
+from penstock.expr.types import INT64, DataType, DecimalType, Field, holds_maps, parts_of
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import object_decoder
@@ -79,6 +79,8 @@ class JsonFormat(FileFormat):
         return JsonColumns(self.fields)
 
     def _table(self, lines: bytes, ends: int) -> pa.Table | None:
+        if any(holds_maps(f.type) for f in self.fields):
+            return None  # Arrow reads no objects of any names.
         return self._columns.table(lines, ends)
 
     def _lines(self, path: Path, before: Position, lines: bytes) -> Iterator[Record]:
@@ -166,11 +168,7 @@ def checked_weight(weight: int | None) -> int:
 
 
 def holds_decimal(data_type: DataType) -> bool:
-    if isinstance(data_type, ListType):
-        return holds_decimal(data_type.element)
-    if isinstance(data_type, StructType):
-        return any(holds_decimal(f.type) for f in data_type.fields)
-    return isinstance(data_type, DecimalType)
+    return isinstance(data_type, DecimalType) or any(map(holds_decimal, parts_of(data_type)))
 
 
 @open_format.register

@@ -6,6 +6,7 @@
     bytes                a string in base64
     date, timestamp      strings in ISO 8601; a timestamp without a zone is in UTC
     struct, list         an object, an array
+    map                  an object; its names are the keys, as text or as JSON
     null                 null, or a missing field
 
 Fields that are not in the row type are ignored. A value of another type is an error and never converted.
@@ -15,15 +16,17 @@ Fields that are not in the row type are ignored. A value of another type is an e
 from __future__ import annotations
 
 import binascii
+import json
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from functools import singledispatch
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from penstock.expr.code_runtime import NAN
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -35,6 +38,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     StrType,
     StructType,
     TimestampType,
@@ -177,6 +181,39 @@ def _(data_type: ListType) -> Convert:
 
 
 @json_decoder.register
+def _(data_type: MapType) -> Convert:
+    # Names of objects are text, also where the keys are not.
+    read_key, convert = _key_decoder(data_type.key), json_decoder(data_type.value)
+
+    def mapping(value: Any) -> Any:
+        if type(value) is not dict:
+            raise unfit("an object", value)
+        named = cast("dict[str, Any]", value)
+        if not data_type.nullable and None in named.values():
+            raise unfit(data_type.value, None)
+        made = {nested_key(read_key(k)): None if v is None else convert(v) for k, v in named.items()}
+        if len(made) < len(named):
+            raise unfit("an object with different keys", named)
+        return tuple(made.items())
+
+    return mapping
+
+
+def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
+    convert = json_decoder(data_type)
+    if isinstance(data_type, BytesType | DateType | DecimalType | StrType | TimestampType):
+        return convert
+
+    def key(text: str) -> Any:
+        try:
+            return convert(json.loads(text))
+        except json.JSONDecodeError:
+            raise unfit(f"a {data_type} in JSON", text) from None
+
+    return key
+
+
+@json_decoder.register
 def _(data_type: StructType) -> Convert:
     return object_decoder(data_type.fields)
 
@@ -309,6 +346,17 @@ def _(data_type: BytesType) -> Convert:
 def _(data_type: ListType) -> Convert:
     element = json_encoder(data_type.element)
     return lambda values: [element(value) for value in values]
+
+
+@_converter.register
+def _(data_type: MapType) -> Convert:
+    key, value = json_encoder(data_type.key), json_encoder(data_type.value)
+
+    def name(found: Any) -> str:
+        made = key(found)
+        return made if type(made) is str else json.dumps(made, ensure_ascii=False)
+
+    return lambda entries: {name(k): value(v) for k, v in entries}
 
 
 @_converter.register

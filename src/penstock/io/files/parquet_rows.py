@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from penstock.expr.dict_keys import nested_key
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -24,11 +25,12 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     StrType,
     StructType,
     TimestampType,
 )
-from penstock.io.arrow import arrow_field, arrow_type, column_to_values, is_valid
+from penstock.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
 from penstock.io.files.file_reader import Block, FileFormat, Record, unreadable
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, parts_from
@@ -168,6 +170,13 @@ def _(data_type: ListType, arrow: pa.DataType) -> bool:
 
 
 @fits.register
+def _(data_type: MapType, arrow: pa.DataType) -> bool:
+    if not types.is_map(arrow):
+        return types.is_null(arrow)
+    return fits(data_type.key, arrow.key_type) and fits(data_type.value, arrow.item_type)
+
+
+@fits.register
 def _(data_type: StructType, arrow: pa.DataType) -> bool:
     if not types.is_struct(arrow):
         return types.is_null(arrow)
@@ -275,6 +284,15 @@ def _(data_type: ListType, array: pa.Array) -> list[Any]:
     elements = iter(values(array.flatten(), data_type.element, nullable=data_type.nullable))
     lengths = pc.call_function("list_value_length", [array]).to_pylist()
     return [None if length is None else tuple(islice(elements, length)) for length in lengths]
+
+
+@values_of.register
+def _(data_type: MapType, array: pa.Array) -> list[Any]:
+    maps = values_of(data_type.entries, entries_of(array))
+    made = [None if entries is None else {nested_key(k): v for k, v in entries} for entries in maps]
+    if any(entries is not None and len(entries) < len(there) for there, entries in zip(maps, made)):
+        raise Unfit("a map has a key twice")
+    return [None if entries is None else tuple(entries.items()) for entries in made]
 
 
 @values_of.register

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
-from penstock.expr.dict_keys import with_one_zero
+from penstock.expr.dict_keys import with_representatives
 from penstock.expr.types import Schema
 from penstock.io.delivery.atomic_files import (
     STAGING,
@@ -166,7 +166,7 @@ def stage(
 
     by = build_bucketing(sink, schema, target.key, target.buckets)
     buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in with_one_zero(changes, schema):
+    for row in with_representatives(changes, schema):
         buckets[by.bucket(row)].append(row)
     base, folder = base_of(target.path, tick), Path(target.path, STAGING)
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[li
     rows = read_part(file, schema, weighted=False) if file.exists() else []
     if held_before.exists():
         changes = [*read_part(held_before, schema), *changes]
-    return apply_changes(with_one_zero(rows, schema), with_one_zero(changes, schema))
+    return apply_changes(with_representatives(rows, schema), with_representatives(changes, schema))
 
 
 def _held_of_changed_keys(

@@ -4,7 +4,7 @@ A small table `penstock_ticks` in the same schema holds the last tick, and is up
 transaction. Missing tables are created.
 
     bool boolean   int bigint   float double precision   Decimal numeric   str text   bytes bytea
-    date date      datetime timestamp with time zone     a nested class, list: jsonb
+    date date      datetime timestamp with time zone     a nested class, list, map: jsonb
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -58,6 +59,7 @@ for _class, _name in {
     DateType: "date",
     TimestampType: "timestamp with time zone",
     ListType: "jsonb",
+    MapType: "jsonb",
     StructType: "jsonb",
 }.items():
     sql_type.register(_class, lambda _type, _name=_name: _name)
@@ -110,6 +112,7 @@ def _(data_type: DataType) -> Text:
 
 
 @copy_converter.register(ListType)
+@copy_converter.register(MapType)
 @copy_converter.register(StructType)
 def _(data_type: DataType) -> Text:
     plain = json_encoder(data_type)

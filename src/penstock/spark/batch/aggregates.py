@@ -39,7 +39,7 @@ from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.value_aggregates import Bits, Mode, Percentile, StringAgg
 from penstock.spark.batch.operators import Site, exact_column, lower_operator
 from penstock.spark.lowering import exact_sums
-from penstock.spark.lowering.signed_zero import replace_negative_zero
+from penstock.spark.lowering.signed_zero import representative
 from penstock.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
         given = [
-            replace_negative_zero(type_, site.column(expr))
+            representative(type_, site.column(expr))
             for type_, expr in zip(types, aggregation.arguments(), strict=True)
         ]
         labels = [f"argument {number} {at}" for at in range(len(given))]

@@ -20,9 +20,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.analysis import analyse
+from penstock.expr.types import holds_maps
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.join import Join
 from penstock.flow.operators.sink import Sink
 from penstock.graph.graph_algorithms import (
     adjacency_lists,
@@ -30,7 +32,7 @@ from penstock.graph.graph_algorithms import (
     strongly_connected_components,
     topological_order,
 )
-from penstock.graph.operator_declarations import Delay
+from penstock.graph.operator_declarations import ANYWHERE, Delay
 from penstock.spark.batch import aggregates as batch_aggregates
 from penstock.spark.batch import relational as batch_relational
 from penstock.spark.batch import row_operators
@@ -69,7 +71,15 @@ def form(node: Node, graph: FlowGraph) -> BatchForm:
         operator.reads_order(port) and not graph.nodes[source].operator.at_most_one_row()
         for port, source in enumerate(node.inputs)
     )
-    return BatchForm.NATIVE if native and not in_order else BatchForm.SUBPLAN
+    in_rows = in_order or _compares_maps(node, graph)
+    return BatchForm.NATIVE if native and not in_rows else BatchForm.SUBPLAN
+
+
+def _compares_maps(node: Node, graph: FlowGraph) -> bool:
+    """Return whether an operator may compare rows with maps, which Spark's columns cannot."""
+    if isinstance(node.operator, Join) or node.operator.placement() == ANYWHERE:
+        return False
+    return any(holds_maps(f.type) for source in node.inputs for f in graph.nodes[source].schema.fields)
 
 
 # --- ticks and time ----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from penstock.expr.check import check
 from penstock.spark.batch.distribution import Anywhere, ByKeys, Distribution, InOneTask, distribution_of
 from penstock.spark.batch.operators import exact_column
 from penstock.spark.batch.sources import ORDINAL, with_ordinals
@@ -26,6 +27,7 @@ from penstock.spark.batch.subplan_flow import (
     subplan_flow,
 )
 from penstock.spark.lowering.expressions import to_column
+from penstock.spark.lowering.signed_zero import hashable
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.plan import pickled
 
@@ -70,7 +72,8 @@ def _further(part: SubplanFlow, entry: SubplanBorder, how: Distribution) -> dict
     """Extra columns of a stream's rows: the hash of their keys, and their ordinals."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
-        columns[_HASH] = f.xxhash64(*(to_column(key, entry.schema) for key in how.keys[entry.node]))
+        keys = ((check(key, entry.schema).type, key) for key in how.keys[entry.node])
+        columns[_HASH] = f.xxhash64(*(hashable(type, to_column(key, entry.schema)) for type, key in keys))
     if part.ordered:
         columns |= {name: exact_column(name) if entry.ordered else _no_number() for name in ORDINAL}
     return columns

@@ -27,7 +27,7 @@ from penstock.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, pl
 from penstock.spark.batch.in_process_subplans import run_subplan
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower_operator
-from penstock.spark.lowering.signed_zero import with_one_zero
+from penstock.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,7 @@ def lower_plan(
     made: dict[int, DataFrame] = {}
 
     def with_zeros(n: int, frame: DataFrame) -> DataFrame:
-        return with_one_zero(frame, graph.nodes[n].schema) if n in plan.zeros else frame
+        return with_representatives(frame, graph.nodes[n].schema) if n in plan.zeros else frame
 
     for unit in plan.units:
         match unit:

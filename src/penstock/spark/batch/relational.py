@@ -20,7 +20,7 @@ from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
 from penstock.spark.batch.operators import Site, exact_column, lower_operator, renamed
 from penstock.spark.lowering.expressions import to_column
-from penstock.spark.lowering.signed_zero import with_one_zero
+from penstock.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def _(operator: Difference, site: Site) -> DataFrame:
 
 @lower_operator.register(TopK)
 def _(operator: TopK, site: Site) -> DataFrame:
-    frame = with_one_zero(site.inputs[0], site.schemas[0])
+    frame = with_representatives(site.inputs[0], site.schemas[0])
     names = site.schemas[0].names
     # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
     order = [_sorting(ordering, site) for ordering in operator.by] + [

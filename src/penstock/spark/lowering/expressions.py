@@ -99,4 +99,10 @@ def _function(term: CallTerm, scope: _Scope) -> Callable[..., Column]:
         return _column(term.arguments[0], replace(scope, variables=variables))
 
     # Spark counts the parameters.
-    return (lambda x: body(x)) if len(term.options) == 1 else lambda x, y: body(x, y)
+    match len(term.options):
+        case 1:
+            return lambda x: body(x)
+        case 2:
+            return lambda x, y: body(x, y)
+        case _:
+            return lambda x, y, z: body(x, y, z)

@@ -1,6 +1,7 @@
-"""Replacement of -0.0 with 0.0 before comparisons in which Spark keeps them apart.
+"""Replacement of equal values by one, before comparisons in which Spark keeps them apart: -0.0 by 0.0.
 
-Spark distinguishes them in grouping and join keys, but not when comparing values in `min`, `max` or a sort.
+Spark distinguishes the zeros in grouping and join keys, but not when comparing values in `min`, `max` or a
+sort. Maps get their entries in the order of the keys.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from penstock.expr.dict_keys import holds_floats
-from penstock.expr.types import DataType, Float64Type, ListType, StructType
+from penstock.expr.dict_keys import has_representatives
+from penstock.expr.types import DataType, Float64Type, ListType, MapType, StructType, holds_maps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,42 +21,85 @@ if TYPE_CHECKING:
 
 
 @singledispatch
-def replace_negative_zero(type: DataType, column: Column) -> Column:
-    """Replace -0.0 with 0.0 in a column, at any depth."""
+def representative(type: DataType, column: Column) -> Column:
+    """Replace -0.0 with 0.0 in a column, and maps with sorted ones, at any depth."""
     return column
 
 
-@replace_negative_zero.register(Float64Type)
+@representative.register(Float64Type)
 def _float(type: Float64Type, column: Column) -> Column:
     return column + f.lit(0.0)
 
 
-@replace_negative_zero.register(StructType)
+@representative.register(StructType)
 def _struct(type: StructType, column: Column) -> Column:
     for field in type.fields:
-        if holds_floats(field.type):
+        if has_representatives(field.type):
             column = column.withField(
-                f"`{field.name}`", replace_negative_zero(field.type, column.getField(field.name))
+                f"`{field.name}`", representative(field.type, column.getField(field.name))
             )
     return column
 
 
-@replace_negative_zero.register(ListType)
+@representative.register(ListType)
 def _list(type: ListType, column: Column) -> Column:
-    if not holds_floats(type):
+    if not has_representatives(type):
         return column
-    return f.transform(column, lambda element: replace_negative_zero(type.element, element))
+    return f.transform(column, lambda element: representative(type.element, element))
 
 
-def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
-    """Replace -0.0 with 0.0 in the columns of `schema`; leave other columns unchanged."""
-    floats = {field.name: field.type for field in schema.fields if holds_floats(field.type)}
+@representative.register(MapType)
+def _map(type: MapType, column: Column) -> Column:
+    return f.map_from_entries(sorted_entries(type, representative(type.entries, f.map_entries(column))))
+
+
+def sorted_entries(type: MapType, entries: Column) -> Column:
+    """Sort the entries of a map by their keys."""
+    if not holds_maps(type.value):
+        return f.sort_array(entries)  # Keys differ, so values are not compared.
+    return f.array_sort(entries, _by_key)
+
+
+def _by_key(one: Column, other: Column) -> Column:
+    a, b = one.getField("key"), other.getField("key")
+    return f.when(a < b, f.lit(-1)).when(a > b, f.lit(1)).otherwise(f.lit(0))
+
+
+def hashable(type: DataType, column: Column) -> Column:
+    """Replace a value by one that Spark hashes, alike for equal values: maps by their sorted entries."""
+    return _without_maps(type, representative(type, column)) if holds_maps(type) else column
+
+
+@singledispatch
+def _without_maps(type: DataType, column: Column) -> Column:
+    return column
+
+
+@_without_maps.register(StructType)
+def _struct_without_maps(type: StructType, column: Column) -> Column:
+    parts = (_without_maps(each.type, column.getField(each.name)).alias(each.name) for each in type.fields)
+    return f.when(column.isNotNull(), f.struct(*parts))
+
+
+@_without_maps.register(ListType)
+def _list_without_maps(type: ListType, column: Column) -> Column:
+    return f.transform(column, lambda element: _without_maps(type.element, element))
+
+
+@_without_maps.register(MapType)
+def _map_without_maps(type: MapType, column: Column) -> Column:
+    return _without_maps(type.entries, f.map_entries(column))
+
+
+def with_representatives(frame: DataFrame, schema: Schema) -> DataFrame:
+    """Replace values by their representatives in the columns of `schema`; leave others unchanged."""
+    floats = {field.name: field.type for field in schema.fields if has_representatives(field.type)}
     if not floats:
         return frame
     columns = {name: frame[f"`{name.replace('`', '``')}`"] for name in frame.columns}
     return frame.select(
         *(
-            replace_negative_zero(floats[name], column).alias(name) if name in floats else column
+            representative(floats[name], column).alias(name) if name in floats else column
             for name, column in columns.items()
         )
     )

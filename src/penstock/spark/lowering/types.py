@@ -17,6 +17,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -42,6 +43,8 @@ def nullable_type(type: spark.DataType) -> spark.DataType:
     """Allow nulls in a type at any depth: Spark rejects casts to types that forbid more of them."""
     if isinstance(type, spark.StructType):
         return spark.StructType([spark.StructField(f.name, nullable_type(f.dataType)) for f in type.fields])
+    if isinstance(type, spark.MapType):
+        return spark.MapType(nullable_type(type.keyType), nullable_type(type.valueType))
     return spark.ArrayType(nullable_type(type.elementType)) if isinstance(type, spark.ArrayType) else type
 
 
@@ -106,6 +109,11 @@ def _list(type: ListType) -> spark.DataType:
     return spark.ArrayType(spark_type(type.element), type.nullable)
 
 
+@spark_type.register(MapType)
+def _map(type: MapType) -> spark.DataType:
+    return spark.MapType(spark_type(type.key), spark_type(type.value), type.nullable)
+
+
 @singledispatch
 def null_within(data_type: DataType, column: Column) -> Column | None:
     """Return the condition that a non-null value contains a forbidden null; None if it cannot."""
@@ -141,3 +149,10 @@ def _(data_type: ListType, column: Column) -> Column | None:
         return element.isNull() if inside is None else element.isNull() | inside
 
     return f.exists(column, is_wrong)
+
+
+@null_within.register(MapType)
+def _(data_type: MapType, column: Column) -> Column | None:
+    from pyspark.sql import functions as f
+
+    return null_within(data_type.entries, f.map_entries(column))

@@ -10,7 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
+from penstock.expr.types import (
+    STR,
+    BytesType,
+    DataType,
+    DecimalType,
+    Float64Type,
+    ListType,
+    MapType,
+    StrType,
+    parts_of,
+)
 from penstock.expr.typing_rules import LiteralTerm
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
 from penstock.spark.lowering.time_functions import TRIED_CASTS
@@ -53,7 +63,7 @@ def _is_in(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 
 
 def _length(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
-    return (F.size if isinstance(call.arguments[0].type, ListType) else F.length)(arguments[0])
+    return (F.size if parts_of(call.arguments[0].type) else F.length)(arguments[0])
 
 
 def _like(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
@@ -86,10 +96,28 @@ def _casted(value: Column, source: DataType, target: DataType) -> Column:
     if isinstance(source, ListType) and isinstance(target, ListType) and _is_special(source, target):
         inside, outside = source.element, target.element
         return F.transform(value, lambda each: _casted(each, inside, outside))
+    if isinstance(source, MapType) and isinstance(target, MapType) and _entries_differ(source, target):
+        # A cast of a map would keep keys that become equal.
+        return F.map_from_entries(F.transform(F.map_entries(value), _cast_of_entries(source, target)))
     return value.cast(spark_type(target))
 
 
+def _cast_of_entries(source: MapType, target: MapType) -> Callable[[Column], Column]:
+    def cast(entry: Column) -> Column:
+        key = _casted(entry.getField("key"), source.key, target.key)
+        value = _casted(entry.getField("value"), source.value, target.value)
+        return F.struct(key.alias("key"), value.alias("value"))
+
+    return cast
+
+
+def _entries_differ(source: MapType, target: MapType) -> bool:
+    return source.key != target.key or _is_special(source.value, target.value)
+
+
 def _is_special(source: DataType, target: DataType) -> bool:
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        return _entries_differ(source, target)
     if isinstance(source, ListType) and isinstance(target, ListType):
         return _is_special(source.element, target.element)
     return (type(source), type(target)) in _CASTS

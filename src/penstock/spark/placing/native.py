@@ -58,11 +58,11 @@ def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> Dat
           by 0.0.
     """
     from penstock.spark.lowering.expressions import to_column
-    from penstock.spark.lowering.signed_zero import with_one_zero
+    from penstock.spark.lowering.signed_zero import with_representatives
 
     schema: Schema = chain[0].schema
     if weighted:
-        frame = with_one_zero(frame, schema)
+        frame = with_representatives(frame, schema)
     kept: list[Column] = [frame[WEIGHT]] if weighted else []
     for node in chain[1:]:
         match node.operator:
@@ -72,7 +72,7 @@ def apply_native_chain(frame: DataFrame, chain: Chain, *, weighted: bool) -> Dat
                 made = [to_column(expr, schema).alias(name) for name, expr in columns]
                 frame = frame.select(*made, *kept)
                 if weighted:
-                    frame = with_one_zero(frame, node.schema)
+                    frame = with_representatives(frame, node.schema)
             case _:
                 raise AssertionError(f"{node.operator.kind} is not native")
         schema = node.schema

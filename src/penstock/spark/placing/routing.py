@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.expr.compile_python import RUNTIME, Scope, dict_key_source
 from penstock.expr.tree import Column
-from penstock.expr.types import ListType, Schema, StructType
+from penstock.expr.types import Schema, parts_of
 from penstock.io.arrow import table_to_rows
 from penstock.io.delivery.table_keys import build_bucketing
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
@@ -109,7 +109,7 @@ def _(route: ToAll, schema: Schema, shards: int) -> DivideTable | None:
 def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
     names = [expr.name for expr in route.keys if isinstance(expr, Column)]
     types = {f.name: f.type for f in schema.fields}
-    if len(names) < len(route.keys) or any(isinstance(types[n], ListType | StructType) for n in names):
+    if len(names) < len(route.keys) or any(parts_of(types[n]) for n in names):
         return None
     keys = Schema(tuple(f for f in schema.fields if f.name in names))
     keys_of = _key_function(route, keys, weighted=False)

@@ -6,7 +6,7 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import WrongType
-from penstock.expr.types import DataType, DateType, ListType, Schema, StructType, TimestampType
+from penstock.expr.types import DataType, DateType, ListType, MapType, Schema, StructType, TimestampType
 from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
 from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.source import WEIGHT
@@ -148,6 +148,13 @@ def _(data_type: ListType, column: Column, epoch: EpochUnit) -> Column:
     from pyspark.sql import functions as f
 
     return f.transform(column, lambda element: integers_to_timestamps(data_type.element, element, epoch))
+
+
+@_restored.register(MapType)
+def _(data_type: MapType, column: Column, epoch: EpochUnit) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.map_from_entries(integers_to_timestamps(data_type.entries, f.map_entries(column), epoch))
 
 
 @_restored.register(StructType)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from penstock.expr.dict_keys import nested_key, with_one_zero
+from penstock.expr.dict_keys import nested_key, with_representatives
 from penstock.io.delivery.atomic_files import sync_file, sync_folder
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
@@ -147,7 +147,7 @@ def _(
         folder,
         tick,
         attempt,
-        consolidated_entries(with_one_zero(rows, output.schema), target.key),
+        consolidated_entries(with_representatives(rows, output.schema), target.key),
         durable=durable,
     )
     if name:

@@ -31,6 +31,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     Schema,
     StrType,
     StructType,
@@ -198,6 +199,9 @@ def _value(type_: DataType, random: random.Random) -> Any:
             return tuple(
                 draw_value(Field("", element, nullable), random) for _ in range(random.randint(0, 2))
             )
+        case MapType(key, value, nullable):
+            drawn = {_value(key, random): draw_value(Field("", value, nullable), random) for _ in range(2)}
+            return tuple(drawn.items())
         case StructType(fields):
             return tuple(draw_value(each, random) for each in fields)
         case _:

@@ -157,16 +157,18 @@ class CallTerm(_message.Message):
     def __init__(self, function: _Optional[str] = ..., arguments: _Optional[int] = ..., options: _Optional[_Iterable[_Union[Value, _Mapping]]] = ...) -> None: ...
 
 class Type(_message.Message):
-    __slots__ = ("plain", "decimal", "struct", "list")
+    __slots__ = ("plain", "decimal", "struct", "list", "map")
     PLAIN_FIELD_NUMBER: _ClassVar[int]
     DECIMAL_FIELD_NUMBER: _ClassVar[int]
     STRUCT_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
     plain: str
     decimal: DecimalType
     struct: StructType
     list: ListType
-    def __init__(self, plain: _Optional[str] = ..., decimal: _Optional[_Union[DecimalType, _Mapping]] = ..., struct: _Optional[_Union[StructType, _Mapping]] = ..., list: _Optional[_Union[ListType, _Mapping]] = ...) -> None: ...
+    map: MapType
+    def __init__(self, plain: _Optional[str] = ..., decimal: _Optional[_Union[DecimalType, _Mapping]] = ..., struct: _Optional[_Union[StructType, _Mapping]] = ..., list: _Optional[_Union[ListType, _Mapping]] = ..., map: _Optional[_Union[MapType, _Mapping]] = ...) -> None: ...
 
 class DecimalType(_message.Message):
     __slots__ = ("precision", "scale")
@@ -191,6 +193,16 @@ class ListType(_message.Message):
     element: Type
     nullable: bool
     def __init__(self, element: _Optional[_Union[Type, _Mapping]] = ..., nullable: _Optional[bool] = ...) -> None: ...
+
+class MapType(_message.Message):
+    __slots__ = ("key", "value", "nullable")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    key: Type
+    value: Type
+    nullable: bool
+    def __init__(self, key: _Optional[_Union[Type, _Mapping]] = ..., value: _Optional[_Union[Type, _Mapping]] = ..., nullable: _Optional[bool] = ...) -> None: ...
 
 class Field(_message.Message):
     __slots__ = ("name", "type", "nullable")

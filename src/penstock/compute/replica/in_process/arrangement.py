@@ -23,8 +23,8 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
 from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
-from penstock.expr.dict_keys import dict_key_source, nested_key
-from penstock.expr.types import Field, Schema
+from penstock.expr.dict_keys import dict_key_source, key_function
+from penstock.expr.types import Field, Schema, StructType
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
 _Key: TypeAlias = Hashable
@@ -49,15 +49,17 @@ class Keying:
         self._single = len(positions) == 1
         self.width = len(positions)
         self.of_row: _KeyOf = itemgetter(*positions) if positions else _itself
-        if any(_has_spellings(schema.fields[at]) for at in positions):
-            plain = self.of_row
-            self.of_row = lambda row: nested_key(plain(row))
+        fields = tuple(schema.fields[at] for at in positions)
+        self._key = key_function(fields[0].type if self._single else StructType(fields))
+        if any(map(_has_spellings, fields)):
+            plain, key = self.of_row, self._key
+            self.of_row = lambda row: key(plain(row))
         elif not columns and not self._single:
             self.of_row = _itself
 
     def of_values(self, values: tuple[Any, ...]) -> Any:
         """Build the key with these values of the key columns."""
-        return nested_key(values[0]) if self._single else nested_key(tuple(values))
+        return self._key(values[0] if self._single else tuple(values))
 
 
 class Version(NamedTuple):

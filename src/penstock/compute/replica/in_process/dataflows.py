@@ -28,7 +28,7 @@ from penstock.compute.replica.in_process.inlets import (
     SharedArrangements,
 )
 from penstock.engine.engine import Engine
-from penstock.expr.dict_keys import with_one_zero
+from penstock.expr.dict_keys import with_representatives
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
@@ -312,7 +312,7 @@ class RunningDataflow(DataflowRun):
                 if sink not in counted:
                     append = program.sink_append[sink]
                     # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
-                    shown = with_one_zero(made[sink], self._schemas[sink]) if append else made[sink]
+                    shown = with_representatives(made[sink], self._schemas[sink]) if append else made[sink]
                     counted[sink] = _counted(shown, append)
                 export.add(counted[sink], time)
 

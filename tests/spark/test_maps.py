@@ -1,0 +1,77 @@
+"""Columns of maps on Spark: batches, also of operators that compare rows, and ticks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.engine.change import Change
+from tests.spark.batch_rows_of import bags_in_one_tick, batch_bags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+F = ps.functions
+
+
+class Order(NamedTuple):
+    id: int
+    counts: dict[str, int] | None
+    rates: dict[float, dict[str, float | None]]
+
+
+ORDERS = [
+    Order(1, {"b": 1, "a": 2}, {0.5: {"x": None}}),
+    Order(1, {"a": 2, "b": 1}, {0.5: {"x": None}}),
+    Order(2, {"b": 1, "a": 2}, {-0.0: {"y": -0.0, "x": 1.0}, float("nan"): {}}),
+    Order(2, {"a": 2, "b": 1}, {float("nan"): {}, 0.0: {"x": 1.0, "y": 0.0}}),
+    Order(3, None, {}),
+    Order(3, {}, {}),
+]
+
+FLOWS: dict[str, Callable[[Any], Any]] = {
+    "as they are": lambda s: s,
+    "filter": lambda s: s.filter(col.counts["a"] > 1),
+    "filter by a function": lambda s: s.filter(has_a),
+    "select": lambda s: s.select(more=F.map_concat(col.counts, F.map("z", col.id)), rate=col.rates[0.0]["x"]),
+    "entries": lambda s: s.select(entry=F.map_entries(col.counts)).explode("entry"),
+    "join": lambda s: s.select("id", one=col.counts).join(s.select("id", other=col.rates), on="id"),
+    "distinct": lambda s: s.distinct(),
+    "distinct maps": lambda s: s.select(rates=col.rates).distinct(),
+    "group": lambda s: s.group_by("counts").agg(n=ps.count(), sum=ps.sum(col.id)),
+    "group by a part": lambda s: s.group_by(a=col.counts["a"]).agg(n=ps.count_distinct(col.counts)),
+    "list of maps": lambda s: s.group_by("id").agg(all=ps.collect(col.counts)),
+    "top k": lambda s: s.top_k(2, by=col.id.desc()),
+    "top k per map": lambda s: s.top_k(1, by=col.id, per=col.rates),
+    "difference": lambda s: s.select(m=col.counts).difference(
+        s.filter(col.id == 1).select(m=F.map_from_entries(F.reverse(F.map_entries(col.counts))))
+    ),
+    "window": lambda s: s.with_columns(n=ps.count().over(partition_by="counts", order_by="id")),
+}
+
+
+def has_a(order: Order) -> bool:
+    return "a" in (order.counts or {})
+
+
+@pytest.mark.parametrize("build", FLOWS.values(), ids=FLOWS)
+def test_a_batch_answers_as_a_tick_in_this_process(spark: SparkSession, build: Callable[[Any], Any]) -> None:
+    flow = ps.Flow("maps")
+    flow.sink("out", build(flow.table("orders", Order)))
+    inputs = {"orders": [Change(order, 1) for order in ORDERS]}
+    made = bags_in_one_tick(flow, inputs)
+    assert batch_bags(spark, flow, inputs) == {name: +bag for name, bag in made.items()}
+
+
+def test_rows_of_a_table_are_retracted_whatever_the_order_in_their_maps(spark: SparkSession) -> None:
+    flow = ps.Flow("maps")
+    flow.sink("out", flow.table("orders", Order))
+    inputs = {"orders": [Change(ORDERS[0], 1), Change(ORDERS[1], -1), Change(ORDERS[2], 1)]}
+    assert sum(batch_bags(spark, flow, inputs)["out"].values()) == 1
