@@ -159,14 +159,13 @@ class Planner:
         """A stream of rows that the query holds itself, which are there from the first tick on."""
         if len(rows) > _MOST_CONSTANT_ROWS:
             raise UnsupportedQuery(f"the query holds {len(rows):,} rows itself", fix="give them as a table")
-        made: list[AnyStream] = []
+        made: list[Relation] = []
         for row in rows or [(None,) * len(names)]:
             values = zip(names, types, row, strict=True)
-            made.append(self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values}))
-        first, *others = made
-        if not rows:
-            return first.filter(Literal(False))
-        return first.union(*others) if others else first
+            stream = self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values})
+            made.append(Relation(stream, dict(enumerate(names))))
+        whole = _united(made)
+        return whole if rows else whole.filter(Literal(False))
 
     def one_row(self) -> AnyStream:
         """A stream of one row, which is there from the first tick on, with one column."""
@@ -310,12 +309,16 @@ def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
 
 @lowers("Union")
 def _union(node: CatalystNode, planner: Planner) -> Relation:
-    first, *others = map(planner.relation, node.children)
-    parts = (first, *others)
-    # Types may differ in what within them may be null.
+    parts = [planner.relation(child) for child in node.children]
+    return Relation(_united(parts), parts[0].columns)
+
+
+def _united(parts: Sequence[Relation]) -> AnyStream:
+    """Return the rows of relations, under the names of the first. Types may differ in what may be null in them."""
+    first, *others = parts
     types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
     stream = first.stream if _types(first) == types else _renamed(first, first, types)
-    return Relation(stream.union(*(_renamed(each, first, types) for each in others)), first.columns)
+    return stream.union(*(_renamed(each, first, types) for each in others)) if others else stream
 
 
 def _types(relation: Relation) -> list[DataType]:
