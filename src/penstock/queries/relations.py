@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import INT32, DataType, MapType, Schema
-from penstock.expr.widening import wider_type
+from penstock.expr.types import INT32, DataType, MapType, Schema, parts_of
+from penstock.expr.widening import nullable_within, wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import TICK_TIME
@@ -160,7 +160,7 @@ class Planner:
         made: list[AnyStream] = []
         for row in rows or [(None,) * len(names)]:
             values = zip(names, types, row, strict=True)
-            made.append(self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values}))
+            made.append(self.one_row().select(**{name: _cell(v, type) for name, type, v in values}))
         first, *others = made
         if not rows:
             return first.filter(Literal(False))
@@ -169,6 +169,12 @@ class Planner:
     def one_row(self) -> AnyStream:
         """A stream of one row, which is there from the first tick on, with one column."""
         return self.flow.initialize().select(one=Literal(1))
+
+
+def _cell(value: object, type: DataType) -> Expr:
+    """Return a constant of a type that is the same for all rows: all within a nested value may be null."""
+    constant = typed_constant(value, type)
+    return Call("cast", (constant,), (nullable_within(type),)) if parts_of(type) else constant
 
 
 def _subqueries_in(expr: CatalystNode, known: Sequence[CatalystNode]) -> Iterator[CatalystNode]:
