@@ -305,33 +305,35 @@ def test_what_has_no_counterpart_is_refused(spark: SparkSession, query: str, wha
         ps.sql(query, tables={"t": T}, spark=spark)
 
 
-def test_what_raises_on_spark_raises(spark: SparkSession) -> None:
+RAISING = [
+    "map(s, 1, 'a', 2)",
+    "map(nullif(s, 'a'), 1)",
+    "map_from_arrays(array(s, s), array(1, 2))",
+    "map_from_arrays(array(s), array(1, 2))",
+    "map_from_arrays(array(nullif(s, 'a')), array(1))",
+    "map_from_entries(array(named_struct('a', s, 'b', 1), named_struct('a', 'a', 'b', 2)))",
+    "map_from_entries(array(struct(nullif(s, 'a'), 1)))",
+    "map_concat(m, o)",
+    "str_to_map(s || ',a:2')",
+    "transform_keys(m, (k, v) -> 'x')",
+    "transform_keys(m, (k, v) -> nullif(k, 'a'))",
+    "transform_values(m, (k, v) -> v / 0)",
+    "cast(transform_keys(m, (k, v) -> s || k) AS MAP<INT, INT>)",
+    "map(0.0D, 1, id - 1 + -0.0D, 2)",
+]
+
+
+@pytest.mark.parametrize("text", RAISING)
+def test_what_raises_on_spark_raises(spark: SparkSession, text: str) -> None:
     from pyspark.errors import PySparkException
 
     row = T(1, "a", {"a": 1, "b": None}, {"a": 5})
-    raising = [
-        "map(s, 1, 'a', 2)",
-        "map(nullif(s, 'a'), 1)",
-        "map_from_arrays(array(s, s), array(1, 2))",
-        "map_from_arrays(array(s), array(1, 2))",
-        "map_from_arrays(array(nullif(s, 'a')), array(1))",
-        "map_from_entries(array(named_struct('a', s, 'b', 1), named_struct('a', 'a', 'b', 2)))",
-        "map_from_entries(array(struct(nullif(s, 'a'), 1)))",
-        "map_concat(m, o)",
-        "str_to_map(s || ',a:2')",
-        "transform_keys(m, (k, v) -> 'x')",
-        "transform_keys(m, (k, v) -> nullif(k, 'a'))",
-        "transform_values(m, (k, v) -> v / 0)",
-        "cast(transform_keys(m, (k, v) -> s || k) AS MAP<INT, INT>)",
-        "map(0.0D, 1, id - 1 + -0.0D, 2)",
-    ]
     spark.createDataFrame([tuple(row)], TABLES["t"]).createOrReplaceTempView("t")
-    for text in raising:
-        with pytest.raises(PySparkException):
-            spark.sql(f"SELECT {text} AS c FROM t").collect()
-        engine = ps.Engine(ps.sql(f"SELECT {text} AS c FROM t", tables={"t": T}, spark=spark))
-        with pytest.raises(PenstockError, match="P020"):
-            engine.tick(t=[row])
+    with pytest.raises(PySparkException):
+        spark.sql(f"SELECT {text} AS c FROM t").collect()
+    engine = ps.Engine(ps.sql(f"SELECT {text} AS c FROM t", tables={"t": T}, spark=spark))
+    with pytest.raises(PenstockError, match="P020"):
+        engine.tick(t=[row])
 
 
 def test_casts_to_keys_that_become_equal_raise() -> None:

@@ -12,6 +12,7 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import TICK_TIME, Source
 from penstock.queries import array_functions as array_functions  # registers functions of lists
+from penstock.queries import generators as generators  # registers generators
 from penstock.queries import groups as groups  # registers groups
 from penstock.queries import joins as joins  # registers joins
 from penstock.queries import json_functions as json_functions  # registers functions of JSON

@@ -91,20 +91,25 @@ def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatur
 
 
 def _element(emitter: Emitter, call: CallTerm) -> GuardedSource:
-    values, at = (emitter.value(a) for a in call.arguments)
-    of_map = isinstance(call.arguments[0].type, MapType)
-    return GuardedSource(f"{'x_value_or_null' if of_map else 'x_element'}({values}, {at})")
+    # A null is not looked into: what comes after it is not evaluated.
+    named = [emitter.name_value(emitter.value(each)) for each in call.arguments]
+    tests = [
+        f"{first} is None"
+        for each, (first, again) in zip(call.arguments, named, strict=True)
+        if each.nullable or first != again
+    ]
+    name = "x_value_of" if isinstance(call.arguments[0].type, MapType) else "x_element"
+    source = f"{name}({', '.join(again for _, again in named)})"
+    return GuardedSource(f"(None if {' or '.join(tests)} else {source})" if tests else source)
 
 
-def value_or_null(entries: tuple[tuple[Any, Any], ...] | None, key: Any) -> Any:
-    """Return the value of a key of a map; null for a null map or key, or without the key."""
-    return None if entries is None or key is None else value_of(entries, key)
+def value_or_null(entries: tuple[tuple[Any, Any], ...] | None, key: str) -> Any:
+    """Return the value of a key of a map; null for a null map, or without the key."""
+    return None if entries is None else value_of(entries, key)
 
 
-def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
-    """Return element `at`, counted from 0, or null for a null list. Raises if out of range."""
-    if values is None or at is None:
-        return None
+def element(values: tuple[Any, ...], at: int) -> Any:
+    """Return element `at`, counted from 0. Raises if out of range."""
     if not 0 <= at < len(values):
         raise EvaluationError(f"position {at} is outside a list of {len(values)} elements")
     return values[at]
