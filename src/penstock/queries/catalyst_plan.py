@@ -35,7 +35,7 @@ from penstock.expr.types import Field as SchemaField
 T = TypeVar("T")
 
 KIND = "kind"
-"""Field of a node that is of another kind than its class says (see `penstock.queries.evaluation_modes`)."""
+"""Field of a node that is of another kind than its class says (see `penstock.queries.plan_details`)."""
 
 TABLE = "input table"
 """Field of a relation with the name of the table that it is (see `penstock.queries.planning`)."""
@@ -47,7 +47,7 @@ FUNCTION = "pickled function"
 """Field of a Python UDF."""
 
 PIVOT = "pivot values"
-"""Field of an `AggregateExpression` of `PivotFirst`: the values with a column, in order."""
+"""Field of a `PivotFirst`: the values with a column, in order."""
 
 CONSTANT = "internal value"
 """Field of a `Literal` of a nested type."""

@@ -96,7 +96,7 @@ def _part(node: CatalystNode, name: str, scope: Scope) -> _Part:
     if function.kind == "PythonUDAF":
         return _Part(name, {f"rows of {name}": collected(function, scope)}, Column(name), function)
     if function.kind == "PivotFirst":
-        return _pivot(function, node.fields[PIVOT], name, scope)
+        return _pivot(function, function.fields[PIVOT], name, scope)
     return _Part(name, {name: lower_aggregate(node, scope)}, Column(name))
 
 

@@ -1,164 +1,113 @@
 """Details of a plan that its JSON omits, fetched from the JVM.
 
 The JSON says neither which relation is which, nor the rows of VALUES, functions of Python, values of a pivot
-and nested constants, nor what a session window is. Its nodes are found again by the ids of their attributes
-and results.
+and nested constants, nor what a session window is. Catalyst's class of `try_add` is that of `+`, and neither
+the JSON of a plan nor its text tells them apart.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.types import DateType, DecimalType, ListType, MapType, StrType, StructType, TimestampType
 from penstock.queries.catalyst_plan import (
     CONSTANT,
+    ESCAPE,
     FUNCTION,
+    KIND,
+    OPTIONS,
     PIVOT,
     ROWS,
-    SESSION,
     TABLE,
     UNREAD,
     parse_schema,
     parse_type,
-    simple_name,
 )
+from penstock.queries.plan_nodes import Fields, PlanNode, UnpairedNode, plan_nodes
+from penstock.queries.query_positions import steps_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from penstock.errors import SourceLocation
-
-Details = dict[int, dict[str, Any]]
-
-
-def complete(
-    listed: list[Any], plan: Any, inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation
-) -> None:
-    """Add the details to the JSON of a plan. inputs: the plan of each relation, by its name."""
-    plans = [plan, *items(plan.subqueriesAll())]
-    details = _Details(dict(_marked_leaves(plans, inputs, session, location)))
-    kinds = _kinds_in(listed)
-    if kinds & {"Generate"}:
-        details.generators.update(detail for each in plans for detail in _generated(each))
-    if kinds & {"PivotFirst", "PythonUDF", "PythonUDAF", "PreciseTimestampConversion", _NESTED_LITERAL}:
-        for each in (expression for plan in plans for expression in expressions(plan)):
-            details.results.update(_expression_details(each, session))
-            if each.getClass().getSimpleName() == "Literal":
-                details.add_literal(each, location)
-    details.add_to(listed)
+    from penstock.queries.query_positions import QueryText
 
 
-def add_projections(listed: list[Any], plan: Any) -> None:
-    """Add the rows of each `Expand` to the JSON of a plan, which leaves them out where they are vectors."""
-    known = {node["output"][0][0]["exprId"]["id"]: node for node in _without_projections(listed)}
-    if known:
-        for each in (plan, *items(plan.subqueriesAll())):
-            for expand in filter(_is_expand, _operators(each)):
-                node = known.get(expand.output().apply(0).exprId().id())
-                if node is not None:
-                    rows = map(items, items(expand.projections()))
-                    node["projections"] = [[json.loads(value.toJSON()) for value in row] for row in rows]
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What a plan is of.
 
-
-def _without_projections(found: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(found, list):
-        for item in cast("list[Any]", found):
-            yield from _without_projections(item)
-    elif isinstance(found, dict):
-        node = cast("dict[str, Any]", found)
-        if "projections" in node and node["projections"] is None:
-            yield node
-        for value in node.values():
-            yield from _without_projections(value)
-
-
-def _is_expand(operator: Any) -> bool:
-    return operator.nodeName() == "Expand"
-
-
-def _operators(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in items(plan.children()):
-        yield from _operators(child)
-
-
-_NESTED_LITERAL = "nested literal"
-
-
-@dataclass(slots=True)
-class _Details:
-    """What is known of nodes.
-
-    relations:  by the id of the first attribute of each.
-    generators: by the id of the first attribute that each makes.
-    results:    of expressions, by the id of their result.
-    literals:   constants of a nested type, by text and type.
+    relations: the plan of each relation, by its name. tries: whether it may have functions that are null
+    where they fail. text: of the query, if it had one. location: of who asks.
     """
 
-    relations: Details
-    generators: Details = field(default_factory=dict[int, dict[str, Any]])
-    results: Details = field(default_factory=dict[int, dict[str, Any]])
-    literals: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
+    relations: Mapping[str, Any]
+    session: SparkSession
+    tries: bool
+    text: QueryText | None
+    location: SourceLocation
 
-    def add_literal(self, literal: Any, location: SourceLocation) -> None:
-        type, value = literal.dataType(), literal.value()
-        if value is None or type.typeName() not in ("array", "map", "struct"):
-            return
-        key = value.toString(), type.json()
-        found = _internal(value, type)
-        if self.literals.setdefault(key, found) != found:
+
+def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
+    """Add the details to the nodes in the JSON of a plan.
+
+    Raises `UnsupportedQuery` for relations that are no inputs, and functions that are null where they fail.
+    """
+    for node in plan_nodes(listed, plan):
+        try:
+            for name, value in _details(node, inputs):
+                node.fields[name] = value
+        except UnsupportedQuery as error:
+            where = steps_to(inputs.text, inputs.location, [node])
             raise UnsupportedQuery(
-                f"two constants of the query are both written {key[0]}",
-                where=[location],
-                fix="give them as a table",
+                error.what, where=where, why=error.why, fix=error.fix, **error.facts
+            ) from None
+        except UnpairedNode as error:
+            raise UnsupportedQuery(
+                "the plan of the query cannot be read", where=[inputs.location], why=f"{error}."
+            ) from None
+
+
+def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    detail = _DETAILS.get(node.kind)
+    if detail is not None:
+        yield from detail(node, inputs)
+    if inputs.tries and any(mode in node.fields for mode in _MODES) and _mode(node.tree) == "TRY":
+        if node.kind not in _TRIED:
+            raise UnsupportedQuery(
+                f"the query uses {node.tree.toString()}, which has no incremental form yet",
+                why="It is null where it fails.",
+                fix="test for what would fail, by CASE WHEN",
             )
-
-    def add_to(self, found: Any) -> None:
-        """Add details to the nodes in the JSON of a plan."""
-        if isinstance(found, list):
-            for item in cast("list[Any]", found):
-                self.add_to(item)
-        elif isinstance(found, dict):
-            node = cast("dict[str, Any]", found)
-            node.update(self._of(node))
-            for value in node.values():
-                self.add_to(value)
-
-    def _of(self, node: dict[str, Any]) -> dict[str, Any]:
-        output, generated = node.get("output"), node.get("generatorOutput")
-        result = node.get("resultId") or node.get("exprId")
-        if generated:
-            return self.generators[generated[0][0]["exprId"]["id"]]
-        if output and not node["num-children"]:
-            return self.relations.get(output[0][0]["exprId"]["id"], {})
-        if result:
-            return self.results.get(result["id"], {})
-        if _is_nested_literal(node) and node["value"] is not None:
-            type = json.dumps(node["dataType"], separators=(",", ":"))
-            return {CONSTANT: self.literals[node["value"], type]}
-        return {}
+        yield KIND, f"Try{node.kind}"
 
 
-def _is_nested_literal(node: Mapping[str, Any]) -> bool:
-    return isinstance(node.get("dataType"), dict) and str(node.get("class", "")).endswith(".Literal")
+_MODES = ("evalMode", "evalContext")
+"""Fields of an expression that treats errors in several ways."""
+
+_TRIED = frozenset({"Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average"})
 
 
-def _generated(plan: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the columns that each generator of a plan drops, by its first attribute."""
-    for operator in _operators(plan):
-        if operator.nodeName() == "Generate":
-            unread = items(operator.unrequiredChildIndex())
-            yield operator.generatorOutput().apply(0).exprId().id(), {UNREAD: unread}
+def _mode(expression: Any) -> str:
+    """Return how an expression treats errors; empty if it cannot fail, or always raises."""
+    from py4j.protocol import Py4JError
 
+    for mode in (lambda: expression.evalMode(), lambda: expression.evalContext().evalMode()):
+        try:
+            return str(mode().toString())
+        except Py4JError:  # it has no such method
+            continue
+    return ""
+
+
+# -- relations ---------------------------------------------------------------------------------
 
 RELATIONS: Mapping[str, Callable[[Any], Any]] = {
     "LogicalRDD": lambda leaf: leaf.rdd(),
@@ -169,31 +118,19 @@ RELATIONS: Mapping[str, Callable[[Any], Any]] = {
 """What makes relations of a kind the same: Spark makes a new one where a table is joined with itself."""
 
 
-def _marked_leaves(
-    plans: list[Any], inputs: Mapping[str, Any], session: SparkSession, location: SourceLocation
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what each relation of a plan is, by its first attribute: a table's name, or constant rows."""
-    for plan in plans:
-        for leaf in items(plan.collectLeaves()):
-            kind = leaf.nodeName()
-            if not leaf.output().size() or kind == "UnionLoopRef":
-                continue
-            attribute = leaf.output().apply(0).exprId().id()
-            same = RELATIONS.get(kind)
-            if same is None:
-                raise UnsupportedQuery(f"the query reads a {kind}", where=[location], operator=kind)
-            for name, given in inputs.items():
-                if given.nodeName() == kind and same(leaf).equals(same(given)):
-                    yield attribute, {TABLE: name}
-                    break
-            else:
-                if kind != "LocalRelation":
-                    raise UnsupportedQuery(
-                        f"the query reads {leaf.simpleString(25)}, which is none of its inputs",
-                        where=[location],
-                        fix="give the DataFrame that it comes from, in tables={...} or sources={...}",
-                    )
-                yield attribute, {ROWS: _constant_rows(leaf, session)}
+def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield what a relation is: a table's name, or constant rows."""
+    same, leaf = RELATIONS[node.kind], node.tree
+    for name, given in inputs.relations.items():
+        if given.nodeName() == node.kind and same(leaf).equals(same(given)):
+            yield TABLE, name
+            return
+    if node.kind != "LocalRelation":
+        raise UnsupportedQuery(
+            f"the query reads {leaf.simpleString(25)}, which is none of its inputs",
+            fix="give the DataFrame that it comes from, in tables={...} or sources={...}",
+        )
+    yield ROWS, _constant_rows(leaf, inputs.session)
 
 
 def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
@@ -208,13 +145,64 @@ def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
     return table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
 
 
-def expressions(plan: Any) -> Iterator[Any]:
-    for operator in _operators(plan):
-        waiting = items(operator.expressions())
-        while waiting:
-            expression = waiting.pop()
-            yield expression
-            waiting += items(expression.children())
+# -- operators and expressions --------------------------------------------------------------------
+
+
+def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of an `Expand`, which the JSON leaves out where they are vectors."""
+    if node.fields["projections"] is None:
+        rows = map(items, items(node.tree.projections()))
+        yield "projections", [[json.loads(value.toJSON()) for value in row] for row in rows]
+
+
+def _nested_constant(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    type, value = node.fields["dataType"], node.fields["value"]
+    if isinstance(type, dict) and value is not None:
+        yield CONSTANT, _internal(node.tree.value(), node.tree.dataType())
+
+
+def _session_window(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield that an attribute is a session window, a struct as any other in the JSON."""
+    if isinstance(node.fields["dataType"], dict) and node.tree.metadata().contains("spark.sessionWindow"):
+        yield SESSION, True
+
+
+def _function(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the pickled function of a Python UDF, with its type."""
+    byte = java_class(inputs.session, "scala.reflect.ClassTag").Byte()
+    yield FUNCTION, node.tree.func().command().toArray(byte)
+
+
+def _pivot_values(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the internal values of a pivot's column that have a column of their own."""
+    type = node.tree.pivotColumn().dataType()
+    yield PIVOT, [_internal(value, type) for value in items(node.tree.pivotColumnValues())]
+
+
+def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a `from_json`."""
+    pairs = node.tree.options().iterator()
+    found: dict[str, str] = {}
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    yield OPTIONS, found
+
+
+Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
+
+_DETAILS: dict[str, Detail] = {
+    **dict.fromkeys(RELATIONS, _relation),
+    "Expand": _projections,
+    "Generate": lambda node, inputs: iter([(UNREAD, items(node.tree.unrequiredChildIndex()))]),
+    "Literal": _nested_constant,
+    "AttributeReference": _session_window,
+    "PythonUDF": _function,
+    "PythonUDAF": _function,
+    "PivotFirst": _pivot_values,
+    "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
+    "JsonToStructs": _options,
+}
 
 
 def items(seq: Any) -> list[Any]:
@@ -231,28 +219,6 @@ def java_class(session: Any, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def _expression_details(expression: Any, session: SparkSession) -> Iterator[tuple[int, dict[str, Any]]]:
-    kind = expression.getClass().getSimpleName()
-    if kind == "AttributeReference" and expression.metadata().contains("spark.sessionWindow"):
-        yield expression.exprId().id(), {SESSION: True}
-    elif kind in ("PythonUDF", "PythonUDAF"):
-        yield expression.resultId().id(), {FUNCTION: _command(expression, session)}
-    elif kind == "AggregateExpression" and expression.aggregateFunction().prettyName() == "pivotfirst":
-        yield expression.resultId().id(), {PIVOT: _pivot_values(expression.aggregateFunction())}
-
-
-def _command(function: Any, session: Any) -> bytes:
-    """Return the pickled function of a Python UDF, with its type."""
-    byte = java_class(session, "scala.reflect.ClassTag").Byte()
-    return function.func().command().toArray(byte)
-
-
-def _pivot_values(pivot: Any) -> list[Any]:
-    """Return the internal values of a pivot's column that have a column of their own."""
-    type = pivot.pivotColumn().dataType()
-    return [_internal(value, type) for value in items(pivot.pivotColumnValues())]
 
 
 def _internal(value: Any, catalyst_type: Any) -> Any:
@@ -289,16 +255,3 @@ def _elements(values: Any, each: Any) -> tuple[Any, ...]:
     return tuple(
         _internal(None if values.isNullAt(at) else values.get(at, each), each) for at in range(count)
     )
-
-
-def _kinds_in(found: Any) -> set[str]:
-    """Return the simple class names of all nodes in the JSON of a plan."""
-    if isinstance(found, list):
-        return set[str]().union(*map(_kinds_in, cast("list[Any]", found)))
-    if not isinstance(found, dict):
-        return set()
-    node = cast("dict[str, Any]", found)
-    own = {simple_name(node["class"])} if "class" in node else set[str]()
-    if _is_nested_literal(node):
-        own.add(_NESTED_LITERAL)
-    return own.union(*map(_kinds_in, node.values()))

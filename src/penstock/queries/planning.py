@@ -10,21 +10,15 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
 from penstock.queries.catalyst_plan import parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
-from penstock.queries.evaluation_modes import tell_apart
-from penstock.queries.plan_details import (
-    RELATIONS,
-    add_projections,
-    complete,
-    java_class,
-    java_session,
-)
-from penstock.queries.query_positions import PlannedQuery, QueryText, steps_to
+from penstock.queries.plan_details import RELATIONS, PlanInputs, complete, java_class, java_session
+from penstock.queries.query_positions import PlannedQuery, QueryText
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -65,8 +59,8 @@ def plan_query(
         inputs[name] = _java(placeholder).queryExecution().analyzed()
     with _spark_errors(location):
         analysed = _java(session.sql(query.text)).queryExecution().analyzed()
-    hides = any(word in query.text.lower() for word in ("try_", "like")) or _reads_views(analysed, tables)
-    return _optimised(analysed, inputs, session, location, query, hides=hides)
+    tries = "try_" in query.text.lower() or _reads_views(analysed, tables)
+    return _optimised(analysed, PlanInputs(inputs, session, tries, query, location))
 
 
 def _reads_views(analysed: Any, tables: Mapping[str, Schema]) -> bool:
@@ -98,24 +92,14 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
     session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
     analysed = _java(frame).queryExecution().analyzed()
-    return _optimised(analysed, leaves, session, location, None, hides=True)
+    return _optimised(analysed, PlanInputs(leaves, session, True, None, location))
 
 
-def _optimised(
-    analysed: Any,
-    inputs: dict[str, Any],
-    session: SparkSession,
-    location: SourceLocation,
-    query: QueryText | None,
-    *,
-    hides: bool,
-) -> PlannedQuery:
-    """Optimise and read an analysed plan.
-
-    inputs: the plan of each relation, by its name. hides: it may have what its JSON does not tell.
-    """
+def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
+    """Optimise and read an analysed plan."""
+    session, location = inputs.session, inputs.location
     if reads_current_time(analysed, session):
-        if TICK_TIME in inputs:
+        if TICK_TIME in inputs.relations:
             raise UnsupportedQuery(
                 f"the query reads the current time, and has an input {TICK_TIME!r}",
                 where=[location],
@@ -123,19 +107,16 @@ def _optimised(
             )
         clock = session.createDataFrame(session.sparkContext.emptyRDD(), "value timestamp")
         clock.createOrReplaceTempView(TICK_TIME)
-        inputs = {**inputs, TICK_TIME: _java(clock).queryExecution().analyzed()}
+        relations = {**inputs.relations, TICK_TIME: _java(clock).queryExecution().analyzed()}
+        inputs = replace(inputs, relations=relations)
         analysed = with_tick_time(analysed, session, location)
     mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").ALL()
     state: Any = java_session(session).sessionState()
     with _spark_errors(location):
         plan = state.executePlan(analysed, mode).optimizedPlan()
-    written = plan.toJSON()
-    listed = json.loads(written)
-    add_projections(listed, plan)
-    if hides or "JsonToStructs" in written:
-        tell_apart(listed, plan, lambda path: steps_to(query, location, [path]))
-    complete(listed, plan, inputs, session, location)
-    return PlannedQuery(parse_tree(listed), listed, plan, query)
+    listed = json.loads(plan.toJSON())
+    complete(listed, plan, inputs)
+    return PlannedQuery(parse_tree(listed), listed, plan, inputs.text)
 
 
 def _session(spark: SparkSession) -> SparkSession:

@@ -7,13 +7,13 @@ that it came from.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import SourceLocation, Step, UnsupportedQuery
 from penstock.queries.catalyst_plan import CatalystNode, RefusedNode
-from penstock.queries.plan_pairs import Path, paired_nodes
+from penstock.queries.plan_nodes import PlanNode, UnpairedNode, plan_nodes
 
 _TEXT = "<query>"
 """Name of a text that is in no file."""
@@ -26,9 +26,12 @@ class QueryText:
     text: str
     file: str | None = None
 
-    def bounds(self, tree: Any) -> tuple[int, int] | None:
-        """Return where in the text a node of the JVM comes from, if it knows, and not from that of a view."""
-        origin = tree.origin()
+    def bounds(self, node: PlanNode) -> tuple[int, int] | None:
+        """Return where in the text a node comes from, if that is known, and not in the text of a view."""
+        try:
+            origin = node.tree.origin()
+        except UnpairedNode:
+            return None
         known = (origin.sqlText(), origin.startIndex(), origin.stopIndex())
         if any(each.isEmpty() for each in known) or origin.sqlText().get() != self.text:
             return None
@@ -45,13 +48,13 @@ class QueryText:
         return Step(location, "" if piece == location.text else piece)
 
 
-def steps_to(query: QueryText | None, location: SourceLocation, paths: Iterable[Path]) -> list[Step]:
+def steps_to(query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]) -> list[Step]:
     """Return the steps of an error: who asked, and the smallest known piece of the query's text.
 
-    location: of the query. paths: to nodes of the JVM, that of which the error speaks first.
+    location: of the query. nodes: of which the error speaks, the innermost first.
     """
     if query is not None:
-        found = next(filter(None, (query.bounds(tree) for path in paths for tree in reversed(path))), None)
+        found = next(filter(None, (query.bounds(n) for node in nodes for n in node.outwards())), None)
         if found is not None:
             return [*([] if query.file else [Step(location)]), query.step(*found)]
     return [Step(location)]
@@ -71,11 +74,7 @@ class PlannedQuery:
 
     def placed(self, refused: RefusedNode, location: SourceLocation) -> UnsupportedQuery:
         """Return the error of a refusal, with the place of what it speaks of."""
-        error, where = refused.error, steps_to(self.text, location, self._paths(refused.nodes))
+        known = {id(node.fields): node for node in plan_nodes(self.listed, self.plan)}
+        nodes = [known[id(node.fields)] for node in refused.nodes if id(node.fields) in known]
+        error, where = refused.error, steps_to(self.text, location, nodes)
         return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix, **error.facts)
-
-    def _paths(self, nodes: Sequence[CatalystNode]) -> Iterator[Path]:
-        """Yield the paths of nodes in the plan of the JVM, as far as they are found there."""
-        pairs = [pair for pair in paired_nodes(self.listed, self.plan) if pair is not None]
-        for node in nodes:
-            yield from (path for fields, path in pairs if fields is node.fields)
