@@ -25,6 +25,7 @@ from penstock.queries.catalyst_plan import (
     OPTIONS,
     PIVOT,
     ROWS,
+    SESSION,
     TABLE,
     UNREAD,
     parse_schema,
