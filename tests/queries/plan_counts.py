@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from penstock.queries import aggregates, expressions, relations, windows
 from penstock.queries import query as query  # registers all lowerings
-from penstock.queries.catalyst_plan import simple_name
+from penstock.queries.catalyst_plan import KIND, simple_name
 
 PROPERTY = "plan counts"
 """Property of a test's report with its counts."""
@@ -25,7 +25,7 @@ def kinds_met(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         node = cast("Mapping[str, Any]", value)
         if "num-children" in node:
-            yield simple_name(node["class"])
+            yield node.get(KIND) or simple_name(node["class"])
         value = node.values()
     elif not isinstance(value, list):
         return

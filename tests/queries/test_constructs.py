@@ -87,6 +87,11 @@ QUERIES = {
     " count_if(a > 1) AS z, sum(try_add(a, id)) AS v FROM items GROUP BY u",
     "distinct values in a subquery": "SELECT id, (SELECT max(x + y) FROM (SELECT upper(s) AS u,"
     " count(DISTINCT a) AS x, count(DISTINCT id) AS y FROM items GROUP BY u)) AS m FROM items",
+    "a subquery with distinct values, twice": "SELECT id, m FROM (SELECT id, (SELECT max(x + y) FROM (SELECT"
+    " count(DISTINCT a) AS x, count(DISTINCT id) AS y FROM items GROUP BY s)) AS m FROM items) WHERE m > 1",
+    "functions of SQL": "SELECT id, tried(a) AS x, escaped(s) AS y FROM items",
+    "constants of one text": "SELECT id, array('a,b') AS x, array('a', 'b') AS y,"
+    " array(double('NaN')) AS z, array(double('NaN'), 1) AS u, named_struct('größe', 1) AS v FROM items",
     "structs": "SELECT struct(id, a) AS x, named_struct('p', s, 'q', id).q AS y FROM items",
     "groups by structs": "SELECT struct(s, a) AS x, count(*) AS n FROM items GROUP BY 1",
     "arrays": "SELECT id, array(id, a) AS x, array(a, id)[1] AS y FROM items",
@@ -109,6 +114,11 @@ QUERIES = {
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) -> None:
     text = QUERIES[name]
+    if name == "functions of SQL":
+        body = "try_add(x, 9223372036854775806)"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION tried(x BIGINT) RETURNS BIGINT RETURN {body}")
+        body = "replace(s, 'x', '%') LIKE '!%' ESCAPE '!'"
+        spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION escaped(s STRING) RETURNS BOOLEAN RETURN {body}")
     for seed in range(3):
         flow = ps.sql(text, tables=TABLES, spark=spark)
         check_answer(spark, flow, lambda _: spark.sql(text), DDL, draw, seed)
@@ -167,8 +177,32 @@ def shifted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.filter(pc.equal(batch["k"], "x")).select(["ts", "v"])
 
 
+def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        assert str(batch.schema.field("ts").type.tz) == "UTC"
+        yield batch.select(["v", "ts"]).rename_columns(["ts", "v"])
+
+
+def of_large(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        yield batch if batch["id"].iloc[0] > 2 else pd.DataFrame()
+
+
+def entries(maps: pd.Series) -> pd.Series:
+    return maps.map(lambda m: None if m is None else {**m, "more": len(m)})
+
+
+def first_entries(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        yield pd.DataFrame({"m": batch["m"], "k": batch["m"].map(lambda m: next(iter(m)))})
+
+
 def arrow(function: Callable[..., Any], type: str) -> Any:
     return F.udf(function, type, useArrow=True)
+
+
+def mapped() -> Any:
+    return F.create_map(F.coalesce("s", F.lit("n")), "id")
 
 
 FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
@@ -186,6 +220,18 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "map in batches": lambda i, e: i.filter("id < 5").mapInPandas(widened, "n bigint, s string"),
     "map in batches of arrow": lambda i, e: e.mapInArrow(shifted, "ts timestamp, v bigint").filter("v > 0"),
     "map in batches, twice": lambda i, e: i.mapInPandas(widened, "n bigint, s string").groupBy("s").sum("n"),
+    "map in batches of arrow, by position": lambda i, e: e.mapInArrow(renamed, "a bigint, b timestamp"),
+    "map in batches, without columns": lambda i, e: i.mapInPandas(of_large, "id bigint, a bigint, s string"),
+    "maps": lambda i, e: i.select(
+        F.pandas_udf(entries, "map<string, bigint>")(F.create_map(F.coalesce("s", F.lit("n")), "id")).alias(
+            "m"
+        )
+    ).select(F.col("m")["more"], F.map_keys("m")),
+    "map in batches, of maps": lambda i, e: (
+        i.select(F.create_map(F.coalesce("s", F.lit("n")), "id").alias("m"))
+        .mapInPandas(first_entries, "m map<string, bigint>, k string")
+        .select("k", F.map_values("m"))
+    ),
     "pivot": lambda i, e: i.groupBy("s").pivot("a", [1, 2]).sum("id"),
 }
 

@@ -168,3 +168,30 @@ def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
 def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, text: str, what: str) -> None:
     with pytest.raises(UnsupportedQuery, match=what):
         sql(text, tables={"items": Item, "sales": Sale}, spark=spark)
+
+
+def test_commands_are_refused_and_not_run(spark: SparkSession) -> None:
+    spark.sql("SELECT 1 AS one").createOrReplaceTempView("kept")
+    with pytest.raises(UnsupportedQuery, match=r"plans to Drop|cannot plan"):
+        sql("DROP VIEW kept", tables={"items": Item}, spark=spark)
+    assert spark.table("kept").count() == 1
+
+
+def test_the_active_session_stays(spark: SparkSession) -> None:
+    from pyspark.sql import SparkSession as Sessions
+
+    before = Sessions.getActiveSession()
+    sql("SELECT id FROM items", tables={"items": Item}, spark=spark)
+    assert Sessions.getActiveSession() is (before or spark)
+
+
+def test_an_element_beyond_a_list_raises(spark: SparkSession) -> None:
+    for place in (-1, 7):
+        flow = sql(f"SELECT array(price, id)[{place}] AS x FROM items", tables={"items": Item}, spark=spark)
+        with pytest.raises(EvaluationError):
+            ps.Engine(flow).tick(items=[Item(1, "a", 2)])
+
+
+def test_a_query_that_is_nested_too_deeply_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UnsupportedQuery, match=r"nested too deeply|cannot plan"):
+        sql(f"SELECT id{' + price' * 700} AS x FROM items", tables={"items": Item}, spark=spark)

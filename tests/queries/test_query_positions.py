@@ -43,6 +43,10 @@ def shown(spark: SparkSession, text: str) -> str:
             "SELECT id, approx_top_k(price)\n  AS t FROM items\nGROUP BY id",
             "  <query>:1   SELECT id, approx_top_k(price)      <- approx_top_k(price)",
         ),
+        (
+            "SELECT '\u2028 \U0001f409' AS u,\r\n mask(kind) AS m FROM items",
+            "  <query>:2   mask(kind) AS m FROM items      <- mask(kind)",
+        ),
         ("SELECT *\nFROM items\n  TABLESAMPLE (10 PERCENT)", "  <query>:3   TABLESAMPLE (10 PERCENT)"),
         (
             "SELECT id FROM items\nWHERE price > (\n  SELECT max(length(mask(kind, 'b')))\n  FROM items)",
@@ -56,6 +60,21 @@ def shown(spark: SparkSession, text: str) -> str:
 )
 def test_the_piece_of_text_is_shown(spark: SparkSession, text: str, expected: str) -> None:
     assert shown(spark, text) == expected
+
+
+def test_two_errors_show_their_own_text(spark: SparkSession) -> None:
+    first, second = "SELECT\n mask(kind) AS x FROM items", "SELECT\n mask(kind) AS y FROM items"
+    with pytest.raises(UnsupportedQuery) as one:
+        sql(first, tables={"items": Item}, spark=spark)
+    with pytest.raises(UnsupportedQuery):
+        sql(second, tables={"items": Item}, spark=spark)
+    assert "AS x" in one.value.where[1].line()
+
+
+def test_the_text_of_a_view_is_not_that_of_the_query(spark: SparkSession) -> None:
+    spark.createDataFrame([], "id INT, kind STRING").createOrReplaceTempView("items")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW masked AS SELECT id, mask(kind) AS x FROM items")
+    assert shown(spark, "SELECT id, x\nFROM\n masked WHERE x > 'a'").startswith("  <query>:")
 
 
 def test_a_file_is_named_with_its_line(spark: SparkSession, tmp_path: Path) -> None:

@@ -89,15 +89,18 @@ def _sorted(node: CatalystNode, scope: Scope) -> Expr:
 def _is_default_order(function: CatalystNode) -> bool:
     """Return whether a comparison is the one of `array_sort` without one: nulls last, then by `<` and `>`."""
     body, *parameters = function.children
-    kinds = [node.kind if node.kind != "Literal" else node.fields["value"] for node in body.walk()]
-    left_right = [each.fields["name"] for each in parameters] == ["left", "right"]
-    variable = "NamedLambdaVariable"
-    tests = [
-        *("If", "And", "IsNull", variable, "IsNull", variable, "0", "If", "IsNull", variable, "1"),
-        *("If", "IsNull", variable, "-1", "If", "LessThan", variable, variable, "-1"),
-        *("If", "GreaterThan", variable, variable, "1", "0"),
+    names = {each.expr_id: name for each, name in zip(parameters, ("left", "right"), strict=True)}
+
+    def shown(node: CatalystNode) -> str:
+        if node.kind == "NamedLambdaVariable":
+            return names.get(node.expr_id, "")
+        return node.fields["value"] if node.kind == "Literal" else node.kind
+
+    return list(map(shown, body.walk())) == [
+        *("If", "And", "IsNull", "left", "IsNull", "right", "0", "If", "IsNull", "left", "1"),
+        *("If", "IsNull", "right", "-1", "If", "LessThan", "left", "right", "-1"),
+        *("If", "GreaterThan", "left", "right", "1", "0"),
     ]
-    return left_right and kinds == tests
 
 
 @lowers("KnownNotContainsNull")

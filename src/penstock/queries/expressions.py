@@ -288,9 +288,6 @@ def _struct_field(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("GetArrayItem")
 def _item(node: CatalystNode, scope: Scope) -> Expr:
-    values, at = node.children
-    if values.kind == "CreateArray" and at.kind == "Literal":
-        return scope.lower(values.children[int(at.fields["value"])])
     return Call("element" if node.fields["failOnError"] else "get", scope.lower_all(node.children))
 
 
@@ -312,10 +309,20 @@ def _cast(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("Round")
 def _round(node: CatalystNode, scope: Scope) -> Expr:
-    value, scale = node.children
-    if scale.kind != "Literal":
-        raise UnsupportedQuery("round to a number of digits that is no constant", function="round")
-    return scope.lower(value).round(int(scale.fields["value"]))
+    return rounded(node, scope, lambda value, digits: value.round(digits))
+
+
+def rounded(node: CatalystNode, scope: Scope, make: Callable[[Expr, int], Expr]) -> Expr:
+    """Lower a rounding to a constant number of digits, which may be null. make: of a value and a number."""
+    value, digits = node.children
+    if digits.kind != "Literal":
+        raise UnsupportedQuery(
+            f"{node.kind} to a number of digits that is no constant", function=node.kind.lower()
+        )
+    count = digits.fields["value"]
+    if count is None:
+        return Call("when", (Literal(False), make(scope.lower(value), 0), Literal(None)))
+    return make(scope.lower(value), int(count))
 
 
 # -- text and time -----------------------------------------------------------------------------

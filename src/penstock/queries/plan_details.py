@@ -43,15 +43,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What a plan is of.
+    """Context of planning.
 
-    relations: the plan of each relation, by its name. tries: whether it may have functions that are null
-    where they fail. text: of the query, if it had one. location: of who asks.
+    relations: the plan of each relation, by its name. text: of the query, if it has one. location: of the
+    caller.
     """
 
     relations: Mapping[str, Any]
     session: SparkSession
-    tries: bool
     text: QueryText | None
     location: SourceLocation
 
@@ -80,7 +79,7 @@ def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     detail = _DETAILS.get(node.kind)
     if detail is not None:
         yield from detail(node, inputs)
-    if inputs.tries and any(mode in node.fields for mode in _MODES) and _mode(node.tree) == "TRY":
+    if any(mode in node.fields for mode in _MODES) and _mode(node.tree) == "TRY":
         if node.kind not in _TRIED:
             raise UnsupportedQuery(
                 f"the query uses {node.tree.toString()}, which has no incremental form yet",
@@ -122,6 +121,8 @@ RELATIONS: Mapping[str, Callable[[Any], Any]] = {
 def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     """Yield what a relation is: a table's name, or constant rows."""
     same, leaf = RELATIONS[node.kind], node.tree
+    if node.kind == "HiveTableRelation":
+        yield "output", node.fields["dataCols"] + node.fields["partitionCols"]
     for name, given in inputs.relations.items():
         if given.nodeName() == node.kind and same(leaf).equals(same(given)):
             yield TABLE, name

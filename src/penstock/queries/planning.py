@@ -7,7 +7,6 @@ statistics nor values play a part. A DataFrame's relations are compared with tho
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +31,9 @@ _RULES = "org.apache.spark.sql.catalyst.optimizer."
 _CONFIGURATION = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.columnNameOfCorruptRecord": "_corrupt_record",
     "spark.sql.optimizer.inSetConversionThreshold": str(2**31 - 1),
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
@@ -51,22 +53,16 @@ def plan_query(
     """Plan a query over tables. Raises `UnsupportedQuery` with Spark's message if Spark refuses it."""
     from penstock.spark.lowering.types import spark_schema
 
-    session = _session(spark)
     inputs: dict[str, Any] = {}
-    for name, schema in tables.items():
-        placeholder = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema(schema))
-        placeholder.createOrReplaceTempView(f"`{name}`")
-        inputs[name] = _java(placeholder).queryExecution().analyzed()
-    with _spark_errors(location):
-        analysed = _java(session.sql(query.text)).queryExecution().analyzed()
-    tries = "try_" in query.text.lower() or _reads_views(analysed, tables)
-    return _optimised(analysed, PlanInputs(inputs, session, tries, query, location))
-
-
-def _reads_views(analysed: Any, tables: Mapping[str, Schema]) -> bool:
-    """Return whether an analysed plan has views other than the tables, with a text of their own."""
-    views = set(re.findall(r"\bView \((.*?), \[", analysed.toString()))
-    return not views <= {f"`{name}`" for name in tables}
+    with _session(spark) as session:
+        for name, schema in tables.items():
+            placeholder = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema(schema))
+            placeholder.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+            inputs[name] = _java(placeholder).queryExecution().analyzed()
+        with _spark_errors(location):
+            parsed = java_session(session).sessionState().sqlParser().parsePlan(query.text)
+            analysed = _execution(session, parsed).analyzed()
+        return _optimised(analysed, PlanInputs(inputs, session, query, location))
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
@@ -89,10 +85,10 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
                 why="Spark plans a stream only as it starts it.",
                 fix="make the same one of spark.read, and give what is only added to as sources={...}",
             )
-    session = _session(frame.sparkSession)
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
-    analysed = _java(frame).queryExecution().analyzed()
-    return _optimised(analysed, PlanInputs(leaves, session, True, None, location))
+    with _session(frame.sparkSession) as session:
+        analysed = _java(frame).queryExecution().analyzed()
+        return _optimised(analysed, PlanInputs(leaves, session, None, location))
 
 
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
@@ -110,23 +106,43 @@ def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
         relations = {**inputs.relations, TICK_TIME: _java(clock).queryExecution().analyzed()}
         inputs = replace(inputs, relations=relations)
         analysed = with_tick_time(analysed, session, location)
-    mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").ALL()
-    state: Any = java_session(session).sessionState()
     with _spark_errors(location):
-        plan = state.executePlan(analysed, mode).optimizedPlan()
+        plan = _execution(session, analysed).optimizedPlan()
     listed = json.loads(plan.toJSON())
     complete(listed, plan, inputs)
     return PlannedQuery(parse_tree(listed), listed, plan, inputs.text)
 
 
-def _session(spark: SparkSession) -> SparkSession:
-    """Start a session that plans by Penstock's rules, with the functions that are registered in another."""
+def _execution(session: SparkSession, plan: Any) -> Any:
+    """Return Spark's execution of a plan, which runs no command in it."""
+    mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
+    return java_session(session).sessionState().executePlan(plan, mode)
+
+
+@contextmanager
+def _session(spark: SparkSession) -> Generator[SparkSession]:
+    """Provide a session that plans by Penstock's rules, with the functions that are registered in another.
+
+    It is the active one meanwhile, by whose settings Spark parses.
+    """
     from pyspark.sql import SparkSession
 
     session = SparkSession(spark.sparkContext, java_session(spark).cloneSession())
     for key, value in _CONFIGURATION.items():
         session.conf.set(key, value)
-    return session
+    before = SparkSession.getActiveSession()
+    _activate(session)
+    try:
+        yield session
+    finally:
+        _activate(before or spark)
+
+
+def _activate(session: SparkSession) -> None:
+    """Make a session the active one of this thread, for Python and for the JVM."""
+    kinds: Any = type(session)
+    kinds._activeSession = session
+    java_class(session, "org.apache.spark.sql.SparkSession").setActiveSession(java_session(session))
 
 
 @contextmanager

@@ -156,8 +156,10 @@ def _column(function: PythonFunction, values: list[Any], field: Field) -> Any:
 
     from penstock.io.arrow import arrow_type
 
+    if function.uses_arrow:
+        return pa.array(values, arrow_type(field.type))
     array = pa.array(list(map(_without_zone, values)), _naive(arrow_type(field.type)))
-    return array if function.uses_arrow else array.to_pandas(date_as_object=True)
+    return array.to_pandas(date_as_object=True, maps_as_pydicts="strict")
 
 
 def _naive(type: Any) -> Any:
@@ -173,9 +175,9 @@ def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> 
 
     from penstock.io.arrow import arrow_type
 
-    type = _naive(arrow_type(function.result if of is None else of))
-    array = made.cast(type) if function.uses_arrow else pa.Array.from_pandas(made, type=type)
-    return [_with_zone(value) for value in array.to_pylist()]
+    type = arrow_type(function.result if of is None else of)
+    array = made.cast(type) if function.uses_arrow else pa.Array.from_pandas(made, type=_naive(type))
+    return [_with_zone(value) for value in array.to_pylist(maps_as_pydicts="strict")]
 
 
 # -- groups ------------------------------------------------------------------------------------
@@ -275,8 +277,15 @@ class GroupRows:
 
 
 def _rows(function: PythonFunction, made: Any, fields: tuple[Field, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table that a function made: columns by name, or in order if they have no names."""
+    """Return the rows of a table that a function made; a batch of Arrow has its columns in order.
+
+    Others have them by name, or in order if they have no names. A table of nothing may be without columns.
+    """
     labels = made.column_names if function.uses_arrow else list(made.columns)
+    if not labels and not len(made):
+        return iter(())
+    if function.evaluation == _ARROW_MAP:
+        made, labels = made.columns, range(made.num_columns)
     named = any(isinstance(label, str) for label in labels)
     columns = (
         _values(function, made[field.name if named else labels[at]], field.type)

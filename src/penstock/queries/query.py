@@ -53,10 +53,10 @@ def sql(
     given = {**(tables or {}), **(sources or {})}
     schemas = {table: _schema(rows) for table, rows in given.items()}
     location = SourceLocation.of_caller()
-    return planned(QueryText(text), schemas, frozenset(sources or ()), name, spark, location)
+    return plan_flow(QueryText(text), schemas, frozenset(sources or ()), name, spark, location)
 
 
-def planned(
+def plan_flow(
     query: QueryText,
     schemas: Mapping[str, Schema],
     append: AbstractSet[str],
@@ -69,9 +69,14 @@ def planned(
         from penstock.spark import session
 
         spark = session()
-    plan = plan_query(query, schemas, spark, location)
-    with caller_at(location):
-        return _flow_of(plan, schemas, append, name, location)
+    try:
+        plan = plan_query(query, schemas, spark, location)
+        with caller_at(location):
+            return _flow_of(plan, schemas, append, name, location)
+    except RecursionError:
+        raise UnsupportedQuery(
+            "the query is nested too deeply", where=[location], fix="compute parts of it in subqueries"
+        ) from None
 
 
 def from_dataframe(

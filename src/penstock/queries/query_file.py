@@ -56,14 +56,16 @@ class QueryFile:
 
     def plan(self) -> Flow:
         """Plan the query by Spark. Raises `UnsupportedQuery`."""
-        from penstock.queries.query import planned
+        from penstock.queries.query import plan_flow
         from penstock.queries.query_positions import QueryText
 
         append = {name for name, (kind, _) in self.tables.items() if kind == "source"}
-        lines = self.text.splitlines()
-        first = next((at for at, line in enumerate(lines, 1) if line and not line.startswith("--")), 1)
+        lines = self.text.split("\n")
+        first = next(
+            (at for at, line in enumerate(lines, 1) if line.strip() and not line.startswith("--")), 1
+        )
         query, location = QueryText(self.text, str(self.path)), SourceLocation(str(self.path), first)
-        return planned(query, self._schemas(), append, "answer", None, location)
+        return plan_flow(query, self._schemas(), append, "answer", None, location)
 
     def _schemas(self) -> dict[str, Schema]:
         from pyspark.errors import PySparkException
@@ -79,11 +81,13 @@ class QueryFile:
                 read: Any = StructType.fromDDL(ddl).jsonValue()
                 schemas[name] = parse_schema(read)
             except PySparkException as error:
-                raise UnsupportedQuery(
-                    f"the columns of {name!r} in {self.path} cannot be read: {ddl}",
-                    why=str(error).partition("\n")[0],
-                ) from None
+                raise self._unread(name, ddl, str(error).partition("\n")[0]) from None
+            except UnsupportedQuery as error:
+                raise self._unread(name, ddl, f"It has {error.what}.") from None
         return schemas
+
+    def _unread(self, name: str, ddl: str, why: str) -> UnsupportedQuery:
+        return UnsupportedQuery(f"the columns of {name!r} in {self.path} cannot be read: {ddl}", why=why)
 
     @property
     def kept_plan(self) -> Path:

@@ -6,9 +6,9 @@ that it came from.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from penstock.errors import SourceLocation, Step, UnsupportedQuery
@@ -17,6 +17,9 @@ from penstock.queries.plan_nodes import PlanNode, UnpairedNode, plan_nodes
 
 _TEXT = "<query>"
 """Name of a text that is in no file."""
+
+_LONGEST = 120
+"""Characters shown of a piece of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,10 @@ class QueryText:
 
     def step(self, first: int, end: int) -> Step:
         """Return the step of an error that shows the piece of text from `first` to `end`."""
-        if self.file is None:
-            # Python shows lines of what is in no file from this cache, as those of an interactive session.
-            lines = self.text.splitlines(keepends=True)
-            linecache.cache[_TEXT] = len(self.text), None, lines, _TEXT
-        location = SourceLocation(self.file or _TEXT, self.text.count("\n", 0, first) + 1)
-        piece = " ".join(self.text[first:end].split())
+        before = self.text.count("\n", 0, first)
+        line = self.text.split("\n")[before]
+        location = SourceLocation(self.file or _TEXT, before + 1, quoted=line)
+        piece = shorten(self.text[first:end], _LONGEST, placeholder=" ...")
         return Step(location, "" if piece == location.text else piece)
 
 

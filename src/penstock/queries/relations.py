@@ -81,7 +81,9 @@ class Planner:
             lowering = _LOWERINGS.get(node.kind)
             if lowering is None:
                 raise UnsupportedQuery(
-                    f"the query plans to {node.kind}, which has no incremental form yet", operator=node.kind
+                    f"the query plans to {node.kind}, which has no incremental form yet",
+                    fix="" if node.children else "give what it makes as a table",
+                    operator=node.kind,
                 )
             return lowering(node, self)
 

@@ -15,7 +15,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Call, Expr
 from penstock.expr.types import INT32, INT64, STR
 from penstock.queries.catalyst_plan import CatalystNode, simple_name
-from penstock.queries.expressions import Scope, lowers, lowers_plainly, typed_constant
+from penstock.queries.expressions import Scope, lowers, lowers_plainly, rounded, typed_constant
 
 lowers_plainly(
     {
@@ -152,18 +152,13 @@ def _nanvl(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("BRound")
 def _bround(node: CatalystNode, scope: Scope) -> Expr:
-    value, digits = node.children
-    if digits.kind != "Literal":
-        refuse("bround to a number of digits that is no constant", "bround")
-    return Call("bround", (scope.lower(value),), (int(digits.fields["value"]),))
+    return rounded(node, scope, lambda value, digits: Call("bround", (value,), (digits,)))
 
 
 @lowers("RoundCeil", "RoundFloor")
 def _round_towards(node: CatalystNode, scope: Scope) -> Expr:
-    value, digits = node.children
-    lowered = scope.lower(value)
     name = "round_ceil" if node.kind == "RoundCeil" else "round_floor"
-    return Call(name, (lowered,), (int(digits.fields["value"]),))
+    return rounded(node, scope, lambda value, digits: Call(name, (value,), (digits,)))
 
 
 # -- time -------------------------------------------------------------------------------------
