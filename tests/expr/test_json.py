@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -93,3 +94,17 @@ def test_characters_beyond_the_basic_plane_are_escaped_where_jackson_writes_byte
     assert get_json_object('["😀"]', json_path("$")) == '["\\uD83D\\uDE00"]'
     assert get_json_object('["😀"]', json_path("$[*]")) == '"😀"'
     assert get_json_object('"😀"', json_path("$")) == "😀"
+
+
+def test_a_path_may_have_a_number_of_any_length() -> None:
+    of_path = F.get_json_object(ps.col.text, ps.col.path)
+    assert value(of_path, "[1]", f"$[{'9' * 5_000}]") is None
+    assert value(of_path, "[1]", f"$[{'0' * 5_000}]") == "1"
+
+
+def test_what_follows_a_time_is_read_once() -> None:
+    # Took a minute when each space was looked at again.
+    spaces = " " * 100_000
+    times = F.from_json(ps.col.text, list[datetime])
+    assert value(times, f'["1:1:1A{spaces}x"]') is None
+    assert value(times, f'["2020-01-01 1:1:1 PST{spaces}"]') == (datetime(2020, 1, 1, 9, 1, 1, tzinfo=UTC),)

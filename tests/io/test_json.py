@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
+import penstock as ps
+from penstock.errors import BadRow
 from penstock.expr.code_runtime import NAN
-from penstock.io import BadRecord, JsonFiles
+from penstock.io import BadRecord, JsonFiles, Memory
 from tests.io.feeds import Everything, Point, batches, feed, read, write
 
 
@@ -139,3 +141,17 @@ def test_bad_records_in_arrays_have_a_number_and_no_line(tmp_path: Path) -> None
     row, *bad = read(source, feed(Point))
     assert row == (1, None)
     assert [(b.row, b.line, b.text) for b in bad] == [(2, None, '{"x": "ä"}'), (3, None, "3")]  # type: ignore[union-attr]
+
+
+class Counts(NamedTuple):
+    counts: dict[int, int]
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_key_of_a_map_that_does_not_fit_is_told(tmp_path: Path, lines: bool) -> None:
+    record = f'{{"counts": {{"{"9" * 5_000}": 2}}}}'
+    (tmp_path / "a.json").write_text(record if lines else f"[{record}]")
+    flow = ps.Flow("counts")
+    flow.sink("out", flow.source("counts", Counts))
+    with pytest.raises(BadRow):
+        ps.run(flow, {"counts": JsonFiles(tmp_path)}, {"out": Memory()})

@@ -264,3 +264,13 @@ def test_a_range_of_long_decimals_is_exact() -> None:
 def test_an_offset_is_a_number_of_rows(build: Any) -> None:
     with pytest.raises(WrongType, match="lag by"):
         build()
+
+
+def test_a_value_that_is_computed_stands_for_all_that_are_equal() -> None:
+    one, other = ps.functions.map("b", 1, "a", 2), ps.functions.map("a", 2, "b", 1)
+    flow = ps.Flow("maps")
+    sales = flow.table("sales", Sale)
+    first = sales.with_columns(m=ps.first_value(one).over(partition_by="shop", order_by="day"))
+    flow.sink("out", first.union(sales.with_columns(m=other)))
+    (change,) = ps.Engine(flow).tick(sales=[Sale("a", 1, 2)])["out"]
+    assert (list(change.row.m), change.weight) == (["a", "b"], 2)

@@ -295,3 +295,18 @@ def test_a_tee_gives_names_and_costs_nothing() -> None:
     assert len(flow.nodes) == 1
     with pytest.raises(WrongType):
         n.tee("two")  # type: ignore[arg-type]
+
+
+class Route(NamedTuple):
+    steps: tuple[int, ...]
+
+
+class Lengths(NamedTuple):
+    lengths: dict[Route, int]
+
+
+def test_keys_of_maps_that_hold_lists_have_them_as_tuples() -> None:
+    flow = ps.Flow("lengths")
+    flow.sink("out", flow.source("lengths", Lengths))
+    row = Lengths({Route((1, 2)): 2})
+    assert [change.row for change in ps.Engine(flow).tick(lengths=[row])["out"]] == [row]

@@ -274,3 +274,15 @@ def test_functions_with_wrong_parameters_are_refused() -> None:
         compiled(of_two)
     with pytest.raises(PenstockError, match="the function of filter gives int32, not bool"):
         compiled(f.filter(ps.col.ks, lambda x: x))
+    with pytest.raises(PenstockError, match="aggregate needs a function of 2 arguments"):
+        compiled(f.aggregate(ps.col.ks, ps.lit(0), lambda total: total + 1))
+    with pytest.raises(PenstockError, match="transform needs a function"):
+        f.transform(ps.col.ks, max)
+    for names in ((), ("a", "a")):
+        with pytest.raises(PenstockError, match="transform calls a function with"):
+            compiled(f.transform(ps.col.ks, lambda_of(ps.lit(1), names)))
+
+
+def test_a_parameter_with_a_default_is_no_variable() -> None:
+    made = [ps.functions.transform(ps.col.ks, lambda x, k=k: x * k) for k in (10, 100)]
+    assert [compiled(each)(((1, 2),)) for each in made] == [((10, 20),), ((100, 200),)]

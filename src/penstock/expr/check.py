@@ -214,8 +214,10 @@ def _lambda(expr: Expr, function: Function, before: Arguments, scope: _Scope) ->
     if not isinstance(function, HigherOrderFunction):
         raise Mismatch(f"{function.name} takes no function")
     names, given = cast("tuple[str, ...]", expr.options[0]), function.parameters(before)
-    if len(names) > len(given):
+    if not 1 <= len(names) <= len(given):
         raise Mismatch(f"{function.name} calls a function with {len(given)} arguments, not {len(names)}")
+    if len(set(names)) < len(names):
+        raise Mismatch(f"{function.name} calls a function with arguments of one name: {', '.join(names)}")
     numbered = scope.numbered + len(names)
     inside, sources = dict(scope.variables), tuple(f"x_v{at}" for at in range(scope.numbered, numbered))
     for name, source, each in zip(names, sources, given, strict=False):

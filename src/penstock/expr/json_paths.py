@@ -61,9 +61,10 @@ def json_path(text: str) -> Path | None:
         elif match["each"]:
             steps.append(Wildcard.EACH)
         else:
-            steps.append(int(match["index"]))
-            if int(match["index"]) > _MAX_INDEX:
+            digits = match["index"].lstrip("0") or "0"
+            if len(digits) > len(str(_MAX_INDEX)) or int(digits) > _MAX_INDEX:
                 return None
+            steps.append(int(digits))
         at = match.end()
     if len(steps) > MAX_STEPS:
         raise EvaluationError(

@@ -53,8 +53,13 @@ def _parameters(function: object) -> tuple[str, ...] | None:
     if not callable(function):
         return None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(p.name for p in parameters) if all(p.kind in positional for p in parameters) else None
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # builtins have none
+        return None
+    # One with a default is no variable: lambda x, k=k: x * k.
+    needed = [p for p in parameters if p.default is inspect.Parameter.empty]
+    return tuple(p.name for p in needed) if all(p.kind in positional for p in needed) else None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, cast
@@ -84,8 +84,12 @@ def to_user(schema: Schema) -> Callable[[tuple[Any, ...]], Any]:
     return _row_to_user(schema.fields, row_class(schema))
 
 
-def _row_to_user(fields: tuple[Field, ...], wanted: type[Any]) -> Callable[[tuple[Any, ...]], Any]:
-    converters = [(at, convert) for at, f in enumerate(fields) if (convert := _value_to_user(f.type))]
+def _row_to_user(
+    fields: tuple[Field, ...], wanted: type[Any], sequence: Callable[[Iterable[Any]], Any] = list
+) -> Callable[[tuple[Any, ...]], Any]:
+    converters = [
+        (at, convert) for at, f in enumerate(fields) if (convert := _value_to_user(f.type, sequence))
+    ]
     make: Callable[[Any], Any]
     if dataclasses.is_dataclass(wanted):
         make = partial(_call, wanted)
@@ -108,23 +112,25 @@ def _call(wanted: type[Any], values: tuple[Any, ...]) -> Any:
     return wanted(*values)
 
 
-def _value_to_user(type: DataType) -> Callable[[Any], Any] | None:
-    """Make a function from internal to user values, or None if they are the same."""
+def _value_to_user(
+    type: DataType, sequence: Callable[[Iterable[Any]], Any] = list
+) -> Callable[[Any], Any] | None:
+    """Make a function from internal to user values, or None if they are the same. sequence: makes lists."""
     if isinstance(type, StructType):
-        return _row_to_user(type.fields, row_class(Schema(type.fields, type.row_class)))
+        return _row_to_user(type.fields, row_class(Schema(type.fields, type.row_class)), sequence)
     if isinstance(type, ListType):
-        convert = _value_to_user(type.element)
+        convert = _value_to_user(type.element, sequence)
         if convert is None:
-            return list
-        return lambda values: [None if v is None else convert(v) for v in values]
+            return None if sequence is tuple else sequence
+        return lambda values: sequence(None if v is None else convert(v) for v in values)
     if isinstance(type, MapType):
         return _map_to_user(type)
     return None
 
 
 def _map_to_user(type: MapType) -> Callable[[Any], Any]:
-    # A list is no key of a dict; the tuple that it is internally is one.
-    key = None if isinstance(type.key, ListType) else _value_to_user(type.key)
+    # A list is no key of a dict, nor part of one; a tuple is.
+    key = _value_to_user(type.key, tuple)
     value = _value_to_user(type.value)
     if key is None and value is None:
         return dict

@@ -207,7 +207,7 @@ def _aggregate_parameters(before: Arguments) -> Parameters:
 
 def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     values, first = arguments[:2]
-    merge = _function("aggregate", arguments, 2)
+    merge = _variables("aggregate", arguments, 2, 2)
     total = nullable_within(first.type)
     if wider_type(total, merge.type) != total:
         raise Mismatch(
@@ -217,7 +217,7 @@ def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signat
     types = (values.type, total, total)
     if len(arguments) == 3:
         return Signature(types, total, True)
-    finish = _function("aggregate", arguments, 3)
+    finish = _variables("aggregate", arguments, 3, 1)
     return Signature((*types, finish.type), finish.type, values.nullable or finish.nullable)
 
 

@@ -16,7 +16,7 @@ from penstock.expr.functions.calendar import to_utc, zone_of
 from penstock.expr.text_casts import to_date, to_timestamp
 
 _WHOLE = re.compile(r"[+-]?\d+")
-_NAMED_ZONE = re.compile(r"(.*:\d{1,2}:\d{1,2}(?:\.\d*)?) *([A-Za-z].*?)\s*", re.ASCII | re.DOTALL)
+_NAMED_ZONE = re.compile(r"(.*:\d{1,2}:\d{1,2}(?:\.\d*)?) *([A-Za-z](?:.*\S)?)\s*", re.ASCII | re.DOTALL)
 _TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII | re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)([+-].*)", re.ASCII)
 _NEGATIVE = re.compile(r"\s*-(?=\d{4})", re.ASCII)

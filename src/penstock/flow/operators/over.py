@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.tree import Column
 from penstock.flow.window_functions import Over, Reach
 from penstock.graph.node import Operator, identity_lineage
 from penstock.graph.operator_declarations import Facts, KeyedSlot, Need, Placement, Port, place_by_key
@@ -77,7 +78,9 @@ class ComputeOver(Operator):
         return place_by_key(self.per)
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
-        return True
+        # Functions such as lag hand on what they compute.
+        given = (expr for _, over in self.functions for expr in over.function.arguments())
+        return all(inputs) and all(isinstance(expr, Column) for expr in given)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]

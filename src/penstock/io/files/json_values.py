@@ -207,7 +207,7 @@ def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
     def key(text: str) -> Any:
         try:
             return convert(json.loads(text))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # also for numbers of thousands of digits
             raise unfit(f"a {data_type} in JSON", text) from None
 
     return key
