@@ -70,7 +70,7 @@ def test_failfast_raises() -> None:
         (lambda: F.from_json(ps.col.text, Item, "DROPMALFORMED"), "no mode 'DROPMALFORMED'"),
         (lambda: F.from_json(ps.col.other, Item), "needs str"),
         (lambda: F.to_json(ps.col.text), "needs a struct or a list"),
-        (lambda: F.get_json_object(ps.col.text, f"${'.a' * (MAX_STEPS + 1)}"), "a JSON path of 101 steps"),
+        (lambda: F.get_json_object(ps.col.text, f"${'.a' * (MAX_STEPS + 1)}"), "a JSON path has 101 steps"),
     ],
 )
 def test_mistakes_are_found_before_any_row(make: Any, what: str) -> None:

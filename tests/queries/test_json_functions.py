@@ -255,7 +255,7 @@ def test_the_schema_of_a_constant_text_is_a_constant(spark: SparkSession) -> Non
         ("from_json(t, 'MAP<STRING, INT>')", "makes a struct or a list, not map"),
         ("from_json(t, 'a BINARY')", "from_json does not read bytes"),
         ("to_json(p, map('pretty', 'true'))", "to_json with the options pretty -> true"),
-        (f"get_json_object(t, '${'[0]' * 101}')", "a JSON path of 101 steps"),
+        (f"get_json_object(t, '${'[0]' * 101}')", "a JSON path has 101 steps"),
         ("from_json(t, name)", "Spark cannot plan"),
     ],
 )

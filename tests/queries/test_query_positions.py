@@ -1,4 +1,4 @@
-"""Where in the text of a query it stands what has no incremental form."""
+"""Positions of unsupported constructs in the text of a query."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def json_path(text: str) -> Path | None:
         at = match.end()
     if len(steps) > MAX_STEPS:
         raise EvaluationError(
-            f"a JSON path of {len(steps)} steps", fix=f"take {MAX_STEPS} of them first, then the others"
+            f"a JSON path has {len(steps)} steps, more than {MAX_STEPS}",
+            fix=f"take {MAX_STEPS} of them first, then the others",
         )
     return tuple(steps)
 

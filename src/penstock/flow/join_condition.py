@@ -219,7 +219,7 @@ def _same_types(left_keys: list[Expr], right_keys: list[Expr], sides: _Sides) ->
             raise WrongType(
                 f"a join key is {one}",
                 where=[sides.location],
-                why="Maps are compared nowhere: those with their entries in another order are equal.",
+                why="Spark compares no maps.",
                 fix="join by a value of the map, or by its sorted entries: array_sort(map_entries(col.m))",
             )
         if one != other:

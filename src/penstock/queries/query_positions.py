@@ -1,4 +1,4 @@
-"""Positions in the text of a query: where what a refusal speaks of was written.
+"""Positions of refused nodes in the text of a query.
 
 The JSON of a plan does not tell them, the JVM does: each node of an optimised plan knows the piece of text
 that it came from.
@@ -74,7 +74,7 @@ class PlannedQuery:
     text: QueryText | None = None
 
     def placed(self, refused: RefusedNode, location: SourceLocation) -> UnsupportedQuery:
-        """Return the error of a refusal, with the place of what it speaks of."""
+        """Return the error of a refusal, located at the refused node."""
         known = {id(node.fields): node for node in plan_nodes(self.listed, self.plan)}
         nodes = [known[id(node.fields)] for node in refused.nodes if id(node.fields) in known]
         error, where = refused.error, steps_to(self.text, location, nodes)

@@ -162,7 +162,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     for found in types:
         if holds_maps(found):
             raise Mismatch(
-                f"hash has none of {found}",
+                f"hash does not take {found}",
                 why="Maps with their entries in another order are equal, and Spark hashes none.",
                 fix="hash their sorted entries: array_sort(map_entries(col.m))",
             )

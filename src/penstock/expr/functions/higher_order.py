@@ -366,7 +366,7 @@ def array_sort_by(values: tuple[Any, ...], compare: Callable[[Any, Any], int | N
 
 
 def _no_value(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    raise Mismatch("a function within an expression is no value")
+    raise Mismatch("a lambda is not a value")
 
 
 def _body(emitter: Emitter, call: CallTerm) -> GuardedSource:

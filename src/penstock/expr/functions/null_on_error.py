@@ -93,7 +93,9 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
 
 def _refuse_without_failure(name: str, arguments: Arguments, signature: Signature) -> None:
     if name == "try_cast" and isinstance(signature.result, MapType):
-        raise Mismatch("try_cast of a map", fix="try_cast its values: transform_values(m, lambda k, v: ...)")
+        raise Mismatch(
+            "try_cast does not convert maps", fix="try_cast its values: transform_values(m, lambda k, v: ...)"
+        )
     if name == "try_cast" and isinstance(signature.result, ListType):
         raise Mismatch("try_cast of a list", fix="try_cast its elements: transform(xs, lambda x: ...)")
     if name == "try_add" and signature.result == STR:
