@@ -137,6 +137,8 @@ def _map_type(name: str, annotation: Any, key: Any, value: Any) -> MapType:
     keys, values = as_field(name, key), as_field(name, value)
     if keys.nullable or holds_maps(keys.type) or holds_any(keys.type) or _is_unhashable(key):
         raise _unknown(f"the keys of {annotation} cannot be {key}", name)
+    if holds_any(values.type):
+        raise _unknown(f"the values of {annotation} are of any type", name)
     return MapType(keys.type, values.type, values.nullable)
 
 
