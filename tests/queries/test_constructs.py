@@ -185,7 +185,8 @@ def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def of_large(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for batch in batches:
-        yield batch if batch["id"].iloc[0] > 2 else pd.DataFrame()
+        large = batch[batch["id"] > 2]
+        yield large if len(large) else pd.DataFrame()
 
 
 def entries(maps: pd.Series) -> pd.Series:
@@ -226,7 +227,7 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
         F.pandas_udf(entries, "map<string, bigint>")(F.create_map(F.coalesce("s", F.lit("n")), "id")).alias(
             "m"
         )
-    ).select(F.col("m")["more"], F.map_keys("m")),
+    ).select(F.col("m")["more"], F.array_sort(F.map_keys("m"))),
     "map in batches, of maps": lambda i, e: (
         i.select(F.create_map(F.coalesce("s", F.lit("n")), "id").alias("m"))
         .mapInPandas(first_entries, "m map<string, bigint>, k string")
