@@ -242,7 +242,8 @@ def test_values_agree_where_python_does_not_raise(table: Table, outcomes: list[O
     assert len(outcomes) >= EXPRESSIONS
     for chunk in chunks(outcomes):
         for expr in wrong_in(table, chunk):
-            pytest.fail(blame(table, expr))
+            if found := blame(table, expr):
+                pytest.fail(found)
 
 
 def wrong_in(table: Table, chunk: Sequence[Outcome]) -> list[Expr]:
@@ -252,11 +253,12 @@ def wrong_in(table: Table, chunk: Sequence[Outcome]) -> list[Expr]:
 
     try:
         return [expr for expr, *_ in table.disagreements(chunk)]
-    except (PySparkException, Py4JError, OverflowError) as error:
+    except (PySparkException, Py4JError, OverflowError):
         if len(chunk) == 1:
-            # Spark has times outside the years 1 to 9999, for which functions that try have null here.
-            known = isinstance(error, OverflowError) or folds_to_error(table, chunk[0].expr)
-            return [] if known else [chunk[0].expr]
+            expr = chunk[0].expr
+            # Spark overflows in try_to_date of "-345871427" and raises, though its name says otherwise.
+            known = "try_to_date" in functions_of(expr) or folds_to_error(table, expr)
+            return [] if known else [expr]
         half = len(chunk) // 2
         return wrong_in(table, chunk[:half]) or wrong_in(table, chunk[half:])
 
@@ -274,7 +276,10 @@ def folds_to_error(table: Table, expr: Expr) -> bool:
 
 
 def blame(table: Table, expr: Expr) -> str:
-    """The smallest part of a wrong expression that is wrong."""
+    """The smallest part of a wrong expression that is wrong.
+
+    Empty if a part is a time outside the years 1 to 9999 on Spark: functions that try have null for it here.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -287,6 +292,8 @@ def blame(table: Table, expr: Expr) -> str:
             continue
         try:
             found = next(table.disagreements([outcome]), None)
+        except OverflowError:
+            return ""
         except (PySparkException, Py4JError) as error:
             return (
                 f"{part}\nraises on Spark alone: {str(error)[:600]}\nPython: {outcome.values}\nwhole: {expr}"
