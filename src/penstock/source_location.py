@@ -22,21 +22,15 @@ _DISPATCH = functools.__file__
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A line of a user's file that added an operator or called the package.
-
-    quoted: the line, if it is known already, such as one of a text that is in no file.
-    """
+    """A line of a user's file that added an operator or called the package."""
 
     file: str
     line: int
     function: str = ""
-    quoted: str | None = None
 
     @property
     def text(self) -> str:
         """Source line without surrounding spaces; empty if the source cannot be read."""
-        if self.quoted is not None:
-            return self.quoted.strip()
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:

@@ -23,6 +23,17 @@ _LONGEST = 120
 
 
 @dataclass(frozen=True, slots=True)
+class QuotedLocation(SourceLocation):
+    """Line of a text that may be in no file. quoted: the line."""
+
+    quoted: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.quoted.strip()
+
+
+@dataclass(frozen=True, slots=True)
 class QueryText:
     """Text of a query. file: the file that it is all of, if any."""
 
@@ -44,7 +55,7 @@ class QueryText:
         """Return the step of an error that shows the piece of text from `first` to `end`."""
         before = self.text.count("\n", 0, first)
         line = self.text.split("\n")[before]
-        location = SourceLocation(self.file or _TEXT, before + 1, quoted=line)
+        location = QuotedLocation(self.file or _TEXT, before + 1, quoted=line)
         piece = shorten(self.text[first:end], _LONGEST, placeholder=" ...")
         return Step(location, "" if piece == location.text else piece)
 
