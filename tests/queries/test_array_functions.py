@@ -225,7 +225,7 @@ def test_what_has_no_counterpart_is_refused(spark: SparkSession, expression: str
         ps.sql(f"SELECT {expression} AS c FROM v", tables={"v": V}, spark=spark)
 
 
-def test_what_raises_on_spark_raises() -> None:
+def test_arguments_out_of_range_raise() -> None:
     f, engine = ps.functions, compiled
     for expr in (
         f.element_at(ps.col.ks, 0),

@@ -20,7 +20,7 @@ from penstock.expr.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     Name = Callable[[str], tuple[str, str]]
 
@@ -83,7 +83,7 @@ def nested_key(value: object) -> object:
 
 
 Shape: TypeAlias = "tuple[Any, ...] | None"
-"""Where in a value the maps are: a kind and the shapes of its parts, or None without maps."""
+"""Places of the maps in a value: a kind and the shapes of its parts, or None without maps."""
 
 
 def _shape(type: DataType) -> Shape:
@@ -102,8 +102,19 @@ def key_with_maps(value: Any, shape: Shape) -> Any:
         return tuple(map(key_with_maps, value, shape[1:]))
     if shape[0] == "list":
         return tuple(key_with_maps(each, shape[1]) for each in value)
-    entries = [(nested_key(key), key_with_maps(each, shape[1])) for key, each in value]
+    return sorted_entries((nested_key(key), key_with_maps(each, shape[1])) for key, each in value)
+
+
+def sorted_entries(entries: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Any], ...]:
+    """Return the entries of a map, sorted by key."""
     return tuple(sorted(entries, key=lambda entry: any_key(entry[0])))
+
+
+def distinct_entries(entries: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Any], ...] | None:
+    """Return entries with keys as `nested_key` makes them, or None if two keys are equal."""
+    listed = [(nested_key(key), value) for key, value in entries]
+    made = dict(listed)
+    return tuple(made.items()) if len(made) == len(listed) else None
 
 
 def with_representatives(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:

@@ -227,8 +227,8 @@ class LazyFunction(Function):
 class HigherOrderFunction(LazyFunction):
     """Function of which some arguments are functions themselves, which `penstock.expr.lambdas` builds.
 
-    parameters: what the next function is called with, by the arguments before it; it may take less of them.
-    most_variables: how many it is called with at most.
+    parameters: of the next function, by the arguments before it; it may take fewer of them.
+    most_variables: the largest number of them.
     """
 
     parameters: Callable[[Arguments], tuple[TypeAndNullability, ...]] = field(kw_only=True)

@@ -75,7 +75,7 @@ def json_path(text: str) -> Path | None:
 
 
 class _Style(Enum):
-    """How what is found is written: a string without quotes, with them, or a list as its elements."""
+    """Form of what is found: a string without quotes, with them, or a list as its elements."""
 
     RAW = auto()
     QUOTED = auto()

@@ -65,9 +65,9 @@ _END = (Token.END_OBJECT, Token.END_ARRAY)
 
 
 class JsonWriter:
-    """Writer of what a reader reads.
+    """Writer of JSON values copied from a reader.
 
-    quote: how strings are written. Jackson writes into bytes and into texts differently.
+    quote: form of strings. Jackson writes into bytes and into texts differently.
     """
 
     __slots__ = ("_comma", "_depth", "_parts", "quote")

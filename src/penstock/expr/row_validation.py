@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from penstock.errors import BadRow
 from penstock.expr.code_runtime import NAN
-from penstock.expr.dict_keys import nested_key
+from penstock.expr.dict_keys import distinct_entries
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -291,13 +291,13 @@ def _map(type: MapType, value: object) -> object:
     if not isinstance(value, Mapping):
         raise _Refused
     entries = cast("Mapping[object, object]", value)
-    made = {
-        nested_key(_inside(type.key, False, k, "[key]")): _inside(type.value, type.nullable, v, f"[{k!r}]")
+    made = distinct_entries(
+        (_inside(type.key, False, k, "[key]"), _inside(type.value, type.nullable, v, f"[{k!r}]"))
         for k, v in entries.items()
-    }
-    if len(made) < len(entries):
+    )
+    if made is None:
         raise _Refused("Two of its keys are equal.")
-    return tuple(made.items())
+    return made
 
 
 def _inside(type: DataType, nullable: bool, value: object, path: str) -> object:

@@ -32,7 +32,7 @@ from penstock.queries.catalyst_plan import (
     parse_type,
 )
 from penstock.queries.plan_nodes import Fields, PlanNode, UnpairedNode, plan_nodes
-from penstock.queries.query_positions import steps_to
+from penstock.queries.query_positions import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,10 +65,7 @@ def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
             for name, value in _details(node, inputs):
                 node.fields[name] = value
         except UnsupportedQuery as error:
-            where = steps_to(inputs.text, inputs.location, [node])
-            raise UnsupportedQuery(
-                error.what, where=where, why=error.why, fix=error.fix, **error.facts
-            ) from None
+            raise located(error, inputs.text, inputs.location, [node]) from None
         except UnpairedNode as error:
             raise UnsupportedQuery(
                 "the plan of the query cannot be read", where=[inputs.location], why=f"{error}."
@@ -79,7 +76,7 @@ def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     detail = _DETAILS.get(node.kind)
     if detail is not None:
         yield from detail(node, inputs)
-    if any(mode in node.fields for mode in _MODES) and _mode(node.tree) == "TRY":
+    if _mode(node) == "TRY":
         if node.kind not in _TRIED:
             raise UnsupportedQuery(
                 f"the query uses {node.tree.toString()}, which has no incremental form yet",
@@ -89,22 +86,14 @@ def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
         yield KIND, f"Try{node.kind}"
 
 
-_MODES = ("evalMode", "evalContext")
-"""Fields of an expression that treats errors in several ways."""
-
 _TRIED = frozenset({"Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average"})
 
 
-def _mode(expression: Any) -> str:
-    """Return how an expression treats errors; empty if it cannot fail, or always raises."""
-    from py4j.protocol import Py4JError
-
-    for mode in (lambda: expression.evalMode(), lambda: expression.evalContext().evalMode()):
-        try:
-            return str(mode().toString())
-        except Py4JError:  # it has no such method
-            continue
-    return ""
+def _mode(node: PlanNode) -> str:
+    """Return how an expression treats errors; empty if there is one way."""
+    if "evalMode" in node.fields:
+        return node.tree.evalMode().toString()
+    return node.tree.evalContext().evalMode().toString() if "evalContext" in node.fields else ""
 
 
 # -- relations ---------------------------------------------------------------------------------

@@ -60,11 +60,18 @@ class QueryText:
         return Step(location, "" if piece == location.text else piece)
 
 
-def steps_to(query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]) -> list[Step]:
-    """Return the steps of an error: who asked, and the smallest known piece of the query's text.
+def located(
+    error: UnsupportedQuery, query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]
+) -> UnsupportedQuery:
+    """Return an error with the place of the query, and the smallest known piece of its text.
 
     location: of the query. nodes: of which the error speaks, the innermost first.
     """
+    where = _steps_to(query, location, nodes)
+    return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix, **error.facts)
+
+
+def _steps_to(query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]) -> list[Step]:
     if query is not None:
         found = next(filter(None, (query.bounds(n) for node in nodes for n in node.outwards())), None)
         if found is not None:
@@ -88,5 +95,4 @@ class PlannedQuery:
         """Return the error of a refusal, located at the refused node."""
         known = {id(node.fields): node for node in plan_nodes(self.listed, self.plan)}
         nodes = [known[id(node.fields)] for node in refused.nodes if id(node.fields) in known]
-        error, where = refused.error, steps_to(self.text, location, nodes)
-        return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix, **error.facts)
+        return located(refused.error, self.text, location, nodes)

@@ -50,7 +50,7 @@ from penstock.expr.typing_rules import (
 )
 from penstock.expr.widening import common_type, is_integer
 
-MOST_ELEMENTS = 2**31 - 16
+MAX_ELEMENTS = 2**31 - 16
 """Limit on the elements of a list, as in Spark."""
 
 
@@ -166,7 +166,7 @@ def array_compact(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _check_size(count: int) -> None:
-    if count > MOST_ELEMENTS:
+    if count > MAX_ELEMENTS:
         raise EvaluationError(f"a list of {count} elements is too long")
 
 

@@ -36,6 +36,7 @@ from penstock.expr.types import (
     Field,
     ListType,
     StructType,
+    parts_of,
 )
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
@@ -46,7 +47,7 @@ CORRUPT_RECORD = "_corrupt_record"
 
 
 class ParseMode(Enum):
-    """What a text that does not fit its type becomes: nulls, or an error."""
+    """Treatment of a text that does not fit its type: nulls, or an error."""
 
     PERMISSIVE = "PERMISSIVE"
     FAILFAST = "FAILFAST"
@@ -95,7 +96,9 @@ def json_parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
     def with_text(value: tuple[Any, ...], text: str) -> tuple[Any, ...]:
         return value if corrupt is None else (*value[:corrupt], text, *value[corrupt + 1 :])
 
-    read = _checked(partial(_object, _fields_of(type), len(names)), Token.START_OBJECT)
+    fields = _fields_of(type)
+    fields.pop(CORRUPT_RECORD, None)
+    read = _checked(partial(_object, fields, len(names)), Token.START_OBJECT)
     return partial(_parsed, read, (None,) * len(names), with_text, mode)
 
 
@@ -135,11 +138,7 @@ def _parsed(
 
 
 def _fields_of(struct: StructType) -> _Fields:
-    return {
-        field.name: (at, _converter(field.type))
-        for at, field in enumerate(struct.fields)
-        if field.name != CORRUPT_RECORD
-    }
+    return {field.name: (at, _converter(field.type)) for at, field in enumerate(struct.fields)}
 
 
 def _object(fields: _Fields, width: int, reader: _Reader) -> tuple[Any, ...]:
@@ -236,8 +235,7 @@ def _converter(type: DataType) -> _Convert:
     """Return the reader of values of a type."""
     match type:
         case StructType(fields):
-            named: _Fields = {f.name: (at, _converter(f.type)) for at, f in enumerate(fields)}
-            return _checked(partial(_object, named, len(fields)), Token.START_OBJECT)
+            return _checked(partial(_object, _fields_of(type), len(fields)), Token.START_OBJECT)
         case ListType(element):
             return _checked(partial(_array, _converter(element)), Token.START_ARRAY)
         case DecimalType():
@@ -378,13 +376,7 @@ def _fallible(call: CallTerm) -> bool:
 
 def _holds_times(type: DataType) -> bool:
     """Return whether a type has dates or timestamps, some of which Spark alone can hold."""
-    match type:
-        case StructType(fields):
-            return any(_holds_times(field.type) for field in fields)
-        case ListType(element):
-            return _holds_times(element)
-        case _:
-            return type in (DATE, TIMESTAMP)
+    return type in (DATE, TIMESTAMP) or any(map(_holds_times, parts_of(type)))
 
 
 FUNCTIONS: tuple[Function, ...] = (

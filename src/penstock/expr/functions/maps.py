@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import EvaluationError
-from penstock.expr.dict_keys import has_representatives, nested_key
+from penstock.expr.dict_keys import has_representatives, nested_key, sorted_entries
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.part_types import (
     KEY,
@@ -27,7 +27,6 @@ from penstock.expr.functions.part_types import (
 )
 from penstock.expr.functions.regular_expressions import split
 from penstock.expr.java_patterns import java_pattern
-from penstock.expr.sort_keys import any_key
 from penstock.expr.types import BOOL, STR, DataType, ListType, MapType, StructType
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature, Term
 
@@ -77,10 +76,6 @@ def keys_of(entries: Entries) -> tuple[Any, ...]:
 
 def values_of(entries: Entries) -> tuple[Any, ...]:
     return tuple([value for _, value in entries])
-
-
-def sorted_map(entries: Entries) -> Entries:
-    return tuple(sorted(entries, key=lambda entry: any_key(entry[0])))
 
 
 def _map_of_types(types: tuple[DataType, ...]) -> MapType:
@@ -194,7 +189,7 @@ NAMES: dict[str, Any] = {
     "x_map_of_text": map_of_text,
     "x_one_zero": one_zero,
     "x_paired": paired,
-    "x_sorted_map": sorted_map,
+    "x_sorted_map": sorted_entries,
     "x_value_of": value_of,
     "x_values_of": values_of,
 }

@@ -26,7 +26,7 @@ from functools import singledispatch
 from typing import Any, TypeAlias, cast
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.dict_keys import nested_key
+from penstock.expr.dict_keys import distinct_entries
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -191,10 +191,10 @@ def _(data_type: MapType) -> Convert:
         named = cast("dict[str, Any]", value)
         if not data_type.nullable and None in named.values():
             raise unfit(data_type.value, None)
-        made = {nested_key(read_key(k)): None if v is None else convert(v) for k, v in named.items()}
-        if len(made) < len(named):
+        made = distinct_entries((read_key(k), None if v is None else convert(v)) for k, v in named.items())
+        if made is None:
             raise unfit("an object with different keys", named)
-        return tuple(made.items())
+        return made
 
     return mapping
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from penstock.expr.dict_keys import nested_key
+from penstock.expr.dict_keys import distinct_entries
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -289,10 +289,10 @@ def _(data_type: ListType, array: pa.Array) -> list[Any]:
 @values_of.register
 def _(data_type: MapType, array: pa.Array) -> list[Any]:
     maps = values_of(data_type.entries, entries_of(array))
-    made = [None if entries is None else {nested_key(k): v for k, v in entries} for entries in maps]
-    if any(entries is not None and len(entries) < len(there) for there, entries in zip(maps, made)):
+    made = [None if entries is None else distinct_entries(entries) for entries in maps]
+    if made.count(None) > maps.count(None):
         raise Unfit("a map has a key twice")
-    return [None if entries is None else tuple(entries.items()) for entries in made]
+    return made
 
 
 @values_of.register

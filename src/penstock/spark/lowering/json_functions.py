@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UTC = {"timeZone": "UTC"}
 _AS_OTHER_FUNCTIONS = {"allowUnquotedControlChars": "true", "allowNonNumericNumbers": "false"}
-"""What `from_json` takes beyond JSON differs from what the other functions do."""
+"""Options for texts that are no strict JSON, by which `from_json` takes what the other functions do."""
 
 
 def _from(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
